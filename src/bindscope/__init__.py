@@ -1,0 +1,19 @@
+"""Measure how much a representation knows about what goes with what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Lazy, so that a script that only writes a manifest does not import what a notebook needs.
+_EXPORTS = {"start": "bindscope.start:start", "open": "bindscope.notebook:open"}
+
+
+def __getattr__(name: str) -> Any:
+    """Resolve the public names on first use."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'bindscope' has no attribute {name!r}")
+    from bindscope.registries import resolve
+
+    return resolve(_EXPORTS[name])

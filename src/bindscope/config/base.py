@@ -1,0 +1,22 @@
+"""What every configuration model shares.
+
+Modules in this room hold fields, defaults and validators, and nothing that computes a result: they
+are left out of the code keys, because all they decide stands in the spec.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class Model(BaseModel):
+    """A frozen model that forbids unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())

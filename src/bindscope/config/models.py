@@ -1,0 +1,169 @@
+"""Models: where their weights come from and how they are run."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+
+ENCODERS = (
+    "zero", "features", "identity", "rotated", "hadamard", "erasure", "swaps", "half", "flips",
+    "cipher", "cipher_features", "cipher_three", "conjunctive", "tensor_product", "token_grid",
+)  # fmt: skip
+OBJECTIVES = ("objects", "features", "none")
+
+
+class Extraction(Model):
+    """How a frozen model is run over images."""
+
+    batch_size: PositiveInt = Field(64, description="Images per forward pass.")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Arithmetic of the forward pass; bfloat16 is autocast."
+    )
+    dtype: Literal["float16", "bfloat16", "float32"] = Field(
+        "float16", description="Stored type of activations."
+    )
+    attention: Literal["sdpa", "eager"] = Field(
+        "sdpa", description="Attention implementation, where the library offers a choice."
+    )
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device for this model.")
+    threads: PositiveInt = Field(1, description="CPU threads of one job.")
+    keep_patches: bool = Field(
+        True, description="Keep patch stores; false deletes them once the fits are done."
+    )
+
+
+class KnownAnswer(Model):
+    """An encoder whose binding information is known in closed form; sees codes, not images."""
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=rf"^known-answer:({'|'.join(ENCODERS)})$",
+        description="`known-answer:<encoder>`, one of: " + ", ".join(ENCODERS) + ".",
+    )
+    dim: PositiveInt | None = Field(
+        None, description="Width of the representation, where the encoder leaves it open."
+    )
+    probability: Probability = Field(
+        0.5, description="Noise level of `erasure` (kept), `swaps` (swapped) and `flips` (flipped)."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of directions, keys and noise.")
+
+
+class Architecture(Model):
+    """A plain pre-norm vision transformer with a [CLS] token."""
+
+    n_layers: PositiveInt = Field(4, description="Number of blocks.")
+    width: PositiveInt = Field(96, description="Width of the residual stream.")
+    n_heads: PositiveInt = Field(4, description="Attention heads; divides width.")
+    patch_px: PositiveInt = Field(12, description="Patch side; divides the image's side.")
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.width % self.n_heads:
+            raise ValueError(f"n_heads ({self.n_heads}) does not divide width ({self.width})")
+        return self
+
+
+class Training(Model):
+    """How a controlled model is trained."""
+
+    dataset: Slug = Field(description="Dataset whose train and val scenes are used.")
+    steps: PositiveInt = Field(400, description="Optimiser steps.")
+    batch_size: PositiveInt = Field(128, description="Scenes per step.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak of the one-cycle schedule.")
+    weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
+    threads: PositiveInt = Field(2, description="CPU threads of the training job.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+
+
+class Controlled(Model):
+    """A vision transformer that the pipeline trains itself (or leaves at random init)."""
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=rf"^controlled:({'|'.join(OBJECTIVES)})$",
+        description="`controlled:<objective>`, one of: " + ", ".join(OBJECTIVES) + ".",
+    )
+    architecture: Architecture = Field(Architecture(), description="The transformer.")
+    training: Training = Field(description="Training; for `none` only the dataset is read.")
+    seed: NonNegativeInt = Field(0, description="Seed of initialisation and batch order.")
+    extraction: Extraction = Field(Extraction(batch_size=256), description="How it is run.")
+
+
+class Pretrained(Model):
+    """A published checkpoint: timm, Hugging Face, or a local folder."""
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=r"^(timm|hf):.+$",
+        description="`timm:<model>[@<revision>]`, `hf:<repo>@<40 hex>`, or either with `path:` "
+        "(`hf:path:/folder`, `timm:<model>:path:/file.safetensors`).",
+    )
+    n_layers: PositiveInt = Field(description="Number of blocks; checked when the model is loaded.")
+    pretrained: bool = Field(True, description="false: random weights from `seed`, no download.")
+    seed: NonNegativeInt = Field(0, description="Seed of random weights (`pretrained: false`).")
+    input_px: PositiveInt | None = Field(
+        None,
+        description="Side of the input image; other than the model's own: position embeddings are "
+        "interpolated. Default: the model's own.",
+    )
+    overrides: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Changes to the model's configuration, for random weights only (tiny models).",
+    )
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @field_validator("source")
+    @classmethod
+    def _pinned(cls, source: str) -> str:
+        if source.startswith("hf:") and not source.startswith("hf:path:"):
+            repo, _, revision = source[3:].partition("@")
+            if not re.fullmatch(r"[0-9a-f]{40}", revision):
+                raise ValueError(
+                    f"{source!r} has no pinned revision; write hf:{repo}@<40 hex digits of the "
+                    "commit>, or the weights could change under your results"
+                )
+        return source
+
+
+class PythonModel(Model):
+    """A user's own model: a function that returns an object like those of `bindscope.models`."""
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=r"^python:[\w.]+:\w+$", description="`python:<module>:<function>` on sys.path."
+    )
+    n_layers: PositiveInt = Field(description="Number of blocks.")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Keyword arguments for the function."
+    )
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+
+_TAGS = {
+    "known-answer": "known-answer", "controlled": "controlled", "timm": "pretrained",
+    "hf": "pretrained", "python": "python",
+}  # fmt: skip
+
+
+def _tag(value: Any) -> str | None:
+    source = value.get("source") if isinstance(value, dict) else getattr(value, "source", None)
+    return _TAGS.get(str(source).partition(":")[0])
+
+
+AnyModel = Annotated[
+    Annotated[KnownAnswer, Tag("known-answer")]
+    | Annotated[Controlled, Tag("controlled")]
+    | Annotated[Pretrained, Tag("pretrained")]
+    | Annotated[PythonModel, Tag("python")],
+    Discriminator(
+        _tag,
+        custom_error_type="unknown_source",
+        custom_error_message="source must start with known-answer:, controlled:, timm:, hf: or "
+        "python:",
+    ),
+]

@@ -1,0 +1,95 @@
+"""Probes: families, capacity and the protocol that fits them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+
+PATCH_FAMILIES = ("attention_quadratic",)
+
+
+class _Probe(Model):
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    protocol: Literal["converged", "paper"] = Field(
+        "converged",
+        description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
+        "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
+    )
+    standardise: bool = Field(
+        True, description="Scale inputs by train mean and deviation (never under `paper`)."
+    )
+    conditioned: bool = Field(
+        True, description="Heads see the revealed bits; false drops the conditioning."
+    )
+    steps: PositiveInt = Field(400, description="Optimiser steps (L-BFGS: iterations, 150 at most).")
+    batch_size: PositiveInt = Field(512, description="Scenes per step.")
+    patience: NonNegativeInt = Field(
+        8, description="Early stopping: evaluations without a better validation loss; 0 never stops."
+    )
+    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+
+
+class LinearProbe(_Probe):
+    """Logistic regression per head on the representation and the revealed bits."""
+
+    family: Literal["linear"]
+    l2: tuple[float, ...] = Field(
+        (0.0, 1e-4, 1e-3, 1e-2, 1e-1), description="Ridge strengths; validation chooses."
+    )
+
+
+class _Ranked(_Probe):
+    rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak of the one-cycle schedule.")
+    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
+
+
+class QuadraticProbe(_Ranked):
+    """A low-rank quadratic form per head."""
+
+    family: Literal["quadratic"]
+
+
+class QuadraticReuseProbe(_Ranked):
+    """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
+
+    family: Literal["quadratic_reuse"]
+
+
+class MultilinearReuseProbe(_Ranked):
+    """quadratic_reuse for any number of feature groups."""
+
+    family: Literal["multilinear_reuse"]
+
+
+class DnnProbe(_Probe):
+    """A four-layer perceptron per head."""
+
+    family: Literal["dnn"]
+    hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak of the one-cycle schedule.")
+    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
+
+
+class AttentionProbe(_Ranked):
+    """Heads that read the patch tokens by attention, then quadratic; needs `tokens: patches`."""
+
+    family: Literal["attention_quadratic"]
+    memory_mb: PositiveInt = Field(
+        1024, description="Memory for patch tokens; larger data are streamed in shuffled blocks."
+    )
+
+
+AnyProbe = Annotated[
+    LinearProbe
+    | QuadraticProbe
+    | QuadraticReuseProbe
+    | MultilinearReuseProbe
+    | DnnProbe
+    | AttentionProbe,
+    Field(discriminator="family"),
+]

@@ -1,0 +1,75 @@
+"""Files that are whole or absent, and JSON that is the same for the same content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from bindscope.errors import BindscopeError
+
+
+def canonical_json(value: Any) -> str:
+    """Serialise to JSON with sorted keys and no spaces; NaN and infinities are refused."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def sha256(text: str | bytes) -> str:
+    """Return the hex SHA-256 of a text (UTF-8) or of bytes."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+def fsync_directory(path: Path) -> None:
+    """Make a rename inside `path` durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path | str, content: str | bytes) -> None:
+    """Write a file so that a reader sees the whole of it or nothing.
+
+    The content goes to ``<path>.tmp-<pid>``, is flushed to the disk and renamed.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        with temporary.open("wb") as handle:
+            handle.write(content.encode() if isinstance(content, str) else content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_directory(path.parent)
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys, atomically."""
+    write_atomic(path, json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n")
+
+
+def require_free_space(folder: Path | str, need_bytes: int, what: str) -> None:
+    """Refuse to start work whose output does not fit on the disk.
+
+    Raises
+    ------
+    BindscopeError
+        If less than 1.05 times `need_bytes` is free where `folder` is or will be.
+    """
+    existing = Path(folder).absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < 1.05 * need_bytes:
+        raise BindscopeError(
+            str(folder),
+            f"{what} needs {need_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free",
+            "free the space (`bindscope gc` lists products that no configuration needs) and rerun",
+        )

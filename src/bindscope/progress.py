@@ -1,0 +1,41 @@
+"""Progress of one job: a log line every few seconds, with the time that is left."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Log how far a loop has come, at most once per `every_s` seconds.
+
+    Parameters
+    ----------
+    total
+        Number of units of work.
+    unit
+        What is counted, in the plural ("scenes", "steps").
+    every_s
+        Seconds between two lines.
+    """
+
+    def __init__(self, total: int, unit: str, every_s: float = 5.0) -> None:
+        self.total, self.unit, self.every_s = total, unit, every_s
+        self.done = 0
+        self._start = self._last = time.monotonic()
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """Count `n` finished units; `note` (a loss, say) is appended to the line."""
+        self.done += n
+        now = time.monotonic()
+        if now - self._last < self.every_s:
+            return
+        self._last = now
+        rate = self.done / (now - self._start)
+        left = (self.total - self.done) / rate
+        log.info(
+            "%d of %d %s (%.0f per second, %.0f s left)%s",
+            self.done, self.total, self.unit, rate, left, f" {note}" if note else "",
+        )  # fmt: skip

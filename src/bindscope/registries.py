@@ -1,0 +1,40 @@
+"""Names to implementations, as ``"module:object"`` strings that are resolved on use.
+
+The strings keep a rule's code key small: only the module that a job really uses enters its hash,
+so a new probe family reruns nothing that exists.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+SPACES = {
+    "uniform": "bindscope.codes.uniform:Uniform",
+    "balanced": "bindscope.codes.balanced:Balanced",
+}
+
+RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
+
+ADAPTERS = {
+    "known-answer": "bindscope.models.known_answer:load",
+    "controlled": "bindscope.models.controlled:load",
+    "timm": "bindscope.models.timm_adapter:load",
+    "hf": "bindscope.models.hf_adapter:load",
+    "python": "bindscope.models.python_adapter:load",
+}
+
+FAMILIES = {
+    "linear": "bindscope.probes.linear:Linear",
+    "quadratic": "bindscope.probes.quadratic:Quadratic",
+    "quadratic_reuse": "bindscope.probes.multilinear:QuadraticReuse",
+    "multilinear_reuse": "bindscope.probes.multilinear:MultilinearReuse",
+    "dnn": "bindscope.probes.dnn:Dnn",
+    "attention_quadratic": "bindscope.probes.attention:AttentionQuadratic",
+}
+
+
+def resolve(reference: str) -> Any:
+    """Import the object that a ``"module:object"`` string names."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
