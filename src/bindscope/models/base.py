@@ -1,0 +1,189 @@
+"""What every model offers: a token map, and its residual stream layer by layer.
+
+Layers. Layer 0 is what enters block 1 (after patch embedding, position embedding and, where the
+model has one, the norm before the blocks); layer l is the residual stream after block l, raw;
+``"final"`` is the last layer after the model's final norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from bindscope.errors import ModelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+Layer = int | Literal["final"]
+
+
+@dataclass(frozen=True)
+class TokenMap:
+    """Which token of a sequence is what: [CLS], others, registers, then patches in raster order.
+
+    Parameters
+    ----------
+    prefix
+        Number of tokens before the first patch.
+    registers
+        How many of them are registers; they are the last of the prefix.
+    grid
+        Rows and columns of patches.
+    patch_px
+        Side of a patch in pixels of the model's input.
+    has_cls
+        Whether token 0 is a [CLS] token.
+    """
+
+    prefix: int
+    registers: int
+    grid: tuple[int, int]
+    patch_px: int
+    has_cls: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", tuple(int(side) for side in self.grid))
+        if self.registers < 0 or self.prefix < self.registers + int(self.has_cls):
+            raise ModelError(
+                "token map",
+                f"a prefix of {self.prefix} tokens does not hold {self.registers} registers"
+                + (" and a [CLS] token" if self.has_cls else ""),
+                "count every token before the first patch in `prefix`",
+            )
+        if len(self.grid) != 2 or min(*self.grid, self.patch_px) < 1:
+            raise ModelError(
+                "token map",
+                f"grid {self.grid} with patches of {self.patch_px} px has no patch",
+                "give `grid` as (rows, columns), both at least 1, and a patch of at least 1 px",
+            )
+
+    @property
+    def n_patches(self) -> int:
+        """Number of patch tokens."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of all tokens of a sequence."""
+        return self.prefix + self.n_patches
+
+    @property
+    def cls(self) -> slice | None:
+        """The [CLS] token along the token axis; None for a model without one."""
+        return slice(0, 1) if self.has_cls else None
+
+    @property
+    def register_tokens(self) -> slice:
+        """The registers along the token axis; empty for a model without any."""
+        return slice(self.prefix - self.registers, self.prefix)
+
+    @property
+    def patches(self) -> slice:
+        """The patch tokens along the token axis, in raster order."""
+        return slice(self.prefix, self.n_tokens)
+
+    def check(self, n_tokens: int, where: str) -> None:
+        """Refuse a sequence of another length than the map's.
+
+        Raises
+        ------
+        ModelError
+            If `n_tokens` is not ``prefix + rows * columns``.
+        """
+        if n_tokens != self.n_tokens:
+            raise ModelError(
+                where,
+                f"{n_tokens} tokens, but the token map counts {self.prefix} + {self.grid[0]} x "
+                f"{self.grid[1]} = {self.n_tokens}",
+                "give the model's token map the prefix and the patch grid that it really has",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the map as a dictionary that JSON can hold."""
+        return {**asdict(self), "grid": list(self.grid)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TokenMap:
+        """Rebuild a map that `to_json` wrote."""
+        return cls(**{**value, "grid": (int(value["grid"][0]), int(value["grid"][1]))})
+
+
+@runtime_checkable
+class VisionModel(Protocol):
+    """A frozen model over images.
+
+    Attributes
+    ----------
+    n_layers
+        Number of blocks; layers run from 0 to `n_layers`, then ``"final"``.
+    dim
+        Width of the residual stream.
+    token_map
+        Which token is what, at the size that `preprocess` gives.
+    revision
+        What pins the architecture and the weights in words (a commit, a seed, a file).
+    weights_sha256
+        Hash of the weights.
+    """
+
+    n_layers: int
+    dim: int
+    token_map: TokenMap
+    revision: str
+    weights_sha256: str
+
+    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
+        """Apply the model's own transform.
+
+        Parameters
+        ----------
+        images
+            uint8 (B, H, W, 3).
+
+        Returns
+        -------
+        float32 (B, 3, height, width), on the model's device.
+        """
+        ...
+
+    def residual_stream(
+        self, pixels: Tensor, layers: Sequence[Layer]
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Run one forward pass and give the layers asked for, in ascending order.
+
+        Parameters
+        ----------
+        pixels
+            What `preprocess` returns.
+        layers
+            Layers wanted; the pass stops after the deepest of them.
+
+        Yields
+        ------
+        The layer, and its tokens: float32 (B, n_tokens, dim).
+        """
+        ...
+
+
+def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:
+    """Return the layers asked for, once each and in ascending order, ``"final"`` last.
+
+    Raises
+    ------
+    ModelError
+        If the model has no such layer.
+    """
+    for layer in layers:
+        known = layer == "final" or (isinstance(layer, int) and 0 <= layer <= n_layers)
+        if not known or isinstance(layer, bool):
+            raise ModelError(
+                where,
+                f"there is no layer {layer!r}",
+                f'ask for 0 (input of block 1) to {n_layers} (after the last block) or "final"',
+            )
+    numbers: list[Layer] = [*sorted({layer for layer in layers if isinstance(layer, int)})]
+    return [*numbers, "final"] if "final" in layers else numbers
