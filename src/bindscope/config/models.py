@@ -13,6 +13,8 @@ ENCODERS = (
     "zero", "features", "identity", "rotated", "hadamard", "erasure", "swaps", "half", "flips",
     "cipher", "cipher_features", "cipher_three", "conjunctive", "tensor_product", "token_grid",
 )  # fmt: skip
+WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product")
+NOISY_ENCODERS = ("erasure", "swaps", "flips")
 OBJECTIVES = ("objects", "features", "none")
 
 
@@ -45,12 +47,28 @@ class KnownAnswer(Model):
         description="`known-answer:<encoder>`, one of: " + ", ".join(ENCODERS) + ".",
     )
     dim: PositiveInt | None = Field(
-        None, description="Width of the representation, where the encoder leaves it open."
+        None,
+        description="Width of `rotated` and `conjunctive` (default: number of object cells), of "
+        "`hadamard` (default: twice that), or of each group's vectors in `tensor_product` "
+        "(default: the size of the group). Other encoders have one width only.",
     )
-    probability: Probability = Field(
-        0.5, description="Noise level of `erasure` (kept), `swaps` (swapped) and `flips` (flipped)."
+    probability: Probability | None = Field(
+        None,
+        description="Noise of `erasure` (probability that O is shown, default 0.5), `swaps` "
+        "(probability of a swap, default 0.5) and `flips` (per bit, default 0.05).",
     )
     seed: NonNegativeInt = Field(0, description="Seed of directions, keys and noise.")
+
+    @model_validator(mode="after")
+    def _has_a_use(self) -> Self:
+        encoder = self.source.partition(":")[2]
+        for field, encoders in (("dim", WIDE_ENCODERS), ("probability", NOISY_ENCODERS)):
+            if getattr(self, field) is not None and encoder not in encoders:
+                raise ValueError(
+                    f"{field} has no meaning for {encoder!r}, only for {', '.join(encoders)}; "
+                    "leave it out"
+                )
+        return self
 
 
 class Architecture(Model):
