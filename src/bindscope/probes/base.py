@@ -1,0 +1,129 @@
+"""What a fit is asked for and what it returns; no torch here.
+
+A *target* is one probe of a fit: a sequence of bits, one head per bit, teacher-forced, so that
+head k sees the representation and the bits before k (spec 1, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+TargetName = Literal["object", "feature", "object_anchored", "chained"]
+TARGETS: tuple[TargetName, ...] = ("object", "feature", "object_anchored", "chained")
+FLAGS = ("diverged", "collapsed", "not_converged")
+LN2 = float(np.log(2.0))
+
+Floats = npt.NDArray[np.float32]
+Bits = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One probe of a fit: which bits it predicts, and whether it starts from the exact prior.
+
+    Parameters
+    ----------
+    name
+        `object` and `feature` are the paper's probes (arXiv 2606.03976) over O and F;
+        `object_anchored` and `chained` (heads f_1..f_n, o_1..o_K) add a learned term, zero at the
+        start, to the exact prior log-odds (spec 1, section 6b).
+    sizes
+        Sizes of the feature groups; K is their product, n their sum.
+    """
+
+    name: TargetName
+    sizes: tuple[int, ...]
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the logits start from the exact prior."""
+        return self.name in ("object_anchored", "chained")
+
+    @property
+    def n_feature_heads(self) -> int:
+        """Number of feature heads; they come first."""
+        return sum(self.sizes) if self.name in ("feature", "chained") else 0
+
+    @property
+    def n_object_heads(self) -> int:
+        """Number of object heads."""
+        return 0 if self.name == "feature" else prod(self.sizes)
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads, which is the number of bits."""
+        return self.n_feature_heads + self.n_object_heads
+
+    def bits(self, objects: npt.NDArray[Any], features: npt.NDArray[Any]) -> Bits:
+        """Return the bits to predict, uint8 (N, heads), from codes (N, K) and (N, n)."""
+        parts = {"feature": [features], "chained": [features, objects]}.get(self.name, [objects])
+        return np.concatenate([np.asarray(part, np.uint8) for part in parts], axis=1)
+
+    def anchors(self, anchors: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
+        """Return the prior log-odds of the heads in nats, float32 (N, heads), or None."""
+        if self.name == "object_anchored":
+            return np.asarray(anchors["object"], np.float32)
+        if self.name == "chained":
+            parts = [anchors["feature"], anchors["object_given_feature"]]
+            return np.concatenate([np.asarray(part, np.float32) for part in parts], axis=1)
+        return None
+
+
+def all_targets(sizes: tuple[int, ...]) -> tuple[Target, ...]:
+    """Return the four targets of a fit over feature groups of these sizes."""
+    return tuple(Target(name, tuple(sizes)) for name in TARGETS)
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """One seed of one fit.
+
+    Attributes
+    ----------
+    seed
+        The seed.
+    losses
+        Target -> test loss of every scene and head in BITS, float32 (N_test, heads). Summed over
+        heads and averaged over scenes: the cross-entropy in bits per scene. The first n heads of
+        `chained` are feature heads.
+    val_loss_bits
+        Target -> validation loss in bits per scene, of the same weights.
+    accuracy_object, exact_match_object, accuracy_feature
+        Test accuracy per bit of O, share of scenes whose K bits are all right, and accuracy per
+        bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
+    history
+        Rows {seed, target, step, split, loss_bits}, split `train` or `val`; for `linear` the
+        steps of successive ridge strengths follow each other.
+    weights
+        Flat name -> array, float32; `metadata` says how to rebuild the probe from them.
+    metadata
+        JSON: family, options, targets, shapes.
+    steps
+        Optimiser steps of the longest of the four fits.
+    flags
+        The sorted union of `target_flags`.
+    target_flags
+        Target -> flags out of `diverged`, `collapsed`, `not_converged`.
+    feature_probe
+        The family that fitted the feature heads.
+    """
+
+    seed: int
+    losses: dict[str, Floats]
+    val_loss_bits: dict[str, float]
+    accuracy_object: float
+    exact_match_object: float
+    accuracy_feature: float
+    history: list[dict[str, Any]]
+    weights: dict[str, Floats]
+    metadata: dict[str, Any]
+    steps: int
+    flags: tuple[str, ...]
+    feature_probe: str
+    target_flags: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -1,0 +1,193 @@
+"""What a probe is fitted to: a representation, codes and prior anchors, per split.
+
+Arrays are numpy and stay where they are; patch tokens may be a reader over a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.errors import StoreError
+
+Array = npt.NDArray[Any]
+ANCHORS = ("object", "feature", "object_given_feature")
+
+
+@runtime_checkable
+class PatchSource(Protocol):
+    """Patch tokens that may be larger than memory (`activations.reader.PatchReader` is one)."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Scenes, tokens, dimension."""
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return the tokens of scenes [start, stop): float16 or float32 (stop - start, T, d)."""
+
+    def cls(self) -> Array | None:
+        """Return the [CLS] tokens (N, d), or None where the model has none."""
+
+
+@dataclass(frozen=True)
+class ArrayPatches:
+    """Patch tokens that are in memory.
+
+    Parameters
+    ----------
+    tokens
+        Floats (N, T, d).
+    cls_tokens
+        Floats (N, d), or None.
+    """
+
+    tokens: Array
+    cls_tokens: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Scenes, tokens, dimension."""
+        n, t, d = self.tokens.shape
+        return n, t, d
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return the tokens of scenes [start, stop)."""
+        return self.tokens[start:stop]
+
+    def cls(self) -> Array | None:
+        """Return the [CLS] tokens, or None."""
+        return self.cls_tokens
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """One split.
+
+    Parameters
+    ----------
+    z
+        The representation: floats (N, d), or a `PatchSource` of N scenes.
+    objects
+        Object codes, uint8 (N, K).
+    features
+        Feature codes, uint8 (N, n).
+    anchors
+        Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n) and
+        `object_given_feature` (N, K).
+    """
+
+    z: Array | PatchSource
+    objects: Array
+    features: Array
+    anchors: Mapping[str, Array]
+
+    @property
+    def n_scenes(self) -> int:
+        """Number of scenes."""
+        return len(self.objects)
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """The three splits of one fit.
+
+    Parameters
+    ----------
+    train, val, test
+        The splits; `val` chooses, `test` is reported.
+    sizes
+        Sizes of the feature groups: K is their product, n their sum.
+    """
+
+    train: SplitData
+    val: SplitData
+    test: SplitData
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        k, n = prod(self.sizes), sum(self.sizes)
+        shapes = {"objects": k, "features": n}
+        shapes |= dict(zip(ANCHORS, (k, n, k), strict=True))
+        for name, split in self.splits.items():
+            arrays = {"objects": split.objects, "features": split.features, **split.anchors}
+            for array, width in shapes.items():
+                found = np.shape(arrays[array]) if array in arrays else "absent"
+                if found != (split.n_scenes, width):
+                    raise StoreError(
+                        f"{array} of split {name}",
+                        f"it is {found} where ({split.n_scenes}, {width}) is expected",
+                        "rebuild codes, anchors and activations of this dataset together",
+                    )
+            _check_representation(name, split, self.train.z)
+
+    @property
+    def splits(self) -> dict[str, SplitData]:
+        """The splits by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    @property
+    def patches(self) -> bool:
+        """Whether the representation is patch tokens."""
+        return not isinstance(self.train.z, np.ndarray)
+
+    def null(self) -> ProbeData:
+        """Return the same codes with a representation that knows nothing: z = 0, of dimension 1.
+
+        Fitted to it, a probe measures how well its family models the prior alone (the *null
+        probe* of spec 1, section 6b). Patch tokens become one token of dimension 1 per scene,
+        with a [CLS] if there was one.
+        """
+        return self._map(lambda split, _: replace(split, z=_zeros(split.z)))
+
+    def shuffled_labels(self, seed: int) -> ProbeData:
+        """Return the data with codes and anchors permuted over the scenes of each split.
+
+        The control for a probe that reads more than the pairing of representation and labels.
+        """
+
+        def permute(split: SplitData, index: int) -> SplitData:
+            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
+            order = rng.permutation(split.n_scenes)
+            return replace(
+                split,
+                objects=split.objects[order],
+                features=split.features[order],
+                anchors={name: array[order] for name, array in split.anchors.items()},
+            )
+
+        return self._map(permute)
+
+    def _map(self, change: Any) -> ProbeData:
+        return replace(
+            self, **{name: change(split, i) for i, (name, split) in enumerate(self.splits.items())}
+        )
+
+
+def _zeros(z: Array | PatchSource) -> Array | PatchSource:
+    n = z.shape[0]
+    zeros = np.zeros((n, 1), np.float32)
+    if isinstance(z, np.ndarray):
+        return zeros
+    return ArrayPatches(zeros[:, None], None if z.cls() is None else zeros)
+
+
+def _check_representation(name: str, split: SplitData, train: Array | PatchSource) -> None:
+    if split.z.shape[0] != split.n_scenes or split.z.shape[1:] != train.shape[1:]:
+        raise StoreError(
+            f"activations of split {name}",
+            f"they are {tuple(split.z.shape)} where {split.n_scenes} scenes of shape "
+            f"{tuple(train.shape[1:])} are expected",
+            "rebuild codes, anchors and activations of this dataset together",
+        )
+    if isinstance(split.z, np.ndarray) and not np.isfinite(split.z).all():
+        raise StoreError(
+            f"activations of split {name}",
+            "they hold values that are not finite",
+            "rebuild the store (`bindscope verify --repair`), in a wider `store.dtype` if the "
+            "model's activations overflow",
+        )
