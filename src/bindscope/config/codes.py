@@ -73,9 +73,7 @@ class BalancedSpace(Model):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(self.chosen) != len(self.groups):
-            raise ValueError(
-                f"chosen has {len(self.chosen)} numbers for {len(self.groups)} groups"
-            )
+            raise ValueError(f"chosen has {len(self.chosen)} numbers for {len(self.groups)} groups")
         for chosen, group in zip(self.chosen, self.groups, strict=True):
             if chosen > group.size:
                 raise ValueError(
@@ -158,19 +156,30 @@ class ShapesRenderer(Model):
         return self
 
 
-class Dataset(Model):
-    """One dataset: which scenes exist, how they are split, how many are drawn, how they look."""
+class SceneDistribution(Model):
+    """Which scenes exist, how they are split and how they look; not how many are drawn."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     space: Space = Field(description="The distribution of object codes.")
     split: Split = Field(description="How scenes are assigned to train, val and test.")
-    n_scenes: SplitCounts = Field(description="Scenes per split.")
-    shard_size: SplitCounts = Field(
-        description="Scenes per shard, the unit of resume and of scale-out; divides n_scenes."
-    )
     seed: NonNegativeInt = Field(0, description="Seed of codes and placement.")
     render: ShapesRenderer | None = Field(
         None, description="How images are drawn; leave out where only known-answer models are used."
+    )
+
+    @model_validator(mode="after")
+    def _drawable(self) -> Self:
+        if self.render and len(self.space.groups) != 2:
+            raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
+        return self
+
+
+class Dataset(SceneDistribution):
+    """One dataset: a distribution of scenes and how many of them are drawn."""
+
+    n_scenes: SplitCounts = Field(description="Scenes per split.")
+    shard_size: SplitCounts = Field(
+        description="Scenes per shard, the unit of resume and of scale-out; divides n_scenes."
     )
 
     @model_validator(mode="after")
@@ -182,8 +191,6 @@ class Dataset(Model):
                     f"n_scenes.{split} is {n}, which is not a multiple of shard_size.{split} "
                     f"({size}); shards are always full, so change one of the two"
                 )
-        if self.render and len(self.space.groups) != 2:
-            raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
         return self
 
 
@@ -195,6 +202,7 @@ __all__ = [
     "HashedSplit",
     "RandomSplit",
     "RankedSplit",
+    "SceneDistribution",
     "ShapesRenderer",
     "Space",
     "Split",

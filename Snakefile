@@ -1,0 +1,39 @@
+from snakemake.utils import min_version
+
+min_version("9.19")
+
+
+if "datasets" not in config:
+
+    configfile: "config/config.yaml"
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+
+
+wildcard_constraints:
+    **WILDCARDS,
+
+
+localrules:
+    all,
+    weights,
+
+
+rule all:
+    input:
+        leaves(graph),
+
+
+include: "workflow/rules/codes.smk"
+include: "workflow/rules/priors.smk"
+include: "workflow/rules/scenes.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/activations.smk"
+include: "workflow/rules/probes.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"

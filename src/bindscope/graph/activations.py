@@ -1,0 +1,138 @@
+"""Products of models: weights, activations and their index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained
+from bindscope.graph.data import add_codes, add_scenes, codes_slice, shard_slice, shards
+from bindscope.graph.product import Graph, Product
+from bindscope.models.weights import content_key
+
+# They change no activation.
+_NOT_IN_KEY = {"name": True, "extraction": {"keep_patches"}}
+
+
+def model_slice(model: AnyModel) -> dict[str, Any]:
+    """What decides a model's activations, besides its weights."""
+    content = model.model_dump(mode="json", exclude=_NOT_IN_KEY)
+    if isinstance(model, Pretrained) and (path := local_path(model.source)):
+        content["weights_sha256"] = content_key(path)
+    return content
+
+
+def local_path(source: str) -> str | None:
+    """Return the folder or file of a `path:` source."""
+    _, found, path = source.partition("path:")
+    return path if found else None
+
+
+def add_weights(graph: Graph, model: AnyModel, datasets: dict[str, Dataset]) -> Product | None:
+    """Trained or downloaded weights, where a model has any."""
+    if isinstance(model, Controlled):
+        dataset = datasets[model.training.dataset]
+        splits = ("train", "val")
+        codes = [c for c in add_codes(graph, dataset) if c.wildcards["split"] in splits]
+        return graph.add(
+            "training",
+            {"model": model.name},
+            {
+                "model": model.model_dump(mode="json", exclude={"name", "extraction"}),
+                "dataset": codes_slice(dataset)
+                | dataset.model_dump(mode="json", include={"render"}),
+                "threads": model.training.threads,
+                "device": model.training.device,
+            },
+            {
+                "codes": codes,
+                "scenes": [s for split in splits for s in add_scenes(graph, dataset, split)],
+            },
+        )
+    if isinstance(model, Pretrained) and model.pretrained and not local_path(model.source):
+        return graph.add("weights", {"model": model.name}, {"model": {"source": model.source}})
+    return None
+
+
+def add_pooled(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None) -> Product:
+    """Index of the pooled tokens (or encoded codes) of all layers."""
+    if isinstance(model, KnownAnswer):
+        return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
+    made = _add_shards(graph, model, dataset, weights, "pooled", {})
+    return _add_index(graph, model, dataset, "pooled", made)
+
+
+def add_patches(
+    graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None, layer: int | str
+) -> Product:
+    """Index of the patch tokens of one layer."""
+    if isinstance(model, KnownAnswer):
+        return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
+    keep = model.extraction.keep_patches
+    rule, array = ("patches", "patches") if keep else ("patches_temporary", "temporary")
+    made = _add_shards(graph, model, dataset, weights, rule, {"layer": layer})
+    return _add_index(graph, model, dataset, f"{array}-{layer}", made)
+
+
+def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, list[Product]]:
+    return {
+        split: [
+            graph.add(
+                "encoded",
+                {
+                    "dataset": dataset.name, "model": model.name, "split": split,
+                    "shard": f"{shard:05d}",
+                },
+                {
+                    "dataset": codes_slice(dataset),
+                    "model": model_slice(model),
+                    **shard_slice(dataset, split, shard),
+                },
+            )
+            for shard in shards(dataset, split)
+        ]
+        for split in SPLITS
+    }  # fmt: skip
+
+
+def _add_shards(
+    graph: Graph,
+    model: AnyModel,
+    dataset: Dataset,
+    weights: Product | None,
+    rule: str,
+    layer: dict[str, int | str],
+) -> dict[str, list[Product]]:
+    assert not isinstance(model, KnownAnswer)
+    content = {
+        "model": model_slice(model),
+        "threads": model.extraction.threads,
+        "device": model.extraction.device,
+        **layer,
+    }
+    made: dict[str, list[Product]] = {}
+    for split in SPLITS:
+        made[split] = [
+            graph.add(
+                rule,
+                {
+                    "dataset": dataset.name, "model": model.name, "split": split,
+                    "shard": scenes.wildcards["shard"], **layer,
+                },
+                content,
+                {"scenes": scenes, "weights": [weights] if weights else []},
+            )
+            for scenes in add_scenes(graph, dataset, split)
+        ]  # fmt: skip
+    return made
+
+
+def _add_index(
+    graph: Graph, model: AnyModel, dataset: Dataset, array: str, made: dict[str, list[Product]]
+) -> Product:
+    return graph.add(
+        "index",
+        {"dataset": dataset.name, "model": model.name, "array": array},
+        {"array": array, "n_scenes": dataset.n_scenes.model_dump()},
+        made,
+    )

@@ -1,0 +1,109 @@
+"""From a configuration to all products that it asks for."""
+
+from __future__ import annotations
+
+from bindscope.config.models import KnownAnswer
+from bindscope.config.probes import PATCH_FAMILIES
+from bindscope.config.root import Config
+from bindscope.graph.data import add_priors
+from bindscope.graph.fits import Entities, add_block, depth
+from bindscope.graph.product import Graph, Product
+from bindscope.keys import save_cache
+
+
+def build(config: Config) -> Graph:
+    """List every product of a configuration with its keys; imports no numeric library."""
+    graph = Graph()
+    entities = Entities.of(config)
+    for dataset in config.datasets:
+        add_priors(graph, dataset)
+    for block in config.fits:
+        add_block(graph, entities, block)
+    _add_tables(graph)
+    _add_figures(graph, entities)
+    _add_report(graph, config)
+    save_cache()
+    return graph
+
+
+def _expected(products: list[Product]) -> dict[str, list[str]]:
+    """What a table may hold: the code key per row file; the spec keys are in the chain."""
+    return {product.path(): [product.key, product.code] for product in products}
+
+
+def _add_tables(graph: Graph) -> None:
+    priors = graph.of("priors")
+    graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
+    rows = {"fits": graph.of("fit"), "nulls": graph.of("null")}
+    graph.add(
+        "table_binding_information",
+        {},
+        {"expected": _expected([*rows["fits"], *rows["nulls"]])},
+        {**rows, "priors": priors, "truths": graph.of("truth")},
+    )
+
+
+def headline_fits(graph: Graph, entities: Entities) -> list[Product]:
+    """Fits of real models' last layers, whose histories and details the figures show."""
+    return [
+        fit
+        for fit in graph.of("fit")
+        if not isinstance(model := entities.models[fit.wildcards["model"]], KnownAnswer)
+        and fit.wildcards["layer"] == str(depth(model))
+        and fit.wildcards["control"] == "none"
+    ]
+
+
+def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list[Product]] | None]:
+    """Inputs of each figure besides the tables; None where its data are not configured."""
+    fits = graph.of("fit")
+    headline = headline_fits(graph, entities)
+    many_layers = any(
+        len({f.wildcards["layer"] for f in fits if f.wildcards["model"] == name}) > 1
+        for name in entities.models
+    )
+    families = {entities.probes[fit.wildcards["probe"]].family for fit in fits}
+    known = [m for m in entities.models.values() if isinstance(m, KnownAnswer)]
+    return {
+        "tokens": {} if headline else None,
+        "layers": {} if many_layers else None,
+        "attention": {"maps": maps} if (maps := graph.of("attention")) else None,
+        "structure": {} if headline and len(families - set(PATCH_FAMILIES)) > 1 else None,
+        "training": {"training": graph.of("training"), "fits": headline} if headline else None,
+        "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
+        "calibration": {} if known else None,
+    }
+
+
+def _add_figures(graph: Graph, entities: Entities) -> None:
+    available = _figure_inputs(graph, entities)
+    tables = graph.of("table_priors", "table_binding_information")
+    for name in entities.config.report.figures:
+        inputs = available[name]
+        if inputs is not None:
+            graph.add("figure", {"figure": name}, {"figure": name}, {"tables": tables, **inputs})
+
+
+def _add_report(graph: Graph, config: Config) -> None:
+    graph.add(
+        "report",
+        {},
+        {"config": config.model_dump(mode="json")},
+        {
+            "tables": graph.of("table_priors", "table_binding_information"),
+            "figures": graph.of("figure"),
+        },
+    )
+
+
+# Everything is asked for by name: a job that dies after a change loses its record, and the table
+# above it would pass for up to date (seen).
+LEAVES = (
+    "fit", "null", "priors", "truth", "training", "attention", "table_priors",
+    "table_binding_information", "figure", "report",
+)  # fmt: skip
+
+
+def leaves(graph: Graph) -> list[str]:
+    """Return what `rule all` requests: the path that stands for each leaf."""
+    return [product.path() for product in graph.of(*LEAVES)]

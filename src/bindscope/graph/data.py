@@ -1,0 +1,76 @@
+"""Products that depend on a dataset alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bindscope.config.codes import SPLITS, Dataset
+from bindscope.graph.product import Graph, Product
+
+
+def space_slice(dataset: Dataset) -> dict[str, Any]:
+    """What decides the distribution of codes: the space and the split rule."""
+    return dataset.model_dump(mode="json", include={"space", "split"})
+
+
+def codes_slice(dataset: Dataset) -> dict[str, Any]:
+    """What decides the code of scene i of a split; not how many there are."""
+    return dataset.model_dump(mode="json", include={"space", "split", "seed"})
+
+
+def add_priors(graph: Graph, dataset: Dataset) -> Product:
+    """Entropies of every split."""
+    return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
+
+
+def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
+    """Object and feature codes, a product per split."""
+    return [
+        graph.add(
+            "codes",
+            {"dataset": dataset.name, "split": split},
+            {
+                "dataset": codes_slice(dataset),
+                "split": split,
+                "n_scenes": getattr(dataset.n_scenes, split),
+            },
+        )
+        for split in SPLITS
+    ]
+
+
+def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
+    """Exact prior log-odds, a product per split."""
+    return [
+        graph.add(
+            "anchors",
+            {"dataset": dataset.name, "split": codes.wildcards["split"]},
+            {"dataset": space_slice(dataset)},
+            {"codes": codes},
+        )
+        for codes in add_codes(graph, dataset)
+    ]
+
+
+def shards(dataset: Dataset, split: str) -> range:
+    """Numbers of the shards of a split."""
+    return range(getattr(dataset.n_scenes, split) // getattr(dataset.shard_size, split))
+
+
+def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
+    """Which scenes a shard holds."""
+    size = getattr(dataset.shard_size, split)
+    return {"split": split, "start": shard * size, "stop": (shard + 1) * size}
+
+
+def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
+    """Images, masks and boxes of a split, a product per shard."""
+    content = codes_slice(dataset) | dataset.model_dump(mode="json", include={"render"})
+    return [
+        graph.add(
+            "scenes",
+            {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
+            {"dataset": content, **shard_slice(dataset, split, shard)},
+        )
+        for shard in shards(dataset, split)
+    ]

@@ -1,0 +1,136 @@
+"""Products and the graph that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bindscope.errors import ConfigError
+from bindscope.files import canonical_json
+from bindscope.graph.paths import PATHS
+from bindscope.keys import chained_code, own_code, spec_key
+from bindscope.registries import ADAPTERS, FAMILIES, RENDERERS, SPACES
+
+
+@dataclass(frozen=True)
+class Product:
+    """One job's worth of output.
+
+    Attributes
+    ----------
+    rule
+        Name of the Snakemake rule.
+    wildcards
+        Values of the rule's wildcards, `key` (8 hex digits of the spec key) included.
+    spec, code
+        The two keys' contents; see `bindscope.keys`.
+    inputs
+        Products by role.
+    """
+
+    rule: str
+    wildcards: Mapping[str, str]
+    spec: str
+    code: str
+    inputs: Mapping[str, Sequence[Product]] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """The spec key, 64 hex digits."""
+        return spec_key(self.spec)
+
+    def path(self, output: str | None = None) -> str:
+        """Path of one output; the first one where none is named (manifest or rows)."""
+        templates = PATHS[self.rule]
+        return templates[output or next(iter(templates))].format(**self.wildcards)
+
+
+# Which script makes a product; several rules share one where only their inputs differ.
+SCRIPT = {"null": "fit.py", "patches_temporary": "patches.py"}
+
+
+def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where the code of a step begins: its script and the implementations that it names."""
+    names = [SCRIPT.get(rule, f"{rule}.py")]
+    references = []
+    if dataset := spec.get("dataset"):
+        references.append(SPACES[dataset["space"]["kind"]])
+        if "render" in dataset:
+            references.append(RENDERERS[dataset["render"]["kind"]])
+    if model := spec.get("model"):
+        scheme, _, rest = model["source"].partition(":")
+        references.append(ADAPTERS[scheme])
+        if scheme == "python":
+            references.append(rest)
+    if probe := spec.get("probe"):
+        references.append(FAMILIES[probe["family"]])
+    names += [reference.partition(":")[0] for reference in references]
+    return tuple(names)
+
+
+class Graph:
+    """All products that a configuration asks for, by rule and wildcards."""
+
+    def __init__(self) -> None:
+        self.products: dict[tuple[str, tuple[tuple[str, str], ...]], Product] = {}
+
+    def add(
+        self,
+        rule: str,
+        wildcards: Mapping[str, object],
+        content: Mapping[str, Any],
+        inputs: Mapping[str, Product | Sequence[Product]] | None = None,
+    ) -> Product:
+        """Add a product, or return the one that is there.
+
+        Parameters
+        ----------
+        rule
+            Name of the rule.
+        wildcards
+            Values of its wildcards without `key`.
+        content
+            The configuration slice it depends on, JSON-able.
+        inputs
+            Products it is made from, by role; their spec keys enter the spec.
+        """
+        lists = {
+            role: [given] if isinstance(given, Product) else list(given)
+            for role, given in (inputs or {}).items()
+        }
+        chained = {role: [product.key for product in given] for role, given in lists.items()}
+        spec = canonical_json({**content, "inputs": chained})
+        values = {name: str(value) for name, value in wildcards.items()}
+        if "{key}" in next(iter(PATHS[rule].values())):
+            values["key"] = spec_key(spec)[:8]
+        identity = (rule, tuple(sorted(values.items())))
+        if identity not in self.products:
+            code = chained_code(
+                own_code(roots(rule, content)),
+                (product.code for given in lists.values() for product in given),
+            )
+            self.products[identity] = Product(rule, values, spec, code, lists)
+        return self.products[identity]
+
+    def find(self, rule: str, wildcards: Mapping[str, str]) -> Product:
+        """Look a product up.
+
+        Raises
+        ------
+        ConfigError
+            If the current configuration does not ask for it.
+        """
+        identity = (rule, tuple(sorted(wildcards.items())))
+        if identity not in self.products:
+            asked = ", ".join(f"{name}={value}" for name, value in identity[1])
+            raise ConfigError(
+                f"{rule}({asked})",
+                "the current configuration has no such product",
+                "print the paths it has with `bindscope path`, or give its --configfile",
+            )
+        return self.products[identity]
+
+    def of(self, *rules: str) -> list[Product]:
+        """All products of some rules, in the order they were added."""
+        return [product for product in self.products.values() if product.rule in rules]

@@ -1,0 +1,226 @@
+"""What every script does first: check that what runs is what was hashed, then say so in a log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import site
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import bindscope
+from bindscope.errors import BindscopeError
+from bindscope.graph.product import roots
+from bindscope.keys import SOURCE, own_code, spec_key
+from bindscope.registries import resolve
+
+if TYPE_CHECKING:
+    from bindscope.config.codes import SceneDistribution
+    from bindscope.config.models import AnyModel
+    from bindscope.config.probes import AnyProbe
+
+log = logging.getLogger(__name__)
+
+# Taken from the launcher's environment without a word where a conda environment lacks them.
+MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a script works with.
+
+    Attributes
+    ----------
+    rule
+        Name of the rule.
+    spec
+        The configuration slice, parsed.
+    spec_text, code
+        The two keys' contents as they go into manifests and rows.
+    input, output, wildcards
+        Paths and names, as Snakemake gives them (attributes by name).
+    threads
+        Threads from the configuration; part of the key, so not cut down by ``--cores``.
+    """
+
+    rule: str
+    spec: Mapping[str, Any]
+    spec_text: str
+    code: str
+    input: Any
+    output: Any
+    wildcards: Any
+    threads: int = 1
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The columns that tie a row to this job."""
+        return {"spec_key": spec_key(self.spec_text), "code_key": self.code}
+
+    @property
+    def dataset(self) -> SceneDistribution:
+        """The distribution of scenes."""
+        from bindscope.config.codes import SceneDistribution
+
+        return SceneDistribution.model_validate(
+            {**self.spec["dataset"], "name": self.wildcards.get("dataset", "dataset")}
+        )
+
+    @property
+    def model(self) -> AnyModel:
+        """The model's configuration."""
+        return self._entity("bindscope.config.models:AnyModel", "model")
+
+    @property
+    def probe(self) -> AnyProbe:
+        """The probe's configuration."""
+        return self._entity("bindscope.config.probes:AnyProbe", "probe")
+
+    def _entity(self, union: str, name: str) -> Any:
+        from pydantic import TypeAdapter
+
+        content = {**self.spec[name], "name": self.wildcards.get(name)}
+        return TypeAdapter(resolve(union)).validate_python(content)
+
+
+def start(snakemake: Any) -> Job:
+    """Begin a job.
+
+    Parameters
+    ----------
+    snakemake
+        The object that Snakemake puts into a script.
+
+    Returns
+    -------
+    Job
+        The job's keys, paths and threads; the log is open and the threads are set.
+
+    Raises
+    ------
+    BindscopeError
+        If the loaded code is not what the graph hashed, or a numeric library comes from outside
+        this environment.
+    """
+    _log_to(Path(str(snakemake.log[0])) if len(snakemake.log) else None)
+    _die_with_ancestors()
+    spec_text, code = str(snakemake.params.spec), str(snakemake.params.code)
+    spec = json.loads(spec_text)
+    _refuse_foreign_libraries()
+    _refuse_other_code(snakemake.rule, spec, code)
+    threads = int(spec.get("threads", 1))
+    _set_threads(threads)
+    log.info("%s: %s", snakemake.rule, _describe(snakemake.wildcards))
+    return Job(
+        snakemake.rule, spec, spec_text, code, snakemake.input, snakemake.output,
+        snakemake.wildcards, threads,
+    )  # fmt: skip
+
+
+def _describe(wildcards: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in wildcards.items()) or "all"
+
+
+def _log_to(path: Path | None) -> None:
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, mode="w"))
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S",
+        handlers=handlers, force=True,
+    )  # fmt: skip
+    sys.excepthook = _log_exception
+
+
+def _log_exception(
+    kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> None:
+    """A user's mistake is told in one message; anything else with its traceback."""
+    if isinstance(value, BindscopeError):
+        log.error("%s", value)
+    else:
+        log.error("%s", "".join(traceback.format_exception(kind, value, trace)))
+
+
+def _die_with_ancestors() -> None:
+    """End this process when Snakemake, or the shell it put between, is gone.
+
+    An orphan would go on writing to a store that the next run is making anew (seen).
+    """
+    if not hasattr(os, "pidfd_open"):
+        return
+    poll = select.poll()
+    pid = os.getpid()
+    for _ in range(2):
+        pid = _parent(pid)
+        if pid <= 1:
+            break
+        try:
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+        except OSError:
+            break
+
+    def wait() -> None:
+        poll.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name="die-with-ancestors").start()
+
+
+def _parent(pid: int) -> int:
+    try:
+        # The command in parentheses may hold spaces; the parent is the second field behind it.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _refuse_foreign_libraries() -> None:
+    homes = [Path(p).resolve() for p in (sys.prefix, *site.getsitepackages())]
+    for name in MUST_BE_OURS:
+        found = find_spec(name)
+        if found is None or not found.origin:
+            continue
+        origin = Path(found.origin).resolve()
+        if not any(origin.is_relative_to(home) for home in homes):
+            raise BindscopeError(
+                str(origin),
+                f"{name} would be imported from outside this job's environment ({sys.prefix})",
+                f"add {name} to the rule's file in envs/, or install requirements.lock here",
+            )
+
+
+def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
+    loaded = Path(str(bindscope.__file__)).resolve().parents[1]
+    if loaded != SOURCE:
+        raise BindscopeError(
+            str(loaded), f"bindscope was loaded from here, not from {SOURCE}",
+            "run the pipeline's scripts through Snakemake, in one clone",
+        )  # fmt: skip
+    own = own_code(roots(rule, spec))
+    if own != code.partition(":")[0]:
+        raise BindscopeError(
+            str(SOURCE),
+            f"the code behind rule {rule} changed after the run was planned "
+            f"({code.partition(':')[0]} then, {own} now)",
+            "start snakemake again; it will run what the change touches",
+        )
+
+
+def _set_threads(threads: int) -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    if "numpy" in sys.modules:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(threads)

@@ -1,0 +1,105 @@
+rule encoded:
+    output:
+        manifest=output_of("encoded", "manifest"),
+        store=directory(output_of("encoded", "store")),
+    log:
+        log_of("encoded"),
+    benchmark:
+        benchmark_of("encoded")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("encoded"),
+        code=code("encoded"),
+    script:
+        "../scripts/encoded.py"
+
+
+rule pooled:
+    input:
+        unpack(made_from("pooled")),
+    output:
+        manifest=output_of("pooled", "manifest"),
+        store=directory(output_of("pooled", "store")),
+    log:
+        log_of("pooled"),
+    benchmark:
+        benchmark_of("pooled")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("pooled")
+    resources:
+        mem_mb=memory(4000),
+        runtime=240,
+        gpu=gpus_of("pooled"),
+    params:
+        spec=spec("pooled"),
+        code=code("pooled"),
+    script:
+        "../scripts/pooled.py"
+
+
+rule patches:
+    input:
+        unpack(made_from("patches")),
+    output:
+        manifest=output_of("patches", "manifest"),
+        store=directory(output_of("patches", "store")),
+    log:
+        log_of("patches"),
+    benchmark:
+        benchmark_of("patches")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("patches")
+    resources:
+        mem_mb=memory(4000),
+        runtime=240,
+        gpu=gpus_of("patches"),
+    params:
+        spec=spec("patches"),
+        code=code("patches"),
+    script:
+        "../scripts/patches.py"
+
+
+use rule patches as patches_temporary with:
+    input:
+        unpack(made_from("patches_temporary")),
+    output:
+        manifest=output_of("patches_temporary", "manifest"),
+        store=temp(directory(output_of("patches_temporary", "store"))),
+    log:
+        log_of("patches_temporary"),
+    benchmark:
+        benchmark_of("patches_temporary")
+    threads: threads_of("patches_temporary")
+    resources:
+        gpu=gpus_of("patches_temporary"),
+    params:
+        spec=spec("patches_temporary"),
+        code=code("patches_temporary"),
+
+
+rule index:
+    input:
+        unpack(made_from("index")),
+    output:
+        index=output_of("index", "index"),
+    log:
+        log_of("index"),
+    benchmark:
+        benchmark_of("index")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=60,
+    params:
+        spec=spec("index"),
+        code=code("index"),
+    script:
+        "../scripts/index.py"

@@ -1,0 +1,18 @@
+rule codes:
+    output:
+        manifest=output_of("codes", "manifest"),
+        store=directory(output_of("codes", "store")),
+    log:
+        log_of("codes"),
+    benchmark:
+        benchmark_of("codes")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=60,
+    params:
+        spec=spec("codes"),
+        code=code("codes"),
+    script:
+        "../scripts/codes.py"

@@ -1,0 +1,25 @@
+rule figure:
+    input:
+        unpack(made_from("figure")),
+    output:
+        png=report(
+            output_of("figure", "png"),
+            caption="../report/{figure}.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+        svg=output_of("figure", "svg"),
+    log:
+        log_of("figure"),
+    benchmark:
+        benchmark_of("figure")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("figure"),
+        code=code("figure"),
+    script:
+        "../scripts/figure.py"

@@ -1,0 +1,61 @@
+rule weights:
+    output:
+        manifest=output_of("weights", "manifest"),
+    log:
+        log_of("weights"),
+    benchmark:
+        benchmark_of("weights")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=240,
+    params:
+        spec=spec("weights"),
+        code=code("weights"),
+    script:
+        "../scripts/weights.py"
+
+
+rule training:
+    input:
+        unpack(made_from("training")),
+    output:
+        manifest=output_of("training", "manifest"),
+        weights=output_of("training", "weights"),
+        history=output_of("training", "history"),
+    log:
+        log_of("training"),
+    benchmark:
+        benchmark_of("training")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("training")
+    resources:
+        mem_mb=memory(3000),
+        runtime=240,
+        gpu=gpus_of("training"),
+    params:
+        spec=spec("training"),
+        code=code("training"),
+    script:
+        "../scripts/training.py"
+
+
+rule truth:
+    output:
+        truth=output_of("truth", "truth"),
+    log:
+        log_of("truth"),
+    benchmark:
+        benchmark_of("truth")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=60,
+    params:
+        spec=spec("truth"),
+        code=code("truth"),
+    script:
+        "../scripts/truth.py"

@@ -1,0 +1,39 @@
+rule priors:
+    output:
+        rows=output_of("priors", "rows"),
+    log:
+        log_of("priors"),
+    benchmark:
+        benchmark_of("priors")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=60,
+    params:
+        spec=spec("priors"),
+        code=code("priors"),
+    script:
+        "../scripts/priors.py"
+
+
+rule anchors:
+    input:
+        unpack(made_from("anchors")),
+    output:
+        manifest=output_of("anchors", "manifest"),
+        store=directory(output_of("anchors", "store")),
+    log:
+        log_of("anchors"),
+    benchmark:
+        benchmark_of("anchors")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("anchors"),
+        code=code("anchors"),
+    script:
+        "../scripts/anchors.py"

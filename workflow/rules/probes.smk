@@ -1,0 +1,73 @@
+rule fit:
+    input:
+        unpack(made_from("fit")),
+    output:
+        rows=output_of("fit", "rows"),
+        weights=output_of("fit", "weights"),
+        history=output_of("fit", "history"),
+        details=output_of("fit", "details"),
+    log:
+        log_of("fit"),
+    benchmark:
+        benchmark_of("fit")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("fit")
+    resources:
+        mem_mb=memory(3000),
+        runtime=240,
+        gpu=gpus_of("fit"),
+    params:
+        spec=spec("fit"),
+        code=code("fit"),
+    script:
+        "../scripts/fit.py"
+
+
+rule null:
+    input:
+        unpack(made_from("null")),
+    output:
+        rows=output_of("null", "rows"),
+        weights=output_of("null", "weights"),
+        history=output_of("null", "history"),
+        details=output_of("null", "details"),
+    log:
+        log_of("null"),
+    benchmark:
+        benchmark_of("null")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("null")
+    resources:
+        mem_mb=memory(3000),
+        runtime=240,
+        gpu=gpus_of("null"),
+    params:
+        spec=spec("null"),
+        code=code("null"),
+    script:
+        "../scripts/fit.py"
+
+
+rule attention:
+    input:
+        unpack(made_from("attention")),
+    output:
+        maps=output_of("attention", "maps"),
+        share=output_of("attention", "share"),
+    log:
+        log_of("attention"),
+    benchmark:
+        benchmark_of("attention")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("attention")
+    resources:
+        mem_mb=memory(3000),
+        runtime=60,
+    params:
+        spec=spec("attention"),
+        code=code("attention"),
+    script:
+        "../scripts/attention.py"

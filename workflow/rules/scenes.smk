@@ -1,0 +1,18 @@
+rule scenes:
+    output:
+        manifest=output_of("scenes", "manifest"),
+        store=directory(output_of("scenes", "store")),
+    log:
+        log_of("scenes"),
+    benchmark:
+        benchmark_of("scenes")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("scenes"),
+        code=code("scenes"),
+    script:
+        "../scripts/scenes.py"

@@ -1,0 +1,52 @@
+rule table_priors:
+    input:
+        unpack(made_from("table_priors")),
+    output:
+        parquet=output_of("table_priors", "parquet"),
+        csv=output_of("table_priors", "csv"),
+        html=report(
+            output_of("table_priors", "html"),
+            caption="../report/table_priors.rst",
+            category="Tables",
+        ),
+    log:
+        log_of("table_priors"),
+    benchmark:
+        benchmark_of("table_priors")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("table_priors"),
+        code=code("table_priors"),
+    script:
+        "../scripts/table_priors.py"
+
+
+rule table_binding_information:
+    input:
+        unpack(made_from("table_binding_information")),
+    output:
+        parquet=output_of("table_binding_information", "parquet"),
+        csv=output_of("table_binding_information", "csv"),
+        html=report(
+            output_of("table_binding_information", "html"),
+            caption="../report/table_binding_information.rst",
+            category="Tables",
+        ),
+    log:
+        log_of("table_binding_information"),
+    benchmark:
+        benchmark_of("table_binding_information")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("table_binding_information"),
+        code=code("table_binding_information"),
+    script:
+        "../scripts/table_binding_information.py"
