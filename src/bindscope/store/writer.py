@@ -1,0 +1,322 @@
+"""Writing a store: all of it, checked and on the disk, or nothing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore
+
+from bindscope.errors import StoreError
+from bindscope.files import canonical_json, fsync_directory, sha256, write_json
+from bindscope.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
+from bindscope.store.manifest import (
+    ArrayLayout,
+    array_entry,
+    hash_file,
+    library_versions,
+    remedy,
+    seal,
+)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class StoreWriter:
+    """Write the arrays of one product into a Zarr v3 directory store.
+
+    A context manager. Everything goes to ``<store>.tmp-<pid>``; on a clean exit the rows are
+    counted, files and folders are flushed to the disk, the folder is renamed to `store_path`
+    (replacing a store that is there), and the manifest is written last. After an exception nothing
+    of this attempt remains.
+
+    Parameters
+    ----------
+    store_path
+        Folder of the store, ``<x>.zarr``.
+    manifest_path
+        The manifest, ``<x>.json``; holds the store's path relative to itself.
+    spec
+        Canonical JSON of what the product depends on; its SHA-256 is the spec key.
+    code
+        Hash of the code that makes it.
+    attributes
+        What a reader should know about the product, JSON-able; may be added to until the exit.
+        ``layers`` names the entries of the axis before the sample axis.
+    """
+
+    def __init__(
+        self,
+        store_path: Path | str,
+        manifest_path: Path | str,
+        *,
+        spec: str,
+        code: str,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store_path, self.manifest_path = Path(store_path), Path(manifest_path)
+        self.spec, self.code = spec, code
+        self.attributes: dict[str, Any] = dict(attributes or {})
+        self._temporary = self.store_path.with_name(f"{self.store_path.name}.tmp-{os.getpid()}")
+        self._arrays: dict[str, _Pending] = {}
+
+    def __enter__(self) -> Self:
+        with _disk_errors(self.store_path):
+            for path in (self.store_path, self.manifest_path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _remove_stale(path)
+            self._group = zarr.create_group(LocalStore(self._temporary), zarr_format=3)
+        return self
+
+    def create(
+        self, name: str, shape: tuple[int, ...], dtype: str, sample_axis: int = 0
+    ) -> ArrayLayout:
+        """Create an array that every row of which must be written before the exit.
+
+        Parameters
+        ----------
+        name
+            Name of the array.
+        shape
+            Its shape; the sample axis counts scenes.
+        dtype
+            ``uint8``, ``int16``, ..., ``float16``, ``bfloat16``, ``float32``.
+        sample_axis
+            Axis of the scenes; 1 for (layer, scene, dim).
+
+        Returns
+        -------
+        ArrayLayout
+            How it is cut into chunks.
+        """
+        if name in self._arrays:
+            raise ValueError(f"array {name!r} exists")
+        layout = ArrayLayout.plan(shape, dtype, sample_axis)
+        # crc32c comes last everywhere: it covers every byte of the file, zstd's frame header too.
+        compress = [] if dtype in FLOATS else [ZstdCodec(level=3, checksum=True)]
+        with _disk_errors(self.store_path):
+            target = self._group.create_array(
+                name,
+                shape=layout.shape,
+                dtype=storage_dtype(dtype),
+                chunks=layout.chunks,
+                compressors=[*compress, Crc32cCodec()],
+                fill_value=fill_value(dtype),
+                chunk_key_encoding={"name": "default", "separator": "."},
+                attributes={"dtype": dtype, "sample_axis": sample_axis},
+                config={"write_empty_chunks": True},
+            )
+        self._arrays[name] = _Pending(layout, target)
+        return layout
+
+    def write(self, name: str, rows: slice, values: NDArray[Any]) -> None:
+        """Write some scenes of an array.
+
+        Scenes may come in any order and any partition; those of an unfinished chunk wait in memory,
+        so that in ascending order at most one chunk (per layer) waits.
+
+        Parameters
+        ----------
+        name
+            Name of the array.
+        rows
+            The scenes, ``slice(start, stop)``.
+        values
+            Their values: the array's shape with ``stop - start`` along the sample axis.
+
+        Raises
+        ------
+        StoreError
+            If a value is not finite after the cast, or the disk is full.
+        ValueError
+            If the shape is wrong, a scene was written before, or integers do not fit.
+        """
+        array = self._arrays[name]
+        values = np.asarray(values)
+        start, stop = array.claim(name, rows, values.shape)
+        layout = array.layout
+        stored = cast(values, layout.dtype)
+        if not all_finite(stored, layout.dtype):
+            self._refuse(name, values, layout)
+        with _disk_errors(self.store_path):
+            array.put(start, stop, stored)
+
+    def _refuse(self, name: str, values: NDArray[Any], layout: ArrayLayout) -> None:
+        """Say which layer holds a value that is not finite after the cast."""
+        finite = np.isfinite(values)
+        magnitude = np.where(finite, np.abs(values), 0)
+        place = name
+        if layout.sample_axis == 1:
+            worst = int(np.argmax((~finite).reshape(len(values), -1).sum(1)))
+            if finite.all():
+                worst = int(np.argmax(magnitude.reshape(len(values), -1).max(1)))
+            place = f"{name}, layer {self.attributes.get('layers', range(len(values)))[worst]}"
+        where = f"{self.attributes.get('model', self.store_path)} ({place})"
+        if finite.all():
+            raise StoreError(
+                where,
+                f"values up to {magnitude.max():.6g} are infinite in {layout.dtype}",
+                "set extraction.dtype: bfloat16 or float32",
+            )
+        raise StoreError(
+            where,
+            f"the model gave NaN or infinity (largest finite value {magnitude.max():.6g}) before "
+            "any cast",
+            "set extraction.precision: float32, and check the weights; extraction.dtype: bfloat16 "
+            "or float32 mends only what overflows when it is stored",
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                with _disk_errors(self.store_path):
+                    self._commit()
+        finally:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _commit(self) -> None:
+        for name, array in self._arrays.items():
+            missing = np.flatnonzero(~array.written)
+            if len(missing):
+                raise StoreError(
+                    f"{self.store_path} ({name})",
+                    f"{len(missing)} of {len(array.written)} scenes were not written, the first "
+                    f"is {missing[0]}",
+                    remedy(self.manifest_path),
+                )
+        content = {
+            "attributes": self.attributes,
+            "spec": self.spec,
+            "spec_key": sha256(self.spec),
+            "code": self.code,
+        }
+        self._group.attrs.put({"bindscope": canonical_json(content)})
+        entries = {
+            name: array_entry(self._temporary / name, array.layout)
+            for name, array in sorted(self._arrays.items())
+        }
+        metadata, _ = hash_file(self._temporary / "zarr.json", flush=True)
+        for name in entries:
+            fsync_directory(self._temporary / name)
+        fsync_directory(self._temporary)
+        manifest = {
+            **content,
+            "store": os.path.relpath(self.store_path, self.manifest_path.parent),
+            "arrays": entries,
+            "metadata_sha256": metadata,
+            "versions": library_versions(),
+        }
+        self._replace()
+        try:
+            write_json(self.manifest_path, seal(manifest))
+        except BaseException:
+            shutil.rmtree(self.store_path, ignore_errors=True)
+            raise
+
+    def _replace(self) -> None:
+        """Put the new store in the place of an old one, the old manifest first out of the way."""
+        self.manifest_path.unlink(missing_ok=True)
+        fsync_directory(self.manifest_path.parent)
+        old = self._temporary.with_name(f"{self.store_path.name}.tmp-old-{os.getpid()}")
+        if self.store_path.exists():
+            self.store_path.replace(old)
+        self._temporary.replace(self.store_path)
+        fsync_directory(self.store_path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+class _Pending:
+    """An array under construction: which scenes are there, and chunks that are not yet full."""
+
+    def __init__(self, layout: ArrayLayout, target: zarr.Array[Any]) -> None:
+        self.layout, self.target = layout, target
+        self.written = np.zeros(layout.n_rows, dtype=bool)
+        self._waiting: dict[int, tuple[NDArray[Any], int]] = {}
+
+    def claim(self, name: str, rows: slice, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Mark scenes as written, and return where they start and stop."""
+        axis, n = self.layout.sample_axis, self.layout.n_rows
+        start, stop, step = rows.indices(n)
+        wanted = (*self.layout.shape[:axis], stop - start, *self.layout.shape[axis + 1 :])
+        if step != 1 or (rows.stop is not None and rows.stop > n) or shape != wanted:
+            raise ValueError(f"{name}[{rows.start}:{rows.stop}] takes {wanted}, not {shape}")
+        if self.written[start:stop].any():
+            raise ValueError(f"scenes {start} to {stop} of {name} were written before")
+        self.written[start:stop] = True
+        return start, stop
+
+    def put(self, start: int, stop: int, stored: NDArray[Any]) -> None:
+        """Write the chunks that become full, keep the rest."""
+        layout = self.layout
+        for low in range(start // layout.chunk_rows * layout.chunk_rows, stop, layout.chunk_rows):
+            high = min(low + layout.chunk_rows, layout.n_rows)
+            first, last = max(start, low), min(stop, high)
+            part = stored[self._rows(first - start, last - start)]
+            if (first, last) != (low, high):
+                shape = (*layout.shape[: layout.sample_axis], high - low)
+                empty = (np.empty((*shape, *layout.shape[len(shape) :]), stored.dtype), 0)
+                whole, have = self._waiting.pop(low, empty)
+                whole[self._rows(first - low, last - low)] = part
+                if have + last - first < high - low:
+                    self._waiting[low] = whole, have + last - first
+                    continue
+                part = whole
+            self.target[self._rows(low, high)] = part
+
+    def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
+        return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full or read-only disk into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(
+                str(path),
+                f"the disk is full ({error.strerror})",
+                "free space (`bindscope gc` lists products that no configuration needs) and rerun",
+            ) from error
+        if error.errno in _REFUSED:
+            raise StoreError(
+                str(path),
+                f"cannot be written ({error.strerror}: {error.filename})",
+                "make its folder writable for this user and rerun",
+            ) from error
+        raise
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what killed attempts at this very path left behind."""
+    for left in path.parent.glob(f"{path.name}.tmp-*"):
+        process = left.name.rpartition("-")[2]
+        if process.isdigit() and (int(process) == os.getpid() or not _alive(int(process))):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
