@@ -59,7 +59,7 @@ def _cache_file() -> Path:
 
 
 def save_cache() -> None:
-    """Keep the parsed modules for the next start, by content; only where Snakemake keeps its own."""
+    """Keep the parsed modules, by content, where Snakemake keeps its own records."""
     if _cache_file().parent.is_dir():
         write_atomic(_cache_file(), canonical_json(_cache()))
 

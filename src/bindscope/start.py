@@ -78,12 +78,14 @@ class Job:
     @property
     def model(self) -> AnyModel:
         """The model's configuration."""
-        return self._entity("bindscope.config.models:AnyModel", "model")
+        found: AnyModel = self._entity("bindscope.config.models:AnyModel", "model")
+        return found
 
     @property
     def probe(self) -> AnyProbe:
         """The probe's configuration."""
-        return self._entity("bindscope.config.probes:AnyProbe", "probe")
+        found: AnyProbe = self._entity("bindscope.config.probes:AnyProbe", "probe")
+        return found
 
     def _entity(self, union: str, name: str) -> Any:
         from pydantic import TypeAdapter

@@ -7,8 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
+from bindscope.config.information import Information
 from bindscope.config.models import AnyModel, KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 
@@ -40,13 +41,6 @@ class FitBlock(Model):
     controls: tuple[Literal["none", "shuffled_labels"], ...] = Field(
         ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
     )
-
-
-class Information(Model):
-    """Intervals and flags."""
-
-    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test scenes.")
-    bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
 
 
 class Report(Model):
@@ -164,3 +158,6 @@ def _known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise ValueError(f"{where}: {name!r} is not defined; there are {', '.join(known)}")
+
+
+__all__ = ["FIGURES", "Config", "FitBlock", "Information", "Report"]

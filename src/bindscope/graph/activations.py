@@ -6,17 +6,20 @@ from typing import Any
 
 from bindscope.config.codes import SPLITS, Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained
-from bindscope.graph.data import add_codes, add_scenes, codes_slice, shard_slice, shards
+from bindscope.graph.data import (
+    add_codes,
+    add_scenes,
+    codes_slice,
+    shard_slice,
+    shards,
+)
 from bindscope.graph.product import Graph, Product
 from bindscope.models.weights import content_key
-
-# They change no activation.
-_NOT_IN_KEY = {"name": True, "extraction": {"keep_patches"}}
 
 
 def model_slice(model: AnyModel) -> dict[str, Any]:
     """What decides a model's activations, besides its weights."""
-    content = model.model_dump(mode="json", exclude=_NOT_IN_KEY)
+    content = model.model_dump(mode="json", exclude={"name": True, "extraction": {"keep_patches"}})
     if isinstance(model, Pretrained) and (path := local_path(model.source)):
         content["weights_sha256"] = content_key(path)
     return content

@@ -18,6 +18,11 @@ def codes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed"})
 
 
+def scenes_slice(dataset: Dataset) -> dict[str, Any]:
+    """What decides how scene i of a split looks."""
+    return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
+
+
 def add_priors(graph: Graph, dataset: Dataset) -> Product:
     """Entropies of every split."""
     return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
@@ -65,12 +70,11 @@ def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
 
 def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
     """Images, masks and boxes of a split, a product per shard."""
-    content = codes_slice(dataset) | dataset.model_dump(mode="json", include={"render"})
     return [
         graph.add(
             "scenes",
             {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
-            {"dataset": content, **shard_slice(dataset, split, shard)},
+            {"dataset": scenes_slice(dataset), **shard_slice(dataset, split, shard)},
         )
         for shard in shards(dataset, split)
     ]

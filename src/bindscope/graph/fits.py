@@ -7,7 +7,7 @@ from typing import Any
 
 from bindscope.config.codes import Dataset, RandomSplit
 from bindscope.config.models import AnyModel, KnownAnswer
-from bindscope.config.probes import AnyProbe
+from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.config.root import Config, FitBlock
 from bindscope.graph.activations import add_patches, add_pooled, add_weights, model_slice
 from bindscope.graph.data import add_anchors, add_codes, add_priors, add_scenes, space_slice
@@ -64,19 +64,9 @@ def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
                         index = add_patches(graph, model, dataset, weights, layer)
                     else:
                         index = add_pooled(graph, model, dataset, weights)
-                    for name in block.probes:
-                        probe = entities.probes[name]
-                        _add_fits(
-                            graph,
-                            entities.config,
-                            block,
-                            dataset,
-                            model,
-                            layer,
-                            tokens,
-                            probe,
-                            index,
-                        )
+                    for probe in (entities.probes[name] for name in block.probes):
+                        fits = _Fits(graph, entities.config, dataset, probe)
+                        fits.add(model, layer, tokens, index, block)
 
 
 def _add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset) -> Product:
@@ -87,76 +77,90 @@ def _add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset) -> Product:
     )
 
 
-def _common(
-    config: Config, dataset: Dataset, probe: AnyProbe, seeds: tuple[int, ...]
-) -> dict[str, Any]:
-    return {
-        "probe": probe.model_dump(mode="json", exclude={"name"}),
-        "seeds": list(seeds),
-        "sizes": [group.size for group in dataset.space.groups],
-        "disjoint": not isinstance(dataset.split, RandomSplit),
-        "information": config.information.model_dump(mode="json"),
-        "threads": probe.threads,
-        "device": probe.device,
-    }
+@dataclass(frozen=True)
+class _Fits:
+    """Fits of one probe on one dataset."""
 
+    graph: Graph
+    config: Config
+    dataset: Dataset
+    probe: AnyProbe
 
-def _labels(graph: Graph, dataset: Dataset) -> dict[str, Product | list[Product]]:
-    return {
-        "codes": add_codes(graph, dataset),
-        "anchors": add_anchors(graph, dataset),
-        "priors": add_priors(graph, dataset),
-    }
+    def add(
+        self, model: AnyModel, layer: int | str, tokens: str, index: Product, block: FitBlock
+    ) -> None:
+        """Add the fits of every seed block and control, and the null probes beside them."""
+        names = {"model": model.name, "layer": layer, "tokens": tokens}
+        # Temporary patches are deleted when their last consumer is done, so fits must be one.
+        stores = [p for p in _flat(index) if p.rule == "patches_temporary"]
+        for seeds in block.seed_blocks:
+            self._null(seeds)
+            for control in block.controls:
+                fit = self._fit(
+                    "fit",
+                    {**names, "control": control},
+                    seeds,
+                    {"tokens": tokens, "layer": layer},
+                    {"index": index, "patches": stores},
+                )
+                if tokens == "patches" and control == "none" and not isinstance(model, KnownAnswer):
+                    self._attention(fit, index, stores)
 
+    def _null(self, seeds: tuple[int, ...]) -> Product:
+        representation = {"tokens": "null", "patches": self.probe.family in PATCH_FAMILIES}
+        return self._fit("null", {}, seeds, representation, {})
 
-def _add_fits(
-    graph: Graph,
-    config: Config,
-    block: FitBlock,
-    dataset: Dataset,
-    model: AnyModel,
-    layer: int | str,
-    tokens: str,
-    probe: AnyProbe,
-    index: Product,
-) -> None:
-    for seeds in block.seed_blocks:
-        common = _common(config, dataset, probe, seeds)
-        names = "_".join(map(str, seeds))
-        graph.add(
-            "null",
-            {"dataset": dataset.name, "probe": probe.name, "seeds": names},
-            {**common, "representation": {"tokens": "null"}, "control": "none"},
-            _labels(graph, dataset),
+    def _fit(
+        self,
+        rule: str,
+        names: dict[str, Any],
+        seeds: tuple[int, ...],
+        representation: dict[str, Any],
+        inputs: dict[str, Product | list[Product]],
+    ) -> Product:
+        content = {
+            "probe": self.probe.model_dump(mode="json", exclude={"name"}),
+            "seeds": list(seeds),
+            "sizes": [group.size for group in self.dataset.space.groups],
+            "disjoint": not isinstance(self.dataset.split, RandomSplit),
+            "information": self.config.information.model_dump(mode="json"),
+            "threads": self.probe.threads,
+            "device": self.probe.device,
+            "representation": representation,
+            "control": names.get("control", "none"),
+        }
+        labels: dict[str, Product | list[Product]] = {
+            "codes": add_codes(self.graph, self.dataset),
+            "anchors": add_anchors(self.graph, self.dataset),
+            "priors": add_priors(self.graph, self.dataset),
+        }
+        wildcards = {
+            **names,
+            "dataset": self.dataset.name,
+            "probe": self.probe.name,
+            "seeds": "_".join(map(str, seeds)),
+        }
+        return self.graph.add(rule, wildcards, content, {**inputs, **labels})
+
+    def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
+        names = ("dataset", "model", "layer", "probe", "seeds")
+        return self.graph.add(
+            "attention",
+            {name: fit.wildcards[name] for name in names},
+            {},
+            {
+                "fit": fit,
+                "index": index,
+                "patches": stores,
+                "scenes": add_scenes(self.graph, self.dataset, "test")[:1],
+                "codes": [
+                    codes
+                    for codes in add_codes(self.graph, self.dataset)
+                    if codes.wildcards["split"] == "test"
+                ],
+            },
         )
-        for control in block.controls:
-            fit = graph.add(
-                "fit",
-                {
-                    "dataset": dataset.name, "model": model.name, "layer": layer,
-                    "tokens": tokens, "probe": probe.name, "control": control, "seeds": names,
-                },
-                {
-                    **common,
-                    "representation": {"tokens": tokens, "layer": layer},
-                    "control": control,
-                },
-                {"index": index, **_labels(graph, dataset)},
-            )  # fmt: skip
-            if tokens == "patches" and control == "none" and not isinstance(model, KnownAnswer):
-                _add_attention(graph, dataset, fit, index)
 
 
-def _add_attention(graph: Graph, dataset: Dataset, fit: Product, index: Product) -> None:
-    names = ("dataset", "model", "layer", "probe", "seeds")
-    graph.add(
-        "attention",
-        {name: fit.wildcards[name] for name in names},
-        {"threads": 1},
-        {
-            "fit": fit,
-            "index": index,
-            "scenes": add_scenes(graph, dataset, "test")[:1],
-            "codes": [c for c in add_codes(graph, dataset) if c.wildcards["split"] == "test"],
-        },
-    )
+def _flat(product: Product) -> list[Product]:
+    return [given for products in product.inputs.values() for given in products]

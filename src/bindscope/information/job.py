@@ -1,0 +1,127 @@
+"""One fit job: read representation, codes and anchors, fit, write rows and what stands beside."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from bindscope.activations.reader import Activations
+from bindscope.config.information import Information
+from bindscope.config.probes import AnyProbe
+from bindscope.files import canonical_json, write_atomic, write_json
+from bindscope.information.estimates import estimate
+from bindscope.probes.base import FitResult
+from bindscope.probes.data import ANCHORS, ArrayPatches, PatchSource, ProbeData, SplitData
+from bindscope.probes.fitting import fit
+from bindscope.store.reader import open_store
+
+log = logging.getLogger(__name__)
+SPLITS = ("train", "val", "test")
+
+
+def load_data(
+    codes: Sequence[str],
+    anchors: Sequence[str],
+    index: str | None,
+    representation: Mapping[str, Any],
+    sizes: Sequence[int],
+) -> ProbeData:
+    """Read what one fit needs.
+
+    Parameters
+    ----------
+    codes, anchors
+        Manifests of train, val and test, in this order.
+    index
+        Index of the activations; None for a null probe.
+    representation
+        ``{"tokens": ..., "layer": ...}``; tokens ``null`` is z = 0, as one patch token where
+        ``patches`` is true.
+    sizes
+        Sizes of the feature groups.
+    """
+    tokens = representation["tokens"]
+    activations = Activations(index) if index else None
+    splits = {}
+    for name, code, anchor in zip(SPLITS, codes, anchors, strict=True):
+        labels, prior = open_store(code), open_store(anchor)
+        objects = labels.read("objects")
+        z: np.ndarray | PatchSource = np.zeros((len(objects), 1), np.float32)
+        if tokens == "null" and representation["patches"]:
+            z = ArrayPatches(z[:, None], z)
+        elif activations and tokens == "patches":
+            z = activations.patches(name)
+        elif activations:
+            z = activations.pooled(name, tokens, representation["layer"])
+        splits[name] = SplitData(
+            z, objects, labels.read("features"), {a: prior.read(a) for a in ANCHORS}
+        )
+    return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
+
+
+def run_fit(
+    probe: AnyProbe, data: ProbeData, seeds: Sequence[int], control: str
+) -> list[FitResult]:
+    """Fit all seeds of a block, on shuffled labels where asked."""
+    if control == "shuffled_labels":
+        return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
+    return fit(probe, data, seeds)
+
+
+def write_fit(
+    output: Any,
+    results: Sequence[FitResult],
+    data: ProbeData,
+    prior: Mapping[str, Any],
+    names: Mapping[str, Any],
+    probe: AnyProbe,
+    information: Information,
+    disjoint: bool,
+) -> None:
+    """Write rows (one per seed), weights, histories, and the losses per object and feature.
+
+    Parameters
+    ----------
+    output
+        Paths `rows`, `weights`, `history`, `details`.
+    results, data
+        The fit.
+    prior
+        The test split's row of the priors.
+    names
+        Columns that the job knows: dataset, model, layer, tokens, probe, control, keys.
+    probe, information
+        Configuration of the probe and of the intervals.
+    disjoint
+        Whether splits share no feature code: the bootstrap then resamples feature codes.
+    """
+    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
+    counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
+    rows, weights, details = [], {}, {}
+    for result in results:
+        row = estimate(
+            result, prior, data.test.objects, data.test.features, information, disjoint=disjoint
+        )
+        rows.append(
+            {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
+             "options": canonical_json(options), **row}
+        )  # fmt: skip
+        log.info(
+            "seed %d: B_O %.2f of %.2f bits, B* %.2f of %.2f bits %s",
+            result.seed, row["binding_bits"], row["h_object_bits"], row["conditional_binding_bits"],
+            row["h_object_given_feature_bits"], " ".join(result.flags),
+        )  # fmt: skip
+        weights |= {f"{result.seed}.{name}": value for name, value in result.weights.items()}
+        for target, losses in result.losses.items():
+            details[f"{result.seed}.{target}_loss_bits"] = losses.mean(0, dtype=np.float64)
+    metadata = {str(result.seed): json.dumps(result.metadata) for result in results}
+    write_atomic(output.weights, save(weights, metadata))
+    write_json(output.history, [line for result in results for line in result.history])
+    write_atomic(output.details, save(details))
+    write_atomic(Path(output.rows), "".join(canonical_json(row) + "\n" for row in rows))

@@ -1,0 +1,28 @@
+"""Compute the exact prior log-odds of every bit of one split's codes."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.priors.anchors import anchors
+from bindscope.store.arrays import write_arrays
+from bindscope.store.reader import open_store
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write `object`, `feature` and `object_given_feature`, float32 nats."""
+    objects = open_store(job.input.codes[0]).read("objects")
+    arrays = anchors(job.dataset, objects)
+    write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

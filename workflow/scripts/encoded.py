@@ -1,0 +1,29 @@
+"""Encode the codes of one shard with a known-answer encoder."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.activations.extraction import write_encoded
+from bindscope.codes.sampling import sample_codes
+from bindscope.models.known_answer import encode
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write the encoder's arrays as layer 0."""
+    split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
+    objects = sample_codes(job.dataset, split, start, stop)
+    arrays = encode(job.model, job.dataset, split, start, objects)
+    write_encoded(arrays, job.output.store, job.output.manifest, spec=job.spec_text, code=job.code)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,27 @@
+"""List the shards of one array of activations, checked against each other."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.activations.index import build_index
+from bindscope.files import write_json
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write the index that fits read."""
+    shards = {split: list(job.input[split]) for split in ("train", "val", "test")}
+    index = build_index(shards, job.spec["n_scenes"])
+    write_json(job.output.index, {**index, "spec": job.spec_text, "code": job.code})
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,26 @@
+"""Count the entropies of a dataset's splits."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.files import write_json
+from bindscope.priors.entropies import entropies
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write a JSON list, a row per split."""
+    rows = [{"dataset": job.wildcards.dataset, **row, **job.keys} for row in entropies(job.dataset)]
+    write_json(job.output.rows, rows)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,30 @@
+"""Compute a known-answer encoder's binding information in closed form."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.files import write_json
+from bindscope.models.known_answer import truth
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write `truth_bits` and `truth_conditional_bits`, null where there is no closed form."""
+    names = {"dataset": job.wildcards.dataset, "model": job.wildcards.model}
+    bits, conditional = truth(job.model, job.dataset, "test")
+    write_json(
+        job.output.truth,
+        {**names, "truth_bits": bits, "truth_conditional_bits": conditional, **job.keys},
+    )
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
