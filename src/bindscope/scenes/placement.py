@@ -1,0 +1,264 @@
+"""Where objects stand: deterministic per (seed, split, index), without overlap, margins kept.
+
+Random words come from Philox used as what it is, a function of (key, counter): the words of scene
+i are the block of counters that belongs to i. A scene's places therefore do not depend on the
+shard it is drawn in, on its neighbours or on the number of workers, and all scenes of a shard are
+drawn with one call.
+
+Places are found without looking at which object will stand there, and are dealt out by a random
+permutation, so a place says nothing about an object's index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.config.codes import SPLITS, SplitName
+from bindscope.errors import ConfigError
+
+ATTEMPTS = 20  # empty images to start from before a scene is given up
+BLOCKS = 8  # blocks of candidates per attempt
+CANDIDATES_PER_OBJECT = 4  # in a block
+FAR = -(1 << 13)  # where an object that is not placed stands: out of everyone's reach
+ORDER, JITTER, PLACES = range(3)  # independent streams of random words
+
+Ints = NDArray[np.intp]
+Int16 = NDArray[np.int16]
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Sizes in pixels.
+
+    Parameters
+    ----------
+    size
+        Side of the image.
+    box
+        Side of an object's box.
+    margin
+        Smallest distance of two boxes, and of a box from the image's edge.
+    capacity
+        Largest number of objects in a scene of the dataset.
+    """
+
+    size: int
+    box: int
+    margin: int
+    capacity: int
+
+    @property
+    def n_grid(self) -> int:
+        """Cells per side of the smallest square grid that holds `capacity` objects."""
+        return isqrt(self.capacity - 1) + 1
+
+    @property
+    def n_fitting(self) -> int:
+        """Boxes per side of the densest packing; no arrangement holds more than its square."""
+        return (self.size - self.margin) // (self.box + self.margin)
+
+    def check(self, where: str) -> None:
+        """Refuse a canvas that cannot hold `capacity` objects.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot, however they are arranged.
+        """
+        if self.n_fitting < self.n_grid:
+            least = self.margin + self.n_grid * (self.box + self.margin)
+            raise ConfigError(
+                where,
+                f"{self.capacity} objects of {self.box} px with margins of {self.margin} px do not "
+                f"fit an image of {self.size} px, however they are placed",
+                f"set size_px to at least {least} (a good deal more for uniform placement), or "
+                "lower object_px, margin_px or the space's number of objects",
+            )
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random words of consecutive scenes of a split.
+
+    Parameters
+    ----------
+    seed
+        The dataset's seed.
+    split
+        train, val or test.
+    start
+        Index in its split of the first scene.
+    """
+
+    seed: int
+    split: SplitName
+    start: int
+
+    def words(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
+        """Return the words of scenes ``start + first`` to ``start + first + n``.
+
+        Parameters
+        ----------
+        stream
+            Which of the independent streams.
+        first, n
+            Scenes, counted from `start`.
+        per_scene
+            Number of words; part of the address, so the same for all scenes of a dataset.
+
+        Returns
+        -------
+        uint64 (n, per_scene).
+        """
+        seeds = np.random.SeedSequence([self.seed, SPLITS.index(self.split), *stream])
+        blocks = -(-per_scene // 4)  # a Philox counter gives four words
+        philox = np.random.Philox(
+            key=seeds.generate_state(2, np.uint64), counter=(self.start + first) * blocks
+        )
+        words: Words = philox.random_raw(n * blocks * 4)
+        return words.reshape(n, blocks * 4)[:, :per_scene]
+
+    def numbers(
+        self, stream: tuple[int, ...], first: int, shape: tuple[int, int], below: int | Words
+    ) -> Int16:
+        """Return pairs of numbers in 0 .. below - 1 (bias under ``below / 2^32``).
+
+        Parameters
+        ----------
+        stream, first
+            As in `words`.
+        shape
+            Number of scenes, pairs per scene.
+        below
+            Number of values; an array broadcasts against the result.
+
+        Returns
+        -------
+        int16 (scenes, pairs, 2).
+        """
+        words = self.words(stream, first, *shape)
+        halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
+        return ((halves * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int16)
+
+
+def place(rule: str, canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
+    """Find a place for every object.
+
+    Parameters
+    ----------
+    rule
+        ``"uniform"``: one object after the other, each uniform among the places that are left
+        (random sequential adsorption); ``"grid"``: jittered inside distinct cells of a grid.
+    canvas
+        Sizes.
+    draws
+        Random words.
+    counts
+        intp (n,): number of objects of each scene, at most ``canvas.capacity``.
+    where
+        Name of the dataset and split, for messages.
+
+    Returns
+    -------
+    int16 (n, capacity, 2): x and y in pixels of the upper left corner of the j-th object, in order
+    of object-code index; `FAR` where a scene has no j-th object.
+
+    Raises
+    ------
+    ConfigError
+        If a scene cannot be placed.
+    """
+    canvas.check(where)
+    if rule == "grid":
+        places = _on_grid(canvas, draws, len(counts))
+        available = np.full(len(counts), places.shape[1])
+    else:
+        places = _uniform(canvas, draws, counts, where)
+        available = counts
+    keys = draws.words((ORDER,), 0, *places.shape[:2]).copy()
+    keys[np.arange(places.shape[1]) >= available[:, None]] = np.iinfo(np.uint64).max
+    order = np.argsort(keys, axis=1, kind="stable")[:, : canvas.capacity]
+    dealt = np.take_along_axis(places, order[:, :, None], axis=1)
+    dealt[np.arange(canvas.capacity) >= counts[:, None]] = FAR
+    return dealt
+
+
+def _on_grid(canvas: Canvas, draws: Draws, n: int) -> Int16:
+    """Return a jittered place in every cell of the grid, int16 (n, n_grid^2, 2)."""
+    edges = canvas.margin + np.arange(canvas.n_grid + 1) * (canvas.size - canvas.margin) // (
+        canvas.n_grid
+    )
+    free = (np.diff(edges) - canvas.box - canvas.margin + 1).astype(np.uint64)
+    pairs = np.stack(np.meshgrid(np.arange(len(free)), np.arange(len(free))), axis=-1)
+    cells = pairs.reshape(-1, 2)
+    return edges[cells].astype(np.int16) + draws.numbers((JITTER,), 0, (n, len(cells)), free[cells])
+
+
+def _uniform(canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
+    """Fill scenes from streams of candidates, starting again where one jams.
+
+    Returns int16 (n, capacity, 2), `FAR` beyond a scene's number of objects.
+    """
+    n_candidates = CANDIDATES_PER_OBJECT * canvas.capacity
+    free = canvas.size - 2 * canvas.margin - canvas.box + 1
+    places = np.full((len(counts), canvas.capacity, 2), FAR, np.int16)
+    pending = np.flatnonzero(counts)
+    for attempt in range(ATTEMPTS):
+        taken = np.full((2, canvas.capacity, len(pending)), FAR, np.int16)
+        filled = np.zeros(len(pending), np.intp)
+        for block in range(BLOCKS):
+            if not len(pending):
+                return places
+            first, last = int(pending[0]), int(pending[-1])
+            candidates = canvas.margin + draws.numbers(
+                (PLACES, attempt, block), first, (last - first + 1, n_candidates), free
+            )
+            _scan(taken, filled, counts[pending], candidates[pending - first], canvas)
+            done = filled == counts[pending]
+            places[pending[done]] = taken[:, :, done].transpose(2, 1, 0)
+            pending, taken, filled = pending[~done], taken[:, :, ~done], filled[~done]
+    if len(pending):
+        scene = int(pending[0])
+        raise ConfigError(
+            f"{where}, scene {draws.start + scene}",
+            f"found no room for its {counts[scene]} objects of {canvas.box} px with margins of "
+            f"{canvas.margin} px in {canvas.size} px after {ATTEMPTS} attempts at random places",
+            "use `placement: grid`, raise size_px, or lower object_px, margin_px or the space's "
+            "number of objects",
+        )
+    return places
+
+
+def _scan(taken: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: Canvas) -> None:
+    """Accept every candidate that keeps its distance from the places taken so far.
+
+    Parameters
+    ----------
+    taken
+        int16 (2, capacity, n): x and y of the places taken; changed in place.
+    filled
+        intp (n,): how many they are; changed in place.
+    counts
+        intp (n,): how many are wanted.
+    candidates
+        int16 (n, candidates, 2).
+    canvas
+        Sizes.
+    """
+    reach = canvas.box + canvas.margin
+    columns = np.ascontiguousarray(candidates.transpose(1, 2, 0))
+    for x, y in columns:
+        most = int(filled.max())
+        near = np.abs(taken[0, :most] - x) < reach
+        near &= np.abs(taken[1, :most] - y) < reach
+        rows = np.flatnonzero(~near.any(axis=0) & (filled < counts))
+        taken[0, filled[rows], rows] = x[rows]
+        taken[1, filled[rows], rows] = y[rows]
+        filled[rows] += 1
+        if (filled == counts).all():
+            return

@@ -1,0 +1,67 @@
+"""Images of object codes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.config.codes import Dataset, SplitName
+from bindscope.errors import ConfigError
+from bindscope.registries import RENDERERS, resolve
+
+
+def render_scenes(
+    dataset: Dataset, split: SplitName, start: int, objects: NDArray[np.uint8]
+) -> dict[str, NDArray[Any]]:
+    """Draw consecutive scenes of a split.
+
+    Scene i looks the same in whatever shard it is drawn. Called with no scenes at all, it checks
+    whether the dataset can be drawn.
+
+    Parameters
+    ----------
+    dataset
+        Which renderer, sizes, and the seed of places.
+    split
+        train, val or test.
+    start
+        Index in its split of the first scene.
+    objects
+        uint8 (n, K): object codes.
+
+    Returns
+    -------
+    `images`
+        uint8 (n, H, W, 3), RGB.
+    `masks`
+        uint8 (n, H, W): 0 = background, j = the j-th object of the scene.
+    `boxes`
+        int16 (n, M, 4): x0 y0 x1 y1 of the j-th object's square, in pixels, ends exclusive; -1
+        where there is no j-th object. M is the largest number of objects of the dataset.
+    `cells`
+        int16 (n, M): the object-code index of the j-th object, ascending; -1 = none.
+
+    Raises
+    ------
+    ConfigError
+        If the dataset cannot be drawn, or a scene not be placed.
+    """
+    if dataset.render is None:
+        raise ConfigError(
+            f"dataset {dataset.name!r}",
+            "has no render section, so there are no images of it",
+            "add one (`render: {kind: shapes}`), or use it with known-answer models only",
+        )
+    n_cells = prod(group.size for group in dataset.space.groups)
+    if objects.ndim != 2 or objects.shape[1] != n_cells:
+        raise ConfigError(
+            f"dataset {dataset.name!r}, {split}",
+            f"object codes of shape {objects.shape} do not fit the space's {n_cells} cells",
+            "pass the codes of this dataset, one scene a row",
+        )
+    renderer = resolve(RENDERERS[dataset.render.kind])
+    arrays: dict[str, NDArray[Any]] = renderer(dataset, dataset.render, split, start, objects)
+    return arrays

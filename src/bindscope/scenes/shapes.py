@@ -1,0 +1,198 @@
+"""Coloured shapes on white: the ColorShape scenes of arXiv 2606.03976.
+
+An object of colour c and shape s is a stamp that is drawn once and copied into all scenes. Because
+boxes never overlap, a stamp is copied whole, background included.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import cos, pi, prod, sin
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from bindscope.config.codes import Dataset, ShapesRenderer, SplitName, UniformSpace
+from bindscope.errors import ConfigError
+from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
+from bindscope.scenes.placement import Canvas, Draws, place
+
+STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
+CROSS_BAR = 0.25  # width of a cross's bars over its size
+EDGE = 1e-9  # a pixel centre this close to an edge (in units of the size) is inside
+
+UInt8 = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+
+def _ring(n: int, inner: float = 1.0) -> Floats:
+    """Return n points at equal angles around (1/2, 1/2), the first one on top, (n, 2).
+
+    Radii are 1/2 and, at every other point, ``inner / 2``.
+    """
+    angles = [2 * pi * i / n for i in range(n)]
+    radii = [0.5 * (inner if i % 2 else 1.0) for i in range(n)]
+    return np.array(
+        [(0.5 + r * sin(a), 0.5 - r * cos(a)) for r, a in zip(radii, angles, strict=True)]
+    )
+
+
+_POLYGONS: dict[str, Floats] = {
+    "square": np.array([(0, 0), (1, 0), (1, 1), (0, 1)], float),
+    "triangle": np.array([(0.5, 0), (1, 1), (0, 1)], float),
+    "diamond": _ring(4),
+    "pentagon": _ring(5),
+    "hexagon": _ring(6),
+    "star": _ring(10, STAR_INNER),
+}  # corners in a unit box, y downwards; each is star-shaped about (1/2, 1/2)
+
+
+def _inside(shape: str, points: Floats) -> NDArray[np.bool_]:
+    """Tell which points (..., 2) of the unit box are inside a shape, edges included."""
+    offset = points - 0.5
+    if shape == "circle":
+        return np.asarray((offset**2).sum(axis=-1) <= (0.5 + EDGE) ** 2)
+    if shape == "cross":
+        return np.asarray((np.abs(offset) <= CROSS_BAR / 2 + EDGE).any(axis=-1))
+    corners = _POLYGONS[shape] - 0.5
+    inside = np.zeros(points.shape[:-1], bool)
+    for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        triangle = np.array([a, b, (0.0, 0.0)])
+        edges = np.roll(triangle, -1, axis=0) - triangle
+        sides = [
+            e[0] * (offset[..., 1] - p[1]) - e[1] * (offset[..., 0] - p[0])
+            for p, e in zip(triangle, edges, strict=True)
+        ]
+        inside |= np.min(sides, axis=0) >= -EDGE
+    return inside
+
+
+@cache
+def coverage(size_px: int, antialias: int = 1) -> Floats:
+    """Return how much of each pixel each shape covers.
+
+    Parameters
+    ----------
+    size_px
+        Side of the box.
+    antialias
+        A pixel is sampled at the centres of ``antialias^2`` equal squares.
+
+    Returns
+    -------
+    float64 (8, size_px, size_px) in [0, 1], shapes in the order of `palette.SHAPES`; read-only.
+    """
+    fine = size_px * antialias
+    centres = (np.arange(fine) + 0.5) / fine
+    points = np.stack(np.meshgrid(centres, centres), axis=-1)
+    samples = np.stack([_inside(shape, points) for shape in SHAPES])
+    blocks = samples.reshape(len(SHAPES), size_px, antialias, size_px, antialias)
+    covered: Floats = blocks.mean(axis=(2, 4))
+    covered.flags.writeable = False
+    return covered
+
+
+def stamps(config: ShapesRenderer, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
+    """Draw every object of a dataset once.
+
+    Parameters
+    ----------
+    config
+        Sizes.
+    n_colours, n_shapes
+        How many of the palette's are used.
+
+    Returns
+    -------
+    Colours on the background, uint8 (n_colours * n_shapes, box, box, 3), in order of object-code
+    index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered.
+    """
+    covered = coverage(config.object_px, config.antialias)[:n_shapes]
+    colours = np.array(list(COLOURS.values())[:n_colours], float)
+    ink = covered[None, ..., None] * (colours[:, None, None, None] - BACKGROUND)
+    drawn = np.rint(BACKGROUND + ink).astype(np.uint8)
+    return drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
+
+
+def capacity(dataset: Dataset) -> int:
+    """Return the largest number of objects in a scene of the dataset."""
+    space = dataset.space
+    if isinstance(space, UniformSpace):
+        return min(space.max_objects, prod(group.size for group in space.groups))
+    return space.n_objects
+
+
+def render(
+    dataset: Dataset, config: ShapesRenderer, split: SplitName, start: int, objects: UInt8
+) -> dict[str, NDArray[np.generic]]:
+    """Draw scenes; see `bindscope.scenes.render.render_scenes`.
+
+    Parameters
+    ----------
+    dataset, split, start, objects
+        As there.
+    config
+        The dataset's `render` section.
+
+    Returns
+    -------
+    `images`, `masks`, `boxes`, `cells`, as there.
+    """
+    where = f"dataset {dataset.name!r}, {split}"
+    n_colours, n_shapes = _palette_sizes(dataset, config)
+    box, largest = config.object_px, capacity(dataset)
+    scene, cell = np.nonzero(objects)
+    counts = np.bincount(scene, minlength=len(objects))
+    if counts.max(initial=0) > largest:
+        raise ConfigError(
+            f"{where}, scene {start + int(counts.argmax())}",
+            f"has {counts.max()} objects, and the dataset's space allows {largest}",
+            "render the codes of this dataset, or widen its space",
+        )
+    rank = np.arange(len(scene)) - np.repeat(np.cumsum(counts) - counts, counts)
+    canvas = Canvas(config.size_px, box, config.margin_px, largest)
+    draws = Draws(dataset.seed, split, start)
+    corners = place(config.placement, canvas, draws, counts, where)
+    x, y = corners[scene, rank].astype(np.intp).T
+
+    drawn, covered = stamps(config, n_colours, n_shapes)
+    images = np.full((len(objects), config.size_px, config.size_px * 3), BACKGROUND, np.uint8)
+    _windows(images, box, box * 3)[scene, y, x * 3] = drawn.reshape(-1, box, box * 3)[cell]
+    masks = np.zeros((len(objects), config.size_px, config.size_px), np.uint8)
+    _windows(masks, box, box)[scene, y, x] = (
+        covered[cell % n_shapes] * (rank + 1).astype(np.uint8)[:, None, None]
+    )
+    boxes = np.full((len(objects), largest, 4), -1, np.int16)
+    boxes[scene, rank] = np.stack([x, y, x + box, y + box], axis=-1)
+    cells = np.full((len(objects), largest), -1, np.int16)
+    cells[scene, rank] = cell
+    shape = (len(objects), config.size_px, config.size_px, 3)
+    return {"images": images.reshape(shape), "masks": masks, "boxes": boxes, "cells": cells}
+
+
+def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
+    """View (n, H, W) as all its windows, (n, y, x, height, width), for writing."""
+    return sliding_window_view(canvas, (height, width), axis=(1, 2), writeable=True)
+
+
+def _palette_sizes(dataset: Dataset, config: ShapesRenderer) -> tuple[int, int]:
+    """Return the number of colours and shapes, if they can be drawn and told apart."""
+    n_colours, n_shapes = (group.size for group in dataset.space.groups)
+    for group, known in zip(dataset.space.groups, (tuple(COLOURS), SHAPES), strict=True):
+        if group.size > len(known):
+            raise ConfigError(
+                f"dataset {dataset.name!r}, space.groups, {group.name!r}",
+                f"has {group.size} values, and the shapes renderer knows {len(known)} "
+                f"({', '.join(known)})",
+                f"lower the group's size to {len(known)} or less",
+            )
+    _, masks = stamps(config, n_colours, n_shapes)
+    distinct = np.unique(masks.reshape(n_shapes, -1), axis=0)
+    if len(distinct) < n_shapes:
+        raise ConfigError(
+            f"dataset {dataset.name!r}, render.object_px",
+            f"{config.object_px} px are too few to tell the {n_shapes} shapes apart",
+            "raise object_px",
+        )
+    return n_colours, n_shapes

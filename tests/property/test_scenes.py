@@ -1,0 +1,82 @@
+"""Scenes of any size: what is drawn is what the arrays say, wherever the shards are cut."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindscope.config.codes import Dataset
+from bindscope.scenes.render import render_scenes
+
+ONES = {"train": 1, "val": 1, "test": 1}
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
+    groups = [draw(st.integers(1, 8)), draw(st.integers(1, 8))]
+    most = draw(st.integers(1, min(12, groups[0] * groups[1])))
+    box, margin = draw(st.integers(9, 17)), draw(st.integers(0, 5))
+    placement = draw(st.sampled_from(["uniform", "grid"]))
+    side = isqrt(most - 1) + 1
+    least = margin + side * (box + margin)
+    size = least + draw(st.integers(0, 20)) + (2 * least if placement == "uniform" else 0)
+    dataset = Dataset.model_validate(
+        {
+            "name": "any",
+            "seed": draw(st.integers(0, 2**32)),
+            "space": {
+                "kind": "uniform",
+                "groups": [{"name": "a", "size": groups[0]}, {"name": "b", "size": groups[1]}],
+                "max_objects": most,
+            },
+            "split": {"rule": "random"},
+            "n_scenes": ONES,
+            "shard_size": ONES,
+            "render": {
+                "kind": "shapes", "size_px": size, "object_px": box, "margin_px": margin,
+                "placement": placement, "antialias": draw(st.integers(1, 3)),
+            },
+        }
+    )  # fmt: skip
+    n = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rank = rng.random((n, groups[0] * groups[1])).argsort(1).argsort(1)
+    objects = (rank < rng.integers(0, most + 1, n)[:, None]).astype(np.uint8)
+    return dataset, objects, draw(st.integers(0, 10**9)), draw(st.integers(0, n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(_cases())
+def test_scenes_hold_what_they_say(case: tuple[Dataset, np.ndarray, int, int]) -> None:
+    dataset, objects, start, cut = case
+    scenes = render_scenes(dataset, "test", start, objects)
+    parts = (
+        render_scenes(dataset, "test", start, objects[:cut]),
+        render_scenes(dataset, "test", start + cut, objects[cut:]),
+    )
+    for name, array in scenes.items():
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), array)
+
+    render = dataset.render
+    assert render is not None
+    for code, mask, boxes, cells, image in zip(
+        objects, scenes["masks"], scenes["boxes"], scenes["cells"], scenes["images"], strict=True
+    ):
+        n = int(code.sum())
+        np.testing.assert_array_equal(cells[:n], np.flatnonzero(code))
+        taken = np.zeros(mask.shape, int)
+        for j, (x0, y0, x1, y1) in enumerate(boxes[:n].tolist()):
+            low, high = render.margin_px, render.size_px - render.margin_px
+            assert low <= min(x0, y0)
+            assert max(x1, y1) <= high
+            assert x1 - x0 == y1 - y0 == render.object_px
+            before = render.margin_px  # a box with its left and upper margin overlaps no other
+            taken[y0 - before : y1, x0 - before : x1] += 1
+            assert set(np.unique(mask[y0:y1, x0:x1])) <= {0, j + 1}
+        assert taken.max(initial=0) <= 1
+        assert set(np.unique(mask)) == set(range(n + 1))
+        assert (image[taken == 0] == 255).all()
+        assert (image[mask > 0] != 255).any(axis=-1).all()

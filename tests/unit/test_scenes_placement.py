@@ -1,0 +1,228 @@
+"""Places: no overlap, margins, determinism across shards, independence of the objects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bindscope.config.codes import Dataset
+from bindscope.errors import ConfigError
+from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, Draws, place
+from bindscope.scenes.render import render_scenes
+
+ONES = {"train": 1, "val": 1, "test": 1}
+DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then
+
+
+def _dataset(seed: int = 0, side: int = 6, **render: object) -> Dataset:
+    return Dataset.model_validate(
+        {
+            "name": "scenes",
+            "seed": seed,
+            "space": {
+                "kind": "uniform",
+                "groups": [{"name": "color", "size": side}, {"name": "shape", "size": side}],
+                "max_objects": 9,
+            },
+            "split": {"rule": "random"},
+            "n_scenes": ONES,
+            "shard_size": ONES,
+            "render": {"kind": "shapes", "size_px": 96, "object_px": 12, "margin_px": 2} | render,
+        }
+    )
+
+
+def _codes(n: int, counts: int | np.ndarray, side: int = 6, seed: int = 0) -> np.ndarray:
+    """Random object codes with the given numbers of objects."""
+    rank = np.random.default_rng(seed).random((n, side * side)).argsort(1).argsort(1)
+    return (rank < np.broadcast_to(counts, n)[:, None]).astype(np.uint8)
+
+
+def _gaps(boxes: np.ndarray) -> np.ndarray:
+    """Distance of every two boxes of a scene along the axis that separates them best."""
+    first, second = np.triu_indices(len(boxes), 1)
+    a, b = boxes[first], boxes[second]
+    apart = np.maximum(b[:, :2] - a[:, 2:], a[:, :2] - b[:, 2:])
+    return apart.max(axis=1)
+
+
+@pytest.mark.parametrize("placement", ["uniform", "grid"])
+def test_boxes_keep_their_distances(placement: str) -> None:
+    dataset = _dataset(placement=placement)
+    counts = np.arange(200) % 10
+    boxes = render_scenes(dataset, "val", 3, _codes(200, counts))["boxes"]
+    for scene, n in zip(boxes, counts, strict=True):
+        assert (scene[n:] == -1).all()
+        placed = scene[:n].astype(int)
+        np.testing.assert_array_equal(placed[:, 2:] - placed[:, :2], 12)
+        assert n == 0 or (placed.min() >= 2 and placed.max() <= 94)
+        assert n < 2 or _gaps(placed).min() >= 2
+    if placement == "uniform":
+        assert _gaps_reach_the_margin(boxes[counts == 9])
+
+
+def _gaps_reach_the_margin(boxes: np.ndarray) -> bool:
+    return min(_gaps(scene.astype(int)).min() for scene in boxes) == 2
+
+
+def test_every_position_of_the_range_is_used() -> None:
+    boxes = render_scenes(_dataset(), "train", 0, _codes(3000, 1))["boxes"][:, 0]
+    for axis in (0, 1):
+        seen, times = np.unique(boxes[:, axis], return_counts=True)
+        np.testing.assert_array_equal(seen, np.arange(2, 96 - 2 - 12 + 1))
+        expected = 3000 / len(seen)
+        assert ((times - expected) ** 2 / expected).sum() < 130  # chi2, 80 degrees, p = 3e-4
+
+
+@pytest.mark.parametrize("placement", ["uniform", "grid"])
+def test_images_masks_boxes_and_cells_agree(placement: str) -> None:
+    dataset = _dataset(placement=placement)
+    objects = _codes(40, np.arange(40) % 10)
+    scenes = render_scenes(dataset, "test", 0, objects)
+    assert {name: (array.dtype.name, array.shape) for name, array in scenes.items()} == {
+        "images": ("uint8", (40, 96, 96, 3)),
+        "masks": ("uint8", (40, 96, 96)),
+        "boxes": ("int16", (40, 9, 4)),
+        "cells": ("int16", (40, 9)),
+    }
+    for image, mask, boxes, cells, code in zip(*scenes.values(), objects, strict=True):
+        n = int(code.sum())
+        np.testing.assert_array_equal(cells[:n], np.flatnonzero(code))
+        assert (cells[n:] == -1).all()
+        np.testing.assert_array_equal(mask > 0, (image != 255).any(axis=-1))
+        assert set(np.unique(mask)) == set(range(n + 1))
+        for j in range(n):
+            x0, y0, x1, y1 = boxes[j]
+            inside = np.zeros_like(mask, bool)
+            inside[y0:y1, x0:x1] = True
+            assert inside[mask == j + 1].all()
+            assert len(np.unique(image[mask == j + 1], axis=0)) == 1
+
+
+def test_an_object_looks_as_its_cell_says() -> None:
+    dataset = _dataset(side=8)
+    objects = np.eye(64, dtype=np.uint8)
+    scenes = render_scenes(dataset, "train", 0, objects)
+    for cell in range(64):
+        x0, y0, x1, y1 = scenes["boxes"][cell, 0]
+        image = scenes["images"][cell]
+        again = render_scenes(dataset, "train", 5, objects[[cell]])
+        u0, v0, u1, v1 = again["boxes"][0, 0]
+        np.testing.assert_array_equal(image[y0:y1, x0:x1], again["images"][0, v0:v1, u0:u1])
+    colours = scenes["images"][scenes["masks"] > 0].reshape(-1, 3)
+    assert len(np.unique(colours, axis=0)) == 8
+
+
+@pytest.mark.parametrize("placement", ["uniform", "grid"])
+def test_scenes_do_not_depend_on_their_shard(placement: str) -> None:
+    dataset = _dataset(placement=placement)
+    objects = _codes(60, 9)
+    whole = render_scenes(dataset, "train", 100, objects)
+    for size in (1, 7, 60):
+        parts = [
+            render_scenes(dataset, "train", 100 + i, objects[i : i + size])
+            for i in range(0, 60, size)
+        ]
+        for name, array in whole.items():
+            np.testing.assert_array_equal(np.concatenate([p[name] for p in parts]), array)
+
+
+def test_seed_split_and_index_change_places() -> None:
+    objects = _codes(20, 9)
+    base = render_scenes(_dataset(), "train", 0, objects)["boxes"]
+    for other in (
+        render_scenes(_dataset(seed=1), "train", 0, objects),
+        render_scenes(_dataset(), "val", 0, objects),
+        render_scenes(_dataset(), "train", 20, objects),
+    ):
+        assert (other["boxes"] != base).any(axis=(1, 2)).all()
+
+
+@pytest.mark.parametrize("placement", ["uniform", "grid"])
+def test_places_do_not_depend_on_which_objects_there_are(placement: str) -> None:
+    dataset = _dataset(placement=placement)
+    first = render_scenes(dataset, "train", 0, _codes(50, 7, seed=1))
+    second = render_scenes(dataset, "train", 0, _codes(50, 7, seed=2))
+    assert (first["cells"] != second["cells"]).any(axis=1).all()
+    np.testing.assert_array_equal(first["boxes"], second["boxes"])
+
+
+def test_grid_cells_are_dealt_out_evenly() -> None:
+    canvas = Canvas(size=96, box=16, margin=4, capacity=9)
+    places = place("grid", canvas, Draws(0, "train", 0), np.full(4000, 5), "here")
+    assert (places[:, 5:] < 0).all()
+    centres = places[:, :5] + 8
+    column, row = ((centres - 4) // (92 / 3)).astype(int).transpose(2, 0, 1)
+    cells = 3 * row + column
+    assert all(len(set(scene)) == 5 for scene in cells)
+    for j in range(5):
+        times = np.bincount(cells[:, j], minlength=9)
+        assert ((times - 4000 / 9) ** 2 / (4000 / 9)).sum() < 30  # chi2, 8 degrees, p = 2e-4
+
+
+def test_order_of_placement_is_shuffled() -> None:
+    """Without the permutation, objects late in a jam-packed scene crowd at the edges."""
+    places = place("uniform", DENSE, Draws(0, "train", 0), np.full(3000, 12), "here")
+    distance = np.abs(places - 20).max(axis=-1)
+    middle = distance.mean(axis=0)
+    assert np.ptp(middle) < 6 * distance.std() / np.sqrt(3000)
+
+
+def _slow_place(canvas: Canvas, draws: Draws, scene: int, n: int) -> list[tuple[int, int]]:
+    """Place one scene, candidate by candidate: the twin of `placement._uniform`."""
+    free = canvas.size - 2 * canvas.margin - canvas.box + 1
+    for attempt in range(ATTEMPTS):
+        taken: list[tuple[int, int]] = []
+        for block in range(BLOCKS):
+            words = draws.words((2, attempt, block), scene, 1, 4 * canvas.capacity)[0]
+            for word in words.tolist():
+                x = canvas.margin + ((word >> 32) * free >> 32)
+                y = canvas.margin + ((word & 0xFFFFFFFF) * free >> 32)
+                reach = canvas.box + canvas.margin
+                if all(max(abs(x - a), abs(y - b)) >= reach for a, b in taken):
+                    taken.append((x, y))
+                if len(taken) == n:
+                    return taken
+    raise AssertionError("no room")
+
+
+def test_placement_equals_its_slow_twin_where_scenes_jam() -> None:
+    draws = Draws(7, "test", 50)
+    counts = np.tile([12, 0, 3, 12], 25)
+    places = place("uniform", DENSE, draws, counts, "here")
+    for scene, n in enumerate(counts):
+        expected = _slow_place(DENSE, draws, scene, n) if n else []
+        assert sorted(map(tuple, places[scene, :n].tolist())) == sorted(expected)
+        assert (places[scene, n:] < 0).all()
+
+
+def test_a_scene_without_room_is_named() -> None:
+    dataset = _dataset(size_px=64, object_px=18, margin_px=2)  # 9 fit as a grid, never at random
+    with pytest.raises(ConfigError, match=r"'scenes', val, scene 41: found no room(.|\n)*grid"):
+        render_scenes(dataset, "val", 40, _codes(2, np.array([1, 9])))
+    render_scenes(dataset.model_copy(update={"render": dataset.render.model_copy(
+        update={"placement": "grid"})}), "val", 40, _codes(2, 9))  # fmt: skip
+
+
+@pytest.mark.parametrize("placement", ["uniform", "grid"])
+def test_a_canvas_too_small_for_any_arrangement_is_refused(placement: str) -> None:
+    dataset = _dataset(size_px=61, object_px=18, margin_px=2, placement=placement)
+    with pytest.raises(ConfigError, match="set size_px to at least 62"):
+        render_scenes(dataset, "train", 0, np.zeros((0, 36), np.uint8))
+
+
+def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no render section"):
+        render_scenes(_dataset().model_copy(update={"render": None}), "train", 0, _codes(1, 1))
+    with pytest.raises(ConfigError, match="36 cells"):
+        render_scenes(_dataset(), "train", 0, _codes(1, 1, side=5))
+    with pytest.raises(ConfigError, match=r"scene 6: has 10 objects.*allows 9"):
+        render_scenes(_dataset(), "train", 5, _codes(2, np.array([9, 10])))
+
+
+def test_no_scenes_and_empty_scenes_are_drawn() -> None:
+    none = render_scenes(_dataset(), "train", 0, np.zeros((0, 36), np.uint8))
+    assert none["images"].shape == (0, 96, 96, 3)
+    empty = render_scenes(_dataset(), "train", 0, np.zeros((2, 36), np.uint8))
+    assert (empty["images"] == 255).all()
+    assert not empty["masks"].any()
