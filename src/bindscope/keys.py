@@ -30,7 +30,7 @@ SCRIPTS = CLONE / "workflow" / "scripts"
 OUTSIDE = (
     "bindscope", "bindscope.config", "bindscope.errors", "bindscope.graph", "bindscope.keys",
     "bindscope.progress", "bindscope.registries", "bindscope.start", "bindscope.cli",
-    "bindscope.notebook",
+    "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
 
 NUMERIC = {

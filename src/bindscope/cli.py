@@ -1,0 +1,104 @@
+"""The `bindscope` command: what will run and why, where a product is, what is sound, what is old."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bindscope.config.loading import load_config, read_yaml
+from bindscope.errors import BindscopeError
+from bindscope.graph.build import build
+from bindscope.graph.paths import PATHS
+from bindscope.graph.product import Graph
+
+DEFAULT = "config/config.yaml"
+
+
+def load_graph(configfile: str) -> Graph:
+    """Read a configuration file and list its products."""
+    return build(load_config(read_yaml(Path(configfile)), configfile))
+
+
+def _path(arguments: argparse.Namespace) -> int:
+    wanted = dict(pair.split("=", 1) for pair in arguments.names)
+    found = [
+        product
+        for product in load_graph(arguments.configfile).of(arguments.rule)
+        if all(product.wildcards.get(name) == value for name, value in wanted.items())
+    ]
+    for product in found:
+        for output in [arguments.output] if arguments.output else PATHS[product.rule]:
+            print(product.path(output))
+    if not found:
+        raise BindscopeError(
+            arguments.configfile,
+            f"no {arguments.rule} with {' '.join(arguments.names) or 'any name'} is configured",
+            f"`bindscope path {arguments.rule}` lists those that are",
+        )
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.plan import explain
+
+    print(explain(load_graph(arguments.configfile), arguments.configfile))
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.verify import verify_products
+
+    return verify_products(load_graph(arguments.configfile), arguments.configfile, arguments.repair)
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.gc import collect
+
+    files = arguments.configfile if isinstance(arguments.configfile, list) else [DEFAULT]
+    return collect([load_graph(name) for name in files], arguments.delete)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the command's parser."""
+    top = argparse.ArgumentParser(prog="bindscope", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    def configfile(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--configfile", default=DEFAULT, help=f"configuration ({DEFAULT})")
+
+    configfile(command("plan", _plan, "say in a few lines what `snakemake` would run, and why"))
+    path = command("path", _path, "print the paths of a product")
+    path.add_argument("rule", choices=sorted(PATHS), help="name of the rule that makes it")
+    path.add_argument("names", nargs="*", metavar="NAME=VALUE", help="dataset=... model=...")
+    path.add_argument("--output", help="only this output: manifest, store, rows, ...")
+    configfile(path)
+    verify = command("verify", _verify, "read every store and compare it with its manifest")
+    verify.add_argument("--repair", action="store_true", help="make the bad ones again")
+    configfile(verify)
+    gc = command("gc", _gc, "list products that none of the given configurations asks for")
+    gc.add_argument("--delete", action="store_true", help="delete them")
+    gc.add_argument(
+        "--configfile", action="append", help=f"configuration to keep, repeatable ({DEFAULT})"
+    )
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; a user's mistake is one message and exit code 1."""
+    parsed = parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except BindscopeError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Products on disk that no configuration asks for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bindscope.graph.paths import PATHS
+from bindscope.graph.product import Graph
+
+_KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z.]+)$")
+_TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
+
+
+def _on_disk(root: Path) -> Iterator[Path]:
+    """Yield keyed products and left-over temporaries; a store counts as one."""
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if _KEYED.search(path.name) or _TEMPORARY.search(path.name):
+            yield path
+        elif path.is_dir():
+            yield from _on_disk(path)
+
+
+def _size(path: Path) -> int:
+    files: Iterable[Path] = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
+    """List keyed products below `root` that none of the graphs has."""
+    wanted = {
+        Path(product.path(output))
+        for graph in graphs
+        for product in graph.products.values()
+        for output in PATHS[product.rule]
+    }
+    folders = {rule_path.split("/")[1] for rule in PATHS.values() for rule_path in rule.values()}
+    return [
+        path for folder in sorted(folders) for path in _on_disk(root / folder) if path not in wanted
+    ]
+
+
+def collect(graphs: Sequence[Graph], delete: bool) -> int:
+    """Print unused products with their sizes, and delete them where asked."""
+    found = unused(graphs)
+    total = 0
+    for path in found:
+        size = _size(path)
+        total += size
+        print(f"{size / 1e6:10.1f} MB  {path}")
+        if delete:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    verb = "deleted" if delete else "not needed (delete with --delete)"
+    print(f"{len(found)} products, {total / 1e6:.1f} MB {verb}")
+    return 0

@@ -1,0 +1,100 @@
+"""Why Snakemake would run what it would run, in the configuration's words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bindscope.errors import BindscopeError
+from bindscope.graph.product import Graph, Product
+
+_JOB = re.compile(
+    r"^(?:local)?(?:rule|checkpoint) (?P<rule>\w+):\n(?P<body>(?:^ {4}.*\n)+)", re.MULTILINE
+)
+_REASONS = (
+    ("Missing output files", "output missing"),
+    ("Params have changed", "code changed"),
+    ("Updated input files", "input changed"),
+    ("Input files updated by another job", "input is made anew"),
+    ("Set of input files has changed", "input added or removed"),
+    ("Forced execution", "forced"),
+)
+
+
+def dry_run(configfile: str) -> str:
+    """Return the text of a dry run."""
+    command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", configfile]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BindscopeError(
+            configfile, f"the dry run failed:\n{done.stderr}", " ".join(command[2:])
+        )
+    return done.stdout + done.stderr
+
+
+def explain(graph: Graph, configfile: str) -> str:
+    """Summarise a dry run: a line per rule and reason, changed configuration keys named."""
+    counts: Counter[tuple[str, str]] = Counter()
+    products = {product.path(): product for product in graph.products.values()}
+    for job in _JOB.finditer(dry_run(configfile)):
+        if job["rule"] != "all":
+            outputs = re.search(r"^ {4}output: (.*)$", job["body"], re.MULTILINE)
+            reason = re.search(r"^ {4}reason: (.*)$", job["body"], re.MULTILINE)
+            first = outputs[1].split(", ")[0] if outputs else ""
+            why = _why(reason[1] if reason else "", products.get(first))
+            counts[job["rule"], why] += 1
+    if not counts:
+        return "nothing to be done"
+    lines = [f"{n:5d}  {rule:28s} {why}" for (rule, why), n in counts.items()]
+    return "\n".join([*lines, f"{counts.total():5d}  jobs"])
+
+
+def _why(reason: str, product: Product | None) -> str:
+    kinds = [text for start, text in _REASONS if start in reason]
+    if "output missing" in kinds and product:
+        return _new_or_changed(product)
+    return ", ".join(kinds) or reason
+
+
+def _new_or_changed(product: Product) -> str:
+    """Compare with the same product under another key, whose record Snakemake keeps."""
+    pattern = product.path().replace(product.wildcards.get("key", "?"), "?" * 8)
+    # A trailing `?` matches one character, so only this product's siblings are found.
+    siblings = sorted(Path().glob(pattern), key=lambda path: path.stat().st_mtime)
+    for sibling in reversed(siblings):
+        if old := _recorded_spec(sibling):
+            changes = list(_differences(old, json.loads(product.spec)))
+            own = [change for change in changes if not change.startswith("inputs")]
+            return "changed: " + "; ".join(own[:3]) if own else "made from something that changed"
+    return "new"
+
+
+def _recorded_spec(path: Path) -> dict[str, Any] | None:
+    name = base64.b64encode(str(path).encode()).decode().replace("/", "_")
+    record = Path(".snakemake/metadata") / name
+    try:
+        params = json.loads(record.read_text()).get("params", [])
+    except (OSError, ValueError):
+        return None
+    for text in params:
+        try:
+            spec = json.loads(str(text).strip("'\""))
+        except ValueError:
+            continue
+        if isinstance(spec, dict):
+            return spec
+    return None
+
+
+def _differences(old: Any, new: Any, where: str = "") -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _differences(old.get(key), new.get(key), f"{where}.{key}" if where else key)
+    elif old != new:
+        yield f"{where} {json.dumps(old)} -> {json.dumps(new)}"

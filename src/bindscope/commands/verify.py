@@ -1,0 +1,38 @@
+"""Deep check of every store that a configuration has on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from bindscope.graph.paths import PATHS
+from bindscope.graph.product import Graph
+from bindscope.store.verify import verify
+
+
+def verify_products(graph: Graph, configfile: str, repair: bool) -> int:
+    """Check all stores; print a line per problem.
+
+    Returns
+    -------
+    int
+        0 if all are sound (or were repaired), 1 otherwise.
+    """
+    rules = [rule for rule, outputs in PATHS.items() if "store" in outputs]
+    made = [product for product in graph.of(*rules) if Path(product.path()).exists()]
+    bad = []
+    for product in made:
+        problems = verify(Path(product.path()))
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if problems:
+            bad.append(product.path())
+    print(f"{len(made)} stores checked, {len(bad)} bad")
+    if not bad:
+        return 0
+    command = ["snakemake", "--cores", "all", "--configfile", configfile, "--forcerun", *bad]
+    if repair:
+        return subprocess.run([sys.executable, "-m", *command], check=False).returncode
+    print("make them again: " + " ".join(command), file=sys.stderr)
+    return 1
