@@ -72,6 +72,12 @@ class ArrayLayout:
         """Scenes per chunk."""
         return self.chunks[self.sample_axis]
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all chunk files without compression: whole chunks and 4 bytes of crc32c each."""
+        chunk = prod(self.chunks) * storage_dtype(self.dtype).itemsize + 4
+        return chunk * prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
+
     def chunk_names(self) -> list[str]:
         """File names of all chunks, in row-major order of the chunk grid."""
         grid = (range(ceil(n / c)) for n, c in zip(self.shape, self.chunks, strict=True))

@@ -162,6 +162,8 @@ class StoreWriter:
             if finite.all():
                 worst = int(np.argmax(magnitude.reshape(len(values), -1).max(1)))
             place = f"{name}, layer {self.attributes.get('layers', range(len(values)))[worst]}"
+        elif "layer" in self.attributes:
+            place = f"{name}, layer {self.attributes['layer']}"
         where = f"{self.attributes.get('model', self.store_path)} ({place})"
         if finite.all():
             raise StoreError(
@@ -239,6 +241,32 @@ class StoreWriter:
         self._temporary.replace(self.store_path)
         fsync_directory(self.store_path.parent)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def write_arrays(
+    store_path: Path | str,
+    manifest_path: Path | str,
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    spec: str,
+    code: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> None:
+    """Write whole arrays, scenes along the first axis, in the type they have.
+
+    Parameters
+    ----------
+    arrays
+        Arrays by name.
+    store_path, manifest_path, spec, code, attributes
+        See `StoreWriter`.
+    """
+    with StoreWriter(
+        store_path, manifest_path, spec=spec, code=code, attributes=attributes
+    ) as writer:
+        for name, values in arrays.items():
+            writer.create(name, values.shape, str(values.dtype))
+            writer.write(name, slice(None), values)
 
 
 class _Pending:

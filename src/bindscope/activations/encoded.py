@@ -1,0 +1,45 @@
+"""Representations that need no model run: arrays of a known-answer encoder as a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from bindscope.models.base import TokenMap
+
+
+def write_encoded(
+    arrays: Mapping[str, NDArray[np.float32]],
+    writer: StoreWriter,
+    *,
+    token_map: TokenMap | None = None,
+    dtype: str = "float32",
+) -> None:
+    """Write an encoder's arrays as layer 0, readable like any model's activations.
+
+    Parameters
+    ----------
+    arrays
+        ``cls`` (n, d), ``patches`` (n, T, d), or both. With patches their mean is written too.
+    writer
+        A store that is being written.
+    token_map
+        What the patches are; needed where there are any.
+    dtype
+        Stored type.
+    """
+    pooled = {name: values for name, values in arrays.items() if name != "patches"}
+    if "patches" in arrays:
+        pooled["mean"] = arrays["patches"].mean(1, dtype=np.float32)
+        writer.create("patches", arrays["patches"].shape, dtype)
+        writer.write("patches", slice(None), arrays["patches"])
+    for name, values in pooled.items():
+        writer.create(name, (1, *values.shape), dtype, sample_axis=1)
+        writer.write(name, slice(None), values[None])
+    writer.attributes.update(layers=["0"], token_map=token_map.to_json() if token_map else None)

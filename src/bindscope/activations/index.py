@@ -1,0 +1,121 @@
+"""The index: one small JSON that names the shards of an array of activations, in order.
+
+A fit reads the index instead of having hundreds of shards as inputs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bindscope.errors import StoreError
+from bindscope.files import canonical_json
+from bindscope.store.manifest import Manifest, read_manifest, remedy
+
+MAX_BYTES = 1_000_000
+# What may differ between the shards of one index.
+_OF_A_SHARD = ("split", "shard", "start", "stop")
+
+
+def build_index(
+    shards: Mapping[str, Sequence[Path | str]],
+    n_scenes: Mapping[str, int],
+    folder: Path | str,
+) -> dict[str, Any]:
+    """Check that the shards belong together, and describe them.
+
+    Parameters
+    ----------
+    shards
+        Manifests of the shards by split, in the order of their scenes.
+    n_scenes
+        Scenes by split.
+    folder
+        Folder that the index will lie in; paths are relative to it, so that results can be moved.
+
+    Returns
+    -------
+    dict
+        ``arrays`` (dtype, sample axis and shape without the samples), ``attributes`` (common to
+        all shards), ``code``, and per split under ``splits``: ``n_scenes`` and the ``shards`` with
+        ``manifest``, ``n_scenes``, ``spec_key`` and ``digest`` (of the manifest).
+
+    Raises
+    ------
+    StoreError
+        If a shard is of another model, code or shape, a split does not have `n_scenes` scenes, or
+        the index is larger than 1 MB (Snakemake compares no checksums of larger files).
+    """
+    first: tuple[Path, dict[str, Any]] | None = None
+    splits: dict[str, Any] = {}
+    for split, paths in shards.items():
+        listed: list[dict[str, Any]] = []
+        for path in paths:
+            manifest = read_manifest(path)
+            common = _common(manifest)
+            first = first or (manifest.path, common)
+            _compare(manifest.path, common, *first)
+            listed.append(
+                {
+                    "manifest": os.path.relpath(path, folder),
+                    "n_scenes": _n_scenes(manifest),
+                    "spec_key": manifest.spec_key,
+                    "digest": manifest.digest,
+                }
+            )
+        found = sum(shard["n_scenes"] for shard in listed)
+        if found != n_scenes[split]:
+            raise StoreError(
+                f"split {split}",
+                f"its {len(listed)} shards hold {found} scenes, not {n_scenes[split]}",
+                "run snakemake again, which makes the shards that the configuration asks for",
+            )
+        splits[split] = {"n_scenes": found, "shards": listed}
+    if first is None:
+        raise ValueError("an index of no shards")
+    index = {**first[1], "splits": splits}
+    size = len(canonical_json(index))
+    if size > MAX_BYTES:
+        raise StoreError(
+            str(folder), f"the index would take {size} bytes", "raise shard_size of the dataset"
+        )
+    return index
+
+
+def _common(manifest: Manifest) -> dict[str, Any]:
+    """What all shards of an index share."""
+    arrays = {}
+    for name, layout in sorted(manifest.arrays.items()):
+        shape = list(layout.shape)
+        del shape[layout.sample_axis]
+        arrays[name] = {"dtype": layout.dtype, "sample_axis": layout.sample_axis, "shape": shape}
+    attributes = {k: v for k, v in manifest.attributes.items() if k not in _OF_A_SHARD}
+    return {"arrays": arrays, "attributes": attributes, "code": manifest.code}
+
+
+def _n_scenes(manifest: Manifest) -> int:
+    numbers = {layout.n_rows for layout in manifest.arrays.values()}
+    if len(numbers) != 1:
+        raise StoreError(
+            str(manifest.path),
+            f"its arrays hold different numbers of scenes ({sorted(numbers)})",
+            remedy(manifest.path),
+        )
+    return numbers.pop()
+
+
+def _compare(path: Path, common: dict[str, Any], first_path: Path, first: dict[str, Any]) -> None:
+    for part in ("code", "arrays", "attributes"):
+        if common[part] == first[part]:
+            continue
+        names = part
+        if part != "code":
+            differing = {
+                name
+                for name in {*common[part], *first[part]}
+                if common[part].get(name) != first[part].get(name)
+            }
+            names = f"{part} {', '.join(sorted(differing))}"
+        raise StoreError(str(path), f"differs from {first_path} in {names}", remedy(path))
