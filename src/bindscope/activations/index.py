@@ -39,7 +39,7 @@ def build_index(
     -------
     dict
         ``arrays`` (dtype, sample axis and shape without the samples), ``attributes`` (common to
-        all shards), ``code``, and per split under ``splits``: ``n_scenes`` and the ``shards`` with
+        all shards), ``shard_code``, and per split under ``splits``: ``n_scenes`` and the ``shards`` with
         ``manifest``, ``n_scenes``, ``spec_key`` and ``digest`` (of the manifest).
 
     Raises
@@ -92,7 +92,7 @@ def _common(manifest: Manifest) -> dict[str, Any]:
         del shape[layout.sample_axis]
         arrays[name] = {"dtype": layout.dtype, "sample_axis": layout.sample_axis, "shape": shape}
     attributes = {k: v for k, v in manifest.attributes.items() if k not in _OF_A_SHARD}
-    return {"arrays": arrays, "attributes": attributes, "code": manifest.code}
+    return {"arrays": arrays, "attributes": attributes, "shard_code": manifest.code}
 
 
 def _n_scenes(manifest: Manifest) -> int:
@@ -107,11 +107,11 @@ def _n_scenes(manifest: Manifest) -> int:
 
 
 def _compare(path: Path, common: dict[str, Any], first_path: Path, first: dict[str, Any]) -> None:
-    for part in ("code", "arrays", "attributes"):
+    for part in ("shard_code", "arrays", "attributes"):
         if common[part] == first[part]:
             continue
         names = part
-        if part != "code":
+        if part != "shard_code":
             differing = {
                 name
                 for name in {*common[part], *first[part]}

@@ -123,7 +123,7 @@ class Activations:
 
     def _shard(self, entry: dict[str, Any]) -> Store:
         path = self.path.parent / entry["manifest"]
-        store = open_store(path, code=self._index["code"], spec_key=entry["spec_key"])
+        store = open_store(path, code=self._index["shard_code"], spec_key=entry["spec_key"])
         if store.manifest.digest != entry["digest"]:
             raise StoreError(str(self.path), f"is older than its shard {path}", remedy(self.path))
         return store
