@@ -1,0 +1,78 @@
+"""Exact counts of object codes, with Python integers and any number of feature groups.
+
+Everything else in the rooms `codes` and `priors` (sampling, entropies, anchors) rests on `covers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from math import comb, prod
+
+
+@cache
+def subsets(cells: int, smallest: int, largest: int) -> int:
+    """Count the subsets of `cells` cells that have `smallest` to `largest` members."""
+    return sum(comb(cells, size) for size in range(smallest, min(largest, cells) + 1))
+
+
+@cache
+def covers(counts: tuple[int, ...], smallest: int, largest: int) -> int:
+    r"""Count the object codes over a grid that use every value of every group.
+
+    Inclusion-exclusion over the values that are left out (spec 1, section 3):
+
+    .. math:: N_k(a_1..a_G) = \sum_{i_1..i_G} (-1)^{\sum i} \prod_g \binom{a_g}{i_g}
+              \binom{\prod_g (a_g - i_g)}{k}
+
+    summed over `smallest` <= k <= `largest`.
+
+    Parameters
+    ----------
+    counts
+        a_1..a_G: how many values of each group are in use.
+    smallest, largest
+        Allowed numbers of objects.
+
+    Returns
+    -------
+    int
+        Number of object codes whose feature code is a given one with these counts.
+    """
+    total = 0
+    for left_out in product(*(range(count + 1) for count in counts)):
+        ways = prod(comb(count, i) for count, i in zip(counts, left_out, strict=True))
+        cells = prod(count - i for count, i in zip(counts, left_out, strict=True))
+        total += (-1) ** sum(left_out) * ways * subsets(cells, smallest, largest)
+    return total
+
+
+def covers_by_counts(
+    sizes: Sequence[int], smallest: int, largest: int
+) -> dict[tuple[int, ...], int]:
+    """Tabulate `covers` for every vector of counts that occurs, in lexicographic order.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each group.
+    smallest, largest
+        Allowed numbers of objects; `smallest` is at least 1.
+
+    Returns
+    -------
+    dict
+        Counts per group -> object codes per feature code; entries without a code are left out.
+    """
+    vectors = product(*(range(1, size + 1) for size in sizes))
+    table = {counts: covers(counts, smallest, largest) for counts in vectors}
+    return {counts: ways for counts, ways in table.items() if ways}
+
+
+def n_feature_codes(sizes: Sequence[int], counts: Sequence[int]) -> int:
+    """Count the feature codes that use `counts` values of groups of `sizes` values."""
+    return prod(comb(size, count) for size, count in zip(sizes, counts, strict=True))
+
+
+__all__ = ["covers", "covers_by_counts", "n_feature_codes", "subsets"]

@@ -1,0 +1,108 @@
+"""The space of object codes, and the feature code F = f(O) of an object code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.counting import n_feature_codes
+from bindscope.config.codes import Space
+from bindscope.registries import SPACES, resolve
+
+
+class SpaceProtocol(Protocol):
+    """What a space of object codes has to say; everything else is counted from it.
+
+    In every space the object codes of one feature code are equally likely, and a feature code's
+    probability is proportional to ``covers()[its counts]``. So object codes are uniform.
+    """
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each feature group."""
+
+    @property
+    def n_cells(self) -> int:
+        """Length K of an object code."""
+
+    @property
+    def n_features(self) -> int:
+        """Length n of a feature code."""
+
+    @property
+    def min_objects(self) -> int:
+        """Smallest number of objects."""
+
+    @property
+    def max_objects(self) -> int:
+        """Largest number of objects, at most K."""
+
+    @property
+    def chosen(self) -> tuple[int, ...] | None:
+        """How many values of each group every code uses; None where that is free."""
+
+    def covers(self) -> dict[tuple[int, ...], int]:
+        """Counts of used values per group -> number of object codes of each such feature code."""
+
+
+def build_space(config: Space) -> SpaceProtocol:
+    """Build the space that a `space` section describes."""
+    space: SpaceProtocol = resolve(SPACES[config.kind])(config)
+    return space
+
+
+def n_object_codes(space: SpaceProtocol) -> int:
+    """Count the object codes of a space."""
+    return sum(
+        n_feature_codes(space.sizes, counts) * ways for counts, ways in space.covers().items()
+    )
+
+
+def feature_code(objects: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.uint8]:
+    """Compute the feature codes of object codes: which values occur in any object.
+
+    Parameters
+    ----------
+    objects
+        uint8 (N, K); K is the Cartesian product of the groups, the last one fastest.
+    sizes
+        Number of values of each group.
+
+    Returns
+    -------
+    ndarray
+        uint8 (N, n), n = sum(sizes): the groups' values one group after the other.
+    """
+    if objects.ndim != 2 or objects.shape[1] != prod(sizes):
+        raise ValueError(f"objects has shape {objects.shape}, expected (N, {prod(sizes)})")
+    grid = objects.reshape(len(objects), *sizes).astype(bool)
+    axes = range(1, len(sizes) + 1)
+    parts = [grid.any(axis=tuple(a for a in axes if a != group)) for group in axes]
+    return np.concatenate(parts, axis=1).astype(np.uint8)
+
+
+def group_slices(sizes: Sequence[int]) -> list[slice]:
+    """Return where each group stands in a feature code."""
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def feature_counts(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Count the used values of each group: uint8 (N, n) -> int64 (N, G)."""
+    columns = [features[:, part].sum(axis=1, dtype=np.int64) for part in group_slices(sizes)]
+    return np.stack(columns, axis=1)
+
+
+__all__ = [
+    "SpaceProtocol",
+    "build_space",
+    "feature_code",
+    "feature_counts",
+    "group_slices",
+    "n_object_codes",
+]

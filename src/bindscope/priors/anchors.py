@@ -1,0 +1,178 @@
+"""Exact prior log-odds of every bit of a code, given the bits before it (spec 1, section 6b).
+
+A probe that starts from these anchors starts at a loss of exactly H(O), and has to learn only what
+the representation adds. The priors are those of the *space*: what a feature split holds back is
+not known to any probe and stands in the table as `split_gap_bits`.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.prefix import Completions, Counts, Prefix, finishing_table, integer_dtype
+from bindscope.codes.space import (
+    SpaceProtocol,
+    build_space,
+    feature_code,
+    feature_counts,
+    group_slices,
+    n_object_codes,
+)
+from bindscope.config.codes import Dataset
+
+CLIP_NATS = 30.0
+_BLOCK = 65536
+
+Bits = npt.NDArray[np.uint8]
+LogOdds = npt.NDArray[np.float64]
+
+
+def anchors(dataset: Dataset, objects: Bits) -> dict[str, npt.NDArray[np.float32]]:
+    """Compute the anchors of scenes.
+
+    Parameters
+    ----------
+    dataset
+        The dataset; only its space matters.
+    objects
+        uint8 (N, K): object codes of the space.
+
+    Returns
+    -------
+    dict
+        float32, nats, clipped to +-30: `object` (N, K), log-odds of o_k given o_<k;
+        `feature` (N, n), of f_k given f_<k; `object_given_feature` (N, K), of o_k given F and o_<k.
+
+    Raises
+    ------
+    ValueError
+        If an object code is not in the space.
+    """
+    space = build_space(dataset.space)
+    return {
+        name: np.clip(values, -CLIP_NATS, CLIP_NATS).astype(np.float32)
+        for name, values in log_odds(space, objects).items()
+    }
+
+
+def log_odds(space: SpaceProtocol, objects: Bits) -> dict[str, LogOdds]:
+    """Compute the same as `anchors` in float64, with infinities where a bit is certain.
+
+    Summed over bits, the cross-entropy of `object` is log2 of the number of codes for every scene,
+    up to rounding.
+    """
+    features = feature_code(objects, space.sizes)
+    ways = _ways(space, objects, features)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(objects), 1), _BLOCK)]
+    given = [_object_given_feature(space, objects[b], features[b], ways[b]) for b in blocks]
+    return {
+        "object": np.concatenate([_object(space, objects[b]) for b in blocks]),
+        "feature": _feature(space, features),
+        "object_given_feature": np.concatenate(given),
+    }
+
+
+def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
+    """Look up the number of covers of each scene's feature code, and check the scenes."""
+    table = space.covers()
+    counts = feature_counts(features, space.sizes)
+    numbers = objects.sum(axis=1, dtype=np.int64)
+    ways = [table.get(tuple(row), 0) for row in counts.tolist()]
+    bad = (numbers < space.min_objects) | (numbers > space.max_objects)
+    bad |= np.array(ways, dtype=object) == 0
+    if bad.any():
+        raise ValueError(f"scene {int(np.argmax(bad))} has an object code outside the space")
+    return np.array(ways, integer_dtype(n_object_codes(space)))
+
+
+def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
+    """Log-odds of o_k given o_<k: uniform over the codes of the space."""
+    if space.chosen is not None:
+        prefix = Prefix(
+            space.sizes, np.ones((len(objects), space.n_features), np.uint8), space.chosen
+        )
+        total = np.full(len(objects), n_object_codes(space), integer_dtype(n_object_codes(space)))
+        return _walk(Completions(space), prefix, objects, total)
+    dtype = integer_dtype(n_object_codes(space))
+    table = finishing_table(space.n_cells - 1, space.min_objects, space.max_objects)
+    ways = np.array(table, dtype)
+    ones = np.cumsum(objects, axis=1, dtype=np.int64) - objects
+    table_odds = _log_ratio(ways[:, 1:], ways[:, :-1])
+    odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones]
+    return odds
+
+
+def _object_given_feature(
+    space: SpaceProtocol, objects: Bits, features: Bits, ways: Counts
+) -> LogOdds:
+    """Log-odds of o_k given F and o_<k: uniform over the covers of F."""
+    prefix = Prefix(space.sizes, features, feature_counts(features, space.sizes))
+    return _walk(Completions(space), prefix, objects, ways)
+
+
+def _walk(completions: Completions, prefix: Prefix, objects: Bits, total: Counts) -> LogOdds:
+    """Count how many codes are left after every bit.
+
+    What the bit of a cell rules out is what was left before it, less what is left after it.
+    """
+    odds = np.empty(objects.shape)
+    before = total
+    for cell in range(objects.shape[1]):
+        bits = objects[:, cell]
+        prefix.reveal(cell, bits)
+        after = completions.count(prefix.states(cell))
+        odds[:, cell] = _log_ratio(after, before - after) * np.where(bits, 1.0, -1.0)
+        before = after
+    return odds
+
+
+def _feature(space: SpaceProtocol, features: Bits) -> LogOdds:
+    """Log-odds of f_k given f_<k: a feature code weighs what it has object codes.
+
+    The weight of a prefix depends on the counts of the finished groups and on the ones u of the
+    current group so far. It is found backwards: by C(size, a) over the groups to come, and inside a
+    group by weight(u) = weight(u | next bit 0) + weight(u + 1 | next bit 1).
+    """
+    weights = np.zeros([size + 1 for size in space.sizes], dtype=object)
+    for vector, ways in space.covers().items():
+        weights[vector] = ways
+    counts = feature_counts(features, space.sizes)
+    odds = np.empty(features.shape)
+    for group in reversed(range(len(space.sizes))):
+        size, columns = space.sizes[group], group_slices(space.sizes)[group]
+        bits = features[:, columns]
+        ones = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+        done = tuple(counts[:, :group].T)
+        left = weights
+        for value in reversed(range(size)):
+            table = _log_ratio(left[..., 1:], left[..., :-1])
+            odds[:, columns.start + value] = table[(*done, ones[:, value])]
+            left = left[..., :-1] + left[..., 1:]
+        weights = weights @ np.array([comb(size, count) for count in range(size + 1)], dtype=object)
+    return odds
+
+
+def _log_ratio(numerator: Counts, denominator: Counts) -> LogOdds:
+    """Divide exact counts and take the logarithm; x/0 is +inf, 0/x is -inf, 0/0 (never) is 0."""
+    if numerator.dtype == object:
+        ratio = np.array(list(map(_divide, numerator.flat, denominator.flat)), np.float64)
+        ratio = ratio.reshape(numerator.shape)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = numerator / denominator
+        ratio[np.isnan(ratio)] = 1.0
+    with np.errstate(divide="ignore"):
+        return np.log(ratio)
+
+
+def _divide(numerator: int, denominator: int) -> float:
+    """Divide two counts, correctly rounded."""
+    if denominator:
+        return numerator / denominator
+    return np.inf if numerator else 1.0
+
+
+__all__ = ["CLIP_NATS", "anchors", "log_odds"]

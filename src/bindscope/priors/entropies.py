@@ -1,0 +1,83 @@
+"""Exact entropies of the object and feature codes of every split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import fsum, log2
+from typing import Any
+
+import numpy as np
+
+from bindscope.codes.counting import n_feature_codes
+from bindscope.codes.space import build_space, feature_counts
+from bindscope.codes.splits import feature_codes
+from bindscope.config.codes import SPLITS, Dataset
+
+Counts = tuple[int, ...]
+
+
+def entropies(dataset: Dataset) -> list[dict[str, Any]]:
+    """Compute the entropies of a dataset, a row per split, in bits.
+
+    Feature codes are grouped by how many values of each group they use, because codes with the
+    same counts have equally many object codes; all is integers up to the last logarithm.
+
+    Parameters
+    ----------
+    dataset
+        The dataset; only `space` and `split` matter.
+
+    Returns
+    -------
+    list of dict
+        For train, val, test: `split`, `h_object_bits` H(O), `h_feature_bits` H(F),
+        `h_object_given_feature_bits` H(O|F), `n_feature_codes`, `split_gap_bits` (Kullback-Leibler
+        divergence of the split's distribution from the space's: what a model of the space must
+        lose on the split; 0 for a random split) and `method` (`exact`).
+
+    Raises
+    ------
+    ConfigError
+        If a split has no feature code.
+    """
+    space = build_space(dataset.space)
+    ways = space.covers()
+    everything = {counts: n_feature_codes(space.sizes, counts) for counts in ways}
+    n_space = sum(n * ways[counts] for counts, n in everything.items())
+    rows = []
+    for split in SPLITS:
+        codes = everything
+        if dataset.split.rule != "random":
+            counts = feature_counts(feature_codes(dataset, split), space.sizes)
+            vectors, numbers = np.unique(counts, axis=0, return_counts=True)
+            codes = dict(zip(map(tuple, vectors.tolist()), numbers.tolist(), strict=True))
+        rows.append({"split": split, **_row(codes, ways, n_space)})
+    return rows
+
+
+def _row(codes: Mapping[Counts, int], ways: Mapping[Counts, int], n_space: int) -> dict[str, Any]:
+    """Compute a row from the number of feature codes with each vector of counts.
+
+    Parameters
+    ----------
+    codes
+        Counts -> number of the split's feature codes.
+    ways
+        Counts -> object codes per feature code.
+    n_space
+        Number of object codes of the space.
+    """
+    n_split = sum(n * ways[counts] for counts, n in codes.items())
+    # P(O) = 1 / n_split and P(F) = ways / n_split, whatever the space.
+    shares = [(n * ways[counts] / n_split, ways[counts]) for counts, n in codes.items()]
+    return {
+        "h_object_bits": log2(n_split),
+        "h_feature_bits": fsum(share * log2(n_split / way) for share, way in shares),
+        "h_object_given_feature_bits": fsum(share * log2(way) for share, way in shares),
+        "n_feature_codes": sum(codes.values()),
+        "split_gap_bits": log2(n_space / n_split),
+        "method": "exact",
+    }
+
+
+__all__ = ["entropies"]
