@@ -1,0 +1,1 @@
+"""Tables: schemas, joining of row files, writing, comparison with references."""

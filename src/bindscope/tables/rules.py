@@ -1,0 +1,187 @@
+"""The rules of the tables, one truth value per row; a null never breaks a numeric rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from bindscope.tables.columns import BINDING_COLUMNS, FAMILY_NAMES
+
+TOLERANCE_BITS: Final = 1e-6
+STANDARD_ERRORS: Final = 3.0
+ESTIMATES: Final = (
+    "binding_bits",
+    "conditional_binding_bits",
+    "binding_lower_bound_bits",
+    "conditional_binding_lower_bound_bits",
+)
+BOUNDS: Final = {
+    "binding_bits": "truth_bits",
+    "binding_lower_bound_bits": "truth_bits",
+    "conditional_binding_lower_bound_bits": "truth_conditional_bits",
+}
+
+Series = pd.Series
+Rule = tuple[str, Callable[[pd.DataFrame], "pd.Series[bool]"]]
+
+
+def finite(values: pd.Series[float]) -> pd.Series[bool]:
+    """Neither +inf nor -inf (null is the schema's business)."""
+    return values.abs() != np.inf
+
+
+def _close(left: pd.Series[float], right: pd.Series[float]) -> pd.Series[bool]:
+    return ((left - right).abs() <= TOLERANCE_BITS) | left.isna() | right.isna()
+
+
+def _entropies(frame: pd.DataFrame) -> pd.Series[bool]:
+    return _close(
+        frame["h_object_given_feature_bits"], frame["h_object_bits"] - frame["h_feature_bits"]
+    )
+
+
+def _binding(frame: pd.DataFrame) -> pd.Series[bool]:
+    return _close(frame["binding_bits"], frame["h_object_bits"] - frame["loss_object_bits"])
+
+
+def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
+    difference = frame["loss_object_bits"] - frame["loss_feature_bits"]
+    return _close(
+        frame["conditional_binding_bits"], frame["h_object_given_feature_bits"] - difference
+    )
+
+
+def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
+    return _close(
+        frame["conditional_binding_lower_bound_bits"],
+        frame["h_object_given_feature_bits"] - frame["loss_object_given_feature_bits"],
+    )
+
+
+def _ratio(ratio: str, bits: str, entropy: str) -> Callable[[pd.DataFrame], pd.Series[bool]]:
+    return lambda frame: _close(frame[ratio] * frame[entropy], frame[bits])
+
+
+def _within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+    whole = frame["binding_lower_bound_bits"] <= frame["h_object_bits"] + TOLERANCE_BITS
+    part = (
+        frame["conditional_binding_lower_bound_bits"]
+        <= frame["h_object_given_feature_bits"] + TOLERANCE_BITS
+    )
+    return (whole | frame["binding_lower_bound_bits"].isna()) & (
+        part | frame["conditional_binding_lower_bound_bits"].isna()
+    )
+
+
+def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
+    good = pd.Series(True, index=frame.index)
+    for name in ESTIMATES:
+        low, high = frame[f"{name}_low"], frame[f"{name}_high"]
+        good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE_BITS) | low.isna())
+    return good
+
+
+def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    """No missing number, and no status but `ok`, without a reason."""
+    names = [column.name for column in BINDING_COLUMNS if column.null == "reason"]
+    needs = frame[names].isna().any(axis=1) | (frame["status"] != "ok")
+    return ~needs | (frame["reason"].fillna("").str.len() > 0)
+
+
+def _measured(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Ask an `ok` row for at least one estimate."""
+    return (frame["status"] != "ok") | frame[list(ESTIMATES)].notna().any(axis=1)
+
+
+def _truths(frame: pd.DataFrame) -> pd.Series[bool]:
+    has = frame["truth_bits"].notna() | frame["truth_conditional_bits"].notna()
+    return ~has | (frame["model_kind"] == "known-answer")
+
+
+def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Rows with a lower bound more than 3 standard errors above the known truth.
+
+    The standard error is the width of the 95 % interval over 2 x 1.96; without an interval it is 0.
+    """
+    above = pd.Series(False, index=frame.index)
+    for name, truth in BOUNDS.items():
+        error = ((frame[f"{name}_high"] - frame[f"{name}_low"]) / (2 * 1.96)).fillna(0.0)
+        limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE_BITS
+        above |= (frame[name] > limit).fillna(False)
+    return above
+
+
+def flag_list(flags: str) -> list[str]:
+    """Split the `flags` column's text."""
+    return flags.split(";") if flags else []
+
+
+def _flagged(frame: pd.DataFrame) -> pd.Series[bool]:
+    """`above_truth` stands where, and only where, it is so: no excess is hidden."""
+    has = frame["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
+    return has == above_truth(frame)
+
+
+def _sorted_flags(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["flags"].map(lambda f: flag_list(f) == sorted(set(flag_list(f)))).astype(bool)
+
+
+def _layers(frame: pd.DataFrame) -> pd.Series[bool]:
+    number = pd.to_numeric(frame["layer"], errors="coerce")
+    return number.isna() | (number <= frame["n_layers"])
+
+
+def family_of(options: str) -> str | None:
+    """Return the probe family that an `options` text names, or None if it is not such a text."""
+    try:
+        value = json.loads(options)
+    except json.JSONDecodeError:
+        return None
+    return value.get("family") if isinstance(value, dict) else None
+
+
+def _options(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["options"].map(family_of).isin(FAMILY_NAMES)
+
+
+BINDING_RULES: tuple[Rule, ...] = (
+    ("a missing number or a status other than ok needs a reason", _reasons),
+    ("an ok row has an estimate", _measured),
+    ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
+    ("binding_bits = h_object_bits - loss_object_bits", _binding),
+    (
+        "conditional_binding_bits = h_object_given_feature_bits - (loss_object_bits - "
+        "loss_feature_bits)",
+        _conditional,
+    ),
+    (
+        "conditional_binding_lower_bound_bits = h_object_given_feature_bits - "
+        "loss_object_given_feature_bits",
+        _conditional_bound,
+    ),
+    (
+        "binding_ratio = binding_bits / h_object_bits",
+        _ratio("binding_ratio", "binding_bits", "h_object_bits"),
+    ),
+    (
+        "conditional_binding_ratio = conditional_binding_bits / h_object_given_feature_bits",
+        _ratio(
+            "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
+        ),
+    ),
+    ("a lower bound is at most its entropy", _within_entropy),
+    ("intervals have two ends, low before high", _intervals),
+    ("only known-answer models have a truth", _truths),
+    ("flags are sorted and named once", _sorted_flags),
+    ("above_truth is flagged exactly where a bound exceeds the truth by 3 errors", _flagged),
+    ("layer is at most n_layers", _layers),
+    ("options is JSON with a known family", _options),
+)
+
+PRIOR_RULES: tuple[Rule, ...] = (
+    ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
+)

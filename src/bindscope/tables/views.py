@@ -1,0 +1,87 @@
+"""Parts of the binding table that figures and the report read: last layers, means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from bindscope.tables.columns import FAMILY_NAMES, TOKENS
+from bindscope.tables.rules import ESTIMATES, family_of
+
+GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
+AVERAGED = [
+    "h_object_bits",
+    "h_feature_bits",
+    "h_object_given_feature_bits",
+    "loss_object_bits",
+    "loss_feature_bits",
+    "loss_object_given_feature_bits",
+    "null_loss_object_bits",
+    "null_loss_feature_bits",
+    "split_gap_bits",
+    "binding_ratio",
+    "conditional_binding_ratio",
+    "truth_bits",
+    "truth_conditional_bits",
+    "accuracy_object",
+    *(f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")),
+]
+
+
+def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFrame:
+    """Return the rows that hold numbers and are no control, with the probe's `family` added.
+
+    Parameters
+    ----------
+    table
+        A `binding_information` table.
+    known_answer
+        True: only known-answer encoders; False: only other models; None: both.
+    """
+    keep = (table["status"] != "failed") & (table["control"] == "none")
+    if known_answer is not None:
+        keep &= (table["model_kind"] == "known-answer") == known_answer
+    rows = table[keep].copy()
+    rows["family"] = rows["options"].map(family_of)
+    return rows.reset_index(drop=True)
+
+
+def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the deepest layer of each (dataset, model, tokens): the last block's, else `final`."""
+    depth = pd.to_numeric(rows["layer"].replace("final", "-1")).astype(int)
+    deepest = depth.groupby([rows["dataset"], rows["model"], rows["tokens"]]).transform("max")
+    return rows[depth == deepest].reset_index(drop=True)
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows over probe seeds.
+
+    Returns
+    -------
+    DataFrame
+        One row per (dataset, model, layer, tokens, probe, control) with the means of the numbers
+        (ends of intervals included), `n_seeds`, and the `family`, `model_kind` and `n_layers`.
+    """
+    groups = rows.groupby(GROUP, sort=False, observed=True)
+    labels = [name for name in ("family", "model_kind", "n_layers") if name in rows]
+    means = groups[AVERAGED].mean()
+    means[labels] = groups[labels].first()
+    means["n_seeds"] = groups.size()
+    return means.reset_index()
+
+
+def family_order(families: Sequence[str]) -> list[str]:
+    """Order families as the registry does: linear, quadratic, ..., attention."""
+    return [name for name in FAMILY_NAMES if name in set(families)]
+
+
+def token_order(tokens: Sequence[str]) -> list[str]:
+    """Order token inputs: cls, mean, cls_mean, patches."""
+    return [name for name in TOKENS if name in set(tokens)]
+
+
+def name_order(names: Sequence[str], preferred: Sequence[str] = ()) -> list[str]:
+    """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
+    found = set(names)
+    return [n for n in preferred if n in found] + sorted(found - set(preferred))

@@ -1,0 +1,83 @@
+"""Writing and reading tables: Parquet that is the same for the same rows, CSV and HTML too."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from bindscope.errors import StoreError
+from bindscope.files import write_atomic
+from bindscope.tables.rows import PathLike
+from bindscope.tables.schema import TableSchema, validate
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 13px/1.4 system-ui, sans-serif; margin: 1rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th {{ position: sticky; top: 0; background: Canvas; text-align: left; }}
+th, td {{ padding: .2rem .5rem; border-bottom: 1px solid #8884; white-space: nowrap; }}
+</style></head><body><h1>{name}</h1>
+{table}
+</body></html>
+"""
+
+
+def write_table(frame: pd.DataFrame, base_path: PathLike, schema: TableSchema) -> None:
+    """Check a table and write `<base_path>.parquet`, `.csv` and `.html`.
+
+    The bytes depend on the rows, the schema and the versions of pandas and pyarrow only.
+
+    Raises
+    ------
+    StoreError
+        If the table breaks its schema; nothing is written then.
+    """
+    base = Path(base_path)
+    frame = validate(frame, schema, str(base))
+    write_atomic(base.with_name(base.name + ".parquet"), parquet_bytes(frame, schema))
+    write_atomic(base.with_name(base.name + ".csv"), frame.to_csv(index=False, lineterminator="\n"))
+    write_atomic(base.with_name(base.name + ".html"), html_text(frame, schema.name))
+
+
+def parquet_bytes(frame: pd.DataFrame, schema: TableSchema) -> bytes:
+    """Serialise a valid table with fixed types, one row group and the schema's stamp."""
+    table = pa.Table.from_pandas(frame, schema=schema.arrow(), preserve_index=False)
+    table = table.replace_schema_metadata({"bindscope.schema": schema.stamp})
+    sink = io.BytesIO()
+    parquet.write_table(
+        table, sink, compression="zstd", row_group_size=max(1, len(frame)), version="2.6"
+    )
+    return sink.getvalue()
+
+
+def html_text(frame: pd.DataFrame, name: str) -> str:
+    """Render a table as a plain page; numbers with four decimals, missing ones empty."""
+    table = frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4f}")
+    return _PAGE.format(name=name, table=table)
+
+
+def read_table(path: PathLike, schema: TableSchema) -> pd.DataFrame:
+    """Read a table that `write_table` wrote, and check its version and its rules.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, no Parquet file, of another schema or version, or invalid.
+    """
+    remedy = f"snakemake --cores all --forcerun {path}"
+    try:
+        table = parquet.read_table(str(path))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(str(path), f"cannot be read as Parquet ({error})", remedy) from error
+    stamp = (table.schema.metadata or {}).get(b"bindscope.schema", b"none").decode()
+    if stamp != schema.stamp:
+        raise StoreError(str(path), f"holds {stamp}, not {schema.stamp}", remedy)
+    frame = table.to_pandas()
+    types = schema.pandera().dtypes
+    frame = frame.astype({name: str(types[name]) for name in schema.names})
+    return validate(frame, schema, str(path))
