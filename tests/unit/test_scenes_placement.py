@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bindscope.config.codes import Dataset
 from bindscope.errors import ConfigError
 from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, Draws, place
-from bindscope.scenes.render import render_scenes
+from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
+from bindscope.store.reader import open_store
 
 ONES = {"train": 1, "val": 1, "test": 1}
 DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then
@@ -226,3 +229,13 @@ def test_no_scenes_and_empty_scenes_are_drawn() -> None:
     empty = render_scenes(_dataset(), "train", 0, np.zeros((2, 36), np.uint8))
     assert (empty["images"] == 255).all()
     assert not empty["masks"].any()
+
+
+def test_a_shard_is_written_block_by_block(tmp_path: Path) -> None:
+    dataset, objects = _dataset(), _codes(BLOCK + 44, 9)
+    manifest = tmp_path / "shard.json"
+    write_scenes(dataset, "val", 7, objects, tmp_path / "shard.zarr", manifest, spec="{}", code="c")
+    store = open_store(manifest)
+    for name, values in render_scenes(dataset, "val", 7, objects).items():
+        np.testing.assert_array_equal(store.read(name), values)
+        assert store.dtype(name) == str(values.dtype)

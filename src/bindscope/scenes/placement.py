@@ -24,6 +24,7 @@ ATTEMPTS = 20  # empty images to start from before a scene is given up
 BLOCKS = 8  # blocks of candidates per attempt
 CANDIDATES_PER_OBJECT = 4  # in a block
 FAR = -(1 << 13)  # where an object that is not placed stands: out of everyone's reach
+STREAM = int.from_bytes(b"scenes", "big")  # apart from the codes' words of the same seed
 ORDER, JITTER, PLACES = range(3)  # independent streams of random words
 
 Ints = NDArray[np.intp]
@@ -115,7 +116,7 @@ class Draws:
         -------
         uint64 (n, per_scene).
         """
-        seeds = np.random.SeedSequence([self.seed, SPLITS.index(self.split), *stream])
+        seeds = np.random.SeedSequence([self.seed, STREAM, SPLITS.index(self.split), *stream])
         blocks = -(-per_scene // 4)  # a Philox counter gives four words
         philox = np.random.Philox(
             key=seeds.generate_state(2, np.uint64), counter=(self.start + first) * blocks

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.codes import Dataset, SplitName
+from bindscope.config.codes import SceneDistribution, SplitName
 from bindscope.errors import ConfigError
+from bindscope.progress import Progress
 from bindscope.registries import RENDERERS, resolve
+from bindscope.store.writer import StoreWriter
+
+BLOCK = 256  # scenes that are drawn, and held in memory, at a time
 
 
 def render_scenes(
-    dataset: Dataset, split: SplitName, start: int, objects: NDArray[np.uint8]
+    dataset: SceneDistribution, split: SplitName, start: int, objects: NDArray[np.uint8]
 ) -> dict[str, NDArray[Any]]:
     """Draw consecutive scenes of a split.
 
@@ -65,3 +70,35 @@ def render_scenes(
     renderer = resolve(RENDERERS[dataset.render.kind])
     arrays: dict[str, NDArray[Any]] = renderer(dataset, dataset.render, split, start, objects)
     return arrays
+
+
+def write_scenes(
+    dataset: SceneDistribution,
+    split: SplitName,
+    start: int,
+    objects: NDArray[np.uint8],
+    store: Path | str,
+    manifest: Path | str,
+    *,
+    spec: str,
+    code: str,
+) -> None:
+    """Draw the scenes of a shard into a store; see `render_scenes` and `StoreWriter`.
+
+    Parameters
+    ----------
+    dataset, split, start, objects
+        As in `render_scenes`.
+    store, manifest, spec, code
+        As in `StoreWriter`.
+    """
+    progress = Progress(len(objects), "scenes")
+    attributes = {"split": split, "start": start}
+    with StoreWriter(store, manifest, spec=spec, code=code, attributes=attributes) as writer:
+        for name, empty in render_scenes(dataset, split, start, objects[:0]).items():
+            writer.create(name, (len(objects), *empty.shape[1:]), str(empty.dtype))
+        for first in range(0, len(objects), BLOCK):
+            block = objects[first : first + BLOCK]
+            for name, values in render_scenes(dataset, split, start + first, block).items():
+                writer.write(name, slice(first, first + len(block)), values)
+            progress.advance(len(block))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from bindscope.config.codes import Dataset, ShapesRenderer, SplitName, UniformSpace
+from bindscope.config.codes import SceneDistribution, ShapesRenderer, SplitName, UniformSpace
 from bindscope.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
 from bindscope.scenes.placement import Canvas, Draws, place
@@ -115,7 +115,7 @@ def stamps(config: ShapesRenderer, n_colours: int, n_shapes: int) -> tuple[UInt8
     return drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
 
 
-def capacity(dataset: Dataset) -> int:
+def capacity(dataset: SceneDistribution) -> int:
     """Return the largest number of objects in a scene of the dataset."""
     space = dataset.space
     if isinstance(space, UniformSpace):
@@ -124,7 +124,7 @@ def capacity(dataset: Dataset) -> int:
 
 
 def render(
-    dataset: Dataset, config: ShapesRenderer, split: SplitName, start: int, objects: UInt8
+    dataset: SceneDistribution, config: ShapesRenderer, split: SplitName, start: int, objects: UInt8
 ) -> dict[str, NDArray[np.generic]]:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
@@ -176,7 +176,7 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
     return sliding_window_view(canvas, (height, width), axis=(1, 2), writeable=True)
 
 
-def _palette_sizes(dataset: Dataset, config: ShapesRenderer) -> tuple[int, int]:
+def _palette_sizes(dataset: SceneDistribution, config: ShapesRenderer) -> tuple[int, int]:
     """Return the number of colours and shapes, if they can be drawn and told apart."""
     n_colours, n_shapes = (group.size for group in dataset.space.groups)
     for group, known in zip(dataset.space.groups, (tuple(COLOURS), SHAPES), strict=True):
