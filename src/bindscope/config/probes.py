@@ -24,10 +24,13 @@ class _Probe(Model):
     conditioned: bool = Field(
         True, description="Heads see the revealed bits; false drops the conditioning."
     )
-    steps: PositiveInt = Field(400, description="Optimiser steps (L-BFGS: iterations, 150 at most).")
+    steps: PositiveInt = Field(
+        400, description="Optimiser steps (L-BFGS: iterations, at most 150)."
+    )
     batch_size: PositiveInt = Field(512, description="Scenes per step.")
     patience: NonNegativeInt = Field(
-        8, description="Early stopping: evaluations without a better validation loss; 0 never stops."
+        8,
+        description="Early stopping: evaluations without a better validation loss; 0 never stops.",
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")

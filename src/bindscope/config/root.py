@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,8 +9,9 @@ from pydantic import Field, model_validator
 from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.information import Information
-from bindscope.config.models import AnyModel, KnownAnswer
-from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
+from bindscope.config.models import AnyModel
+from bindscope.config.probes import AnyProbe
+from bindscope.config.references import problems
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 FIGURES = (
@@ -64,100 +64,9 @@ class Config(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _unique("datasets", (d.name for d in self.datasets))
-        _unique("models", (m.name for m in self.models))
-        _unique("probes", (p.name for p in self.probes))
-        _unique("fits", (f.name for f in self.fits))
-        for i, block in enumerate(self.fits):
-            self._check_block(f"fits.{i}", block)
-        self._check_training()
+        if found := list(problems(self)):
+            raise ValueError("\n".join(found))
         return self
-
-    def _check_block(self, where: str, block: FitBlock) -> None:
-        datasets = {d.name: d for d in self.datasets}
-        models = {m.name: m for m in self.models}
-        probes = {p.name: p for p in self.probes}
-        _known(f"{where}.datasets", block.datasets, datasets)
-        _known(f"{where}.models", block.models, models)
-        _known(f"{where}.probes", block.probes, probes)
-        for name in block.models:
-            _check_layers(where, models[name], block)
-            if not isinstance(models[name], KnownAnswer):
-                for dataset in block.datasets:
-                    if datasets[dataset].render is None:
-                        raise ValueError(
-                            f"{where}: model {name!r} sees images, but dataset {dataset!r} has no "
-                            "render section"
-                        )
-        for name in block.probes:
-            wants_patches = probes[name].family in PATCH_FAMILIES
-            for tokens in block.tokens:
-                if wants_patches != (tokens == "patches"):
-                    raise ValueError(
-                        f"{where}: probe {name!r} ({probes[name].family}) "
-                        f"{'needs' if wants_patches else 'cannot read'} patch tokens, but tokens "
-                        f"lists {tokens!r}; put it in a block with "
-                        f"tokens: [{'patches' if wants_patches else 'cls'}]"
-                    )
-            if probes[name].family == "quadratic_reuse":
-                for dataset in block.datasets:
-                    if len(datasets[dataset].space.groups) != 2:
-                        raise ValueError(
-                            f"{where}: probe {name!r} (quadratic_reuse) is defined for two feature "
-                            f"groups, {dataset!r} has {len(datasets[dataset].space.groups)}; use "
-                            "multilinear_reuse"
-                        )
-
-    def _check_training(self) -> None:
-        datasets = {d.name: d for d in self.datasets}
-        for i, model in enumerate(self.models):
-            training = getattr(model, "training", None)
-            if training is None:
-                continue
-            where = f"models.{i}.training.dataset"
-            _known(where, (training.dataset,), datasets)
-            render = datasets[training.dataset].render
-            if render is None:
-                raise ValueError(f"{where}: dataset {training.dataset!r} has no render section")
-            patch = model.architecture.patch_px  # type: ignore[union-attr]
-            if render.size_px % patch:
-                raise ValueError(
-                    f"models.{i}.architecture.patch_px: {patch} px patches do not divide the "
-                    f"{render.size_px} px images of {training.dataset!r}"
-                )
-
-
-def _check_layers(where: str, model: object, block: FitBlock) -> None:
-    if isinstance(block.layers, str):
-        return
-    deepest = 0 if isinstance(model, KnownAnswer) else _depth(model)
-    for layer in block.layers:
-        if layer == "final" and not isinstance(model, KnownAnswer):
-            continue
-        if layer == "final" or layer > deepest:
-            raise ValueError(
-                f"{where}.layers: model {model.name!r} has layers 0 to {deepest}, not {layer!r}"  # type: ignore[attr-defined]
-            )
-
-
-def _depth(model: object) -> int:
-    architecture = getattr(model, "architecture", None)
-    return int(architecture.n_layers if architecture else model.n_layers)  # type: ignore[attr-defined]
-
-
-def _unique(where: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{where}: the name {name!r} is used twice")
-        seen.add(name)
-
-
-def _known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
-    known = list(known)
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{where}: {name!r} is not defined; there are {', '.join(known)}")
 
 
 __all__ = ["FIGURES", "Config", "FitBlock", "Information", "Report"]

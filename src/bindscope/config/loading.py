@@ -1,0 +1,282 @@
+"""From a YAML mapping to a checked configuration, and from pydantic's errors to plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from bindscope.config.base import Model
+from bindscope.config.models import ENCODERS, OBJECTIVES
+from bindscope.config.root import Config
+from bindscope.config.structure import Place, dotted, literals, locate
+from bindscope.config.wording import either, instead, show, suggest
+from bindscope.errors import ConfigError
+
+REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
+KeyPath = tuple[str | int, ...]
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
+_SOURCES = {"known-answer": ENCODERS, "controlled": OBJECTIVES, "timm": (), "hf": (), "python": ()}
+
+# What a value must be, by the type of pydantic's error; the braces take the error's context.
+_EXPECTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "finite_number": "a finite number",
+    "bool": "true or false",
+    "string": "text",
+    "tuple": "a list",
+    "list": "a list",
+    "dict": "a section of keys",
+    "model": "a section of keys",
+    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "more than {gt:g}",
+    "less_than_equal": "at most {le:g}",
+    "less_than": "less than {lt:g}",
+}
+
+
+def load_config(raw: Mapping[str, Any], source: str) -> Config:
+    """Check a configuration.
+
+    Parameters
+    ----------
+    raw
+        The configuration as read from YAML, as Snakemake hands it over.
+    source
+        The file it came from, for messages; if it can be read, they name the line too.
+
+    Raises
+    ------
+    ConfigError
+        With every problem that was found, one a line.
+    """
+    lines = _Lines(source)
+    problems = [f"{where}: {what}" for where, what in lines.duplicates]
+    try:
+        config = Config.model_validate(dict(raw))
+    except ValidationError as error:
+        problems += [
+            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, Config)
+        ]
+    if problems:
+        raise _error(source, problems)
+    return config
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing, is no YAML, is empty, or gives a key twice.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        value = yaml.load(text, Loader=_LOADER)
+    except OSError as error:
+        raise ConfigError(
+            str(path), f"cannot be read ({error.strerror})", "check the path"
+        ) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(str(path), _syntax(error), "correct the file at that place") from None
+    if not isinstance(value, dict):
+        raise ConfigError(str(path), "holds no keys", "copy config/config.yaml and change it")
+    if duplicates := _Lines(path).duplicates:
+        raise _error(str(path), [f"{where}: {what}" for where, what in duplicates])
+    return value
+
+
+def load_file(path: Path | str) -> Config:
+    """Read and check a configuration file."""
+    return load_config(read_yaml(path), str(path))
+
+
+def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath, str]]:
+    """Put pydantic's errors into words.
+
+    Yields
+    ------
+    tuple
+        Path of the offending key, and what is wrong with it.
+    """
+    found: dict[KeyPath, list[dict[str, Any]]] = {}
+    for entry in error.errors(include_url=False):
+        place = locate(root, entry["loc"])
+        path = place.path + _key_of_union(entry)
+        found.setdefault(path, []).append({**entry, "place": place})
+    # A list that is no member of `all | last | list` fails as a literal too: keep what lies deeper.
+    outer = {path[:i] for path in found for i in range(len(path))}
+    for path, entries in found.items():
+        if path in outer and all(_expected(entry) for entry in entries):
+            continue
+        if path:
+            yield path, _merge(path, entries)
+        else:  # The checks across sections (config.references) name their places themselves.
+            for line in _merge(path, entries).splitlines():
+                where, _, what = line.partition(": ")
+                yield tuple(int(p) if p.isdigit() else p for p in where.split(".")), what
+
+
+def _key_of_union(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the key that selects a union's member, where the error is about that key."""
+    kind = entry["type"]
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return (entry["ctx"]["discriminator"].strip("'"),)
+    return ("source",) if kind == "unknown_source" else ()
+
+
+def _merge(path: Sequence[str | int], entries: Sequence[Mapping[str, Any]]) -> str:
+    """Join what several members of a union said about one value."""
+    expected = list(dict.fromkeys(text for entry in entries for text in _expected(entry)))
+    said = [_sentence(path, entry) for entry in entries if not _expected(entry)]
+    if expected:
+        value = entries[0]["input"]
+        choices = [choice for entry in entries for choice in _choices(entry)]
+        said.append(f"must be {either(expected)}, not {show(value)}{suggest(value, choices)}")
+    return "; ".join(dict.fromkeys(said))
+
+
+def _choices(entry: Mapping[str, Any]) -> list[str]:
+    """Return the values that a Literal allows."""
+    expected = entry["ctx"]["expected"] if entry["type"] == "literal_error" else ""
+    return re.findall(r"'([^']*)'", expected)
+
+
+def _expected(entry: Mapping[str, Any]) -> list[str]:
+    """Return what the value could have been, for errors about its type or range."""
+    if choices := _choices(entry):
+        return choices
+    kind = str(entry["type"])
+    stem = re.sub(r"_(type|parsing|parsing_size|from_float|attributes_type)$", "", kind)
+    text = _EXPECTED.get(kind) or _EXPECTED.get(stem)
+    return [text.format(**entry.get("ctx", {}))] if text else []
+
+
+def _sentence(path: Sequence[str | int], entry: Mapping[str, Any]) -> str:
+    """Say what is wrong, for errors that are not about a value's type or range."""
+    kind, value, context = entry["type"], entry["input"], entry.get("ctx", {})
+    place: Place = entry["place"]
+    owner = place.owner
+    if kind == "extra_forbidden" and owner:
+        return _unknown_key(str(path[-1]), owner, place.siblings)
+    if kind == "missing" and owner:
+        return f"missing; {_description(owner, str(path[-1]))}"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _unknown_tag(str(path[-1]), context)
+    if kind == "unknown_source":
+        return _unknown_source(value)
+    if kind == "string_pattern_mismatch":
+        return _bad_pattern(path, value)
+    if kind in ("too_short", "too_long"):
+        bound = "at least" if kind == "too_short" else "at most"
+        count = context["min_length" if kind == "too_short" else "max_length"]
+        return f"needs {bound} {count} {'entry' if count == 1 else 'entries'}, has {len(value)}"
+    return str(entry["msg"]).removeprefix("Value error, ")
+
+
+def _description(owner: type[Model], key: str) -> str:
+    field = owner.model_fields.get(key)
+    if field is None:
+        return "it has no default"
+    text = (field.description or "it has no default").rstrip(".")
+    if values := literals(field.annotation):
+        return f"one of {', '.join(map(str, values))}"
+    return text[0].lower() + text[1:]
+
+
+def _unknown_key(key: str, owner: type[Model], siblings: Mapping[str, type[Model]]) -> str:
+    elsewhere = [label for label, model in siblings.items() if key in model.model_fields]
+    allowed = list(owner.model_fields)
+    if elsewhere:
+        return f"no key here, only for {either(elsewhere)}; there are {', '.join(allowed)}"
+    return f"unknown key{instead(key, allowed)}"
+
+
+def _unknown_tag(key: str, context: Mapping[str, Any]) -> str:
+    allowed = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
+    if "tag" not in context:
+        return "missing; it decides which other keys there are"
+    tag = context["tag"]
+    return (
+        f"unknown {key} {show(tag)}{suggest(tag, allowed) or '; there are ' + ', '.join(allowed)}"
+    )
+
+
+def _unknown_source(value: Any) -> str:
+    source = value.get("source") if isinstance(value, Mapping) else value
+    if source is None:
+        return "missing; where the model comes from"
+    prefix, _, rest = str(source).partition(":")
+    starts = either([f"{kind}:" for kind in _SOURCES])
+    meant = suggest(prefix, _SOURCES).replace("'?", f":{rest}'?")
+    return f"unknown source {show(source)}, it must start with {starts}{meant}"
+
+
+def _bad_pattern(path: Sequence[str | int], value: Any) -> str:
+    if path[-1] != "source":
+        return f"{show(value)} is not {_NAME}"
+    prefix, _, rest = str(value).partition(":")
+    known = _SOURCES.get(prefix, ())
+    if not known:
+        return f"{show(value)} is no source; write {prefix}:<model>, as config/README.md describes"
+    meant = suggest(rest, known).replace("mean '", f"mean '{prefix}:")
+    return f"unknown source {show(value)}{meant or f'; {prefix}: knows ' + ', '.join(known)}"
+
+
+def _error(source: str, problems: Sequence[str]) -> ConfigError:
+    if len(problems) == 1:
+        return ConfigError(source, problems[0], REMEDY)
+    listed = "".join(f"\n  {problem}" for problem in problems)
+    return ConfigError(source, f"{len(problems)} problems{listed}", REMEDY)
+
+
+def _syntax(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "not valid YAML"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
+
+
+class _Lines:
+    """Line numbers of a YAML file's keys, and keys that stand twice; empty for anything else."""
+
+    def __init__(self, source: Path | str) -> None:
+        self.duplicates: list[tuple[str, str]] = []
+        self._lines: dict[KeyPath, int] = {}
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+            node = yaml.compose(text, Loader=_LOADER)
+        except (OSError, ValueError, yaml.YAMLError):
+            return
+        if node is not None:
+            self._walk(node, ())
+
+    def _walk(self, node: yaml.Node, path: KeyPath) -> None:
+        if isinstance(node, yaml.SequenceNode):
+            for i, child in enumerate(node.value):
+                self._lines[*path, i] = child.start_mark.line + 1
+                self._walk(child, (*path, i))
+        elif isinstance(node, yaml.MappingNode):
+            seen: dict[str, int] = {}
+            for key, child in node.value:
+                line = key.start_mark.line + 1
+                if key.value in seen:
+                    where = dotted((*path, key.value))
+                    self.duplicates.append(
+                        (where, f"given twice, in lines {seen[key.value]} and {line}")
+                    )
+                seen[key.value] = self._lines[*path, key.value] = line
+                self._walk(child, (*path, key.value))
+
+    def suffix(self, path: Sequence[str | int]) -> str:
+        """Return `` (line 12)`` for a path, or for the nearest section around it that exists."""
+        for end in range(len(path), 0, -1):
+            if line := self._lines.get(tuple(path[:end])):
+                return f" (line {line})"
+        return ""
