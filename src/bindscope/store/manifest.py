@@ -115,8 +115,9 @@ def library_versions() -> dict[str, str]:
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the digest over the whole content, so that a changed byte shows."""
-    return {**content, "digest": sha256(canonical_json(content))}
+    """Make the content plain JSON and add the digest over it, so that a changed byte shows."""
+    plain: dict[str, Any] = json.loads(canonical_json(content))
+    return {**plain, "digest": sha256(canonical_json(plain))}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from bindscope.errors import StoreError
 from bindscope.store.dtypes import FLOATS, from_bfloat16
 from bindscope.store.manifest import ArrayLayout, Manifest, hash_file, read_manifest, remedy
 
-Rows = slice | int | NDArray[Any] | None
+Rows = slice | int | Sequence[int] | NDArray[Any] | None
 
 
 class Store:
@@ -83,18 +84,13 @@ class Store:
         index: list[Any] = [slice(None)] * layout.sample_axis
         if layer is not None:
             index = [self._layer(name, layer)]
-        backwards = None
-        if isinstance(rows, int | np.integer):
-            rows = int(rows) % layout.n_rows if -layout.n_rows <= rows < layout.n_rows else rows
-        elif isinstance(rows, slice) and rows.step not in (None, 1):
-            rows = np.arange(layout.n_rows)[rows]
-        if isinstance(rows, np.ndarray):
-            rows, backwards = np.unique(np.arange(layout.n_rows)[rows], return_inverse=True)
-        index.append(slice(None) if rows is None else rows)
-        values = self._fetch(name, tuple(index))
-        if backwards is None:
-            return values
-        return np.take(values, backwards, axis=len(index) - 1 - isinstance(index[0], int))
+        if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
+            return self._fetch(name, (*index, rows or slice(None)))
+        wanted = np.arange(layout.n_rows)[rows]  # NumPy's rules for negative and boolean indices
+        ascending, back = np.unique(wanted, return_inverse=True)
+        values = self._fetch(name, (*index, ascending))
+        axis = layout.sample_axis - (layer is not None)
+        return np.take(values, back.reshape(wanted.shape), axis=axis)
 
     def _fetch(self, name: str, index: tuple[Any, ...]) -> NDArray[Any]:
         layout = self._layout(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import glob
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -82,7 +84,7 @@ class StoreWriter:
     def create(
         self, name: str, shape: tuple[int, ...], dtype: str, sample_axis: int = 0
     ) -> ArrayLayout:
-        """Create an array that every row of which must be written before the exit.
+        """Create an array; every row of it must be written before the exit.
 
         Parameters
         ----------
@@ -208,7 +210,7 @@ class StoreWriter:
             "spec_key": sha256(self.spec),
             "code": self.code,
         }
-        self._group.attrs.put({"bindscope": canonical_json(content)})
+        self._group.attrs.put(json.loads(canonical_json(content)))
         entries = {
             name: array_entry(self._temporary / name, array.layout)
             for name, array in sorted(self._arrays.items())
@@ -217,16 +219,18 @@ class StoreWriter:
         for name in entries:
             fsync_directory(self._temporary / name)
         fsync_directory(self._temporary)
-        manifest = {
-            **content,
-            "store": os.path.relpath(self.store_path, self.manifest_path.parent),
-            "arrays": entries,
-            "metadata_sha256": metadata,
-            "versions": library_versions(),
-        }
+        manifest = seal(
+            {
+                **content,
+                "store": os.path.relpath(self.store_path, self.manifest_path.parent),
+                "arrays": entries,
+                "metadata_sha256": metadata,
+                "versions": library_versions(),
+            }
+        )
         self._replace()
         try:
-            write_json(self.manifest_path, seal(manifest))
+            write_json(self.manifest_path, manifest)
         except BaseException:
             shutil.rmtree(self.store_path, ignore_errors=True)
             raise
@@ -241,32 +245,6 @@ class StoreWriter:
         self._temporary.replace(self.store_path)
         fsync_directory(self.store_path.parent)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def write_arrays(
-    store_path: Path | str,
-    manifest_path: Path | str,
-    arrays: Mapping[str, NDArray[Any]],
-    *,
-    spec: str,
-    code: str,
-    attributes: Mapping[str, Any] | None = None,
-) -> None:
-    """Write whole arrays, scenes along the first axis, in the type they have.
-
-    Parameters
-    ----------
-    arrays
-        Arrays by name.
-    store_path, manifest_path, spec, code, attributes
-        See `StoreWriter`.
-    """
-    with StoreWriter(
-        store_path, manifest_path, spec=spec, code=code, attributes=attributes
-    ) as writer:
-        for name, values in arrays.items():
-            writer.create(name, values.shape, str(values.dtype))
-            writer.write(name, slice(None), values)
 
 
 class _Pending:
@@ -334,7 +312,7 @@ def _disk_errors(path: Path) -> Iterator[None]:
 
 def _remove_stale(path: Path) -> None:
     """Remove what killed attempts at this very path left behind."""
-    for left in path.parent.glob(f"{path.name}.tmp-*"):
+    for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
         process = left.name.rpartition("-")[2]
         if process.isdigit() and (int(process) == os.getpid() or not _alive(int(process))):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
