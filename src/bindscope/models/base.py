@@ -99,7 +99,8 @@ class TokenMap:
                 where,
                 f"{n_tokens} tokens, but the token map counts {self.prefix} + {self.grid[0]} x "
                 f"{self.grid[1]} = {self.n_tokens}",
-                "give the model's token map the prefix and the patch grid that it really has",
+                "use a model that keeps every token through all blocks; for a model of your own, count "
+                "its prefix and its patch grid as they are",
             )
 
     def to_json(self) -> dict[str, Any]:

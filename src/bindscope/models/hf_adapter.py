@@ -1,0 +1,320 @@
+"""Vision towers of transformers: ViT, DINOv2 (with registers), CLIP, SigLIP, SigLIP 2, MAE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bindscope.config.models import Pretrained
+from bindscope.errors import ModelError
+from bindscope.models import images, torchvision_shim
+from bindscope.models.base import TokenMap
+from bindscope.models.stream import FrozenViT, freeze, state_sha256
+from bindscope.models.weights import Weights, parse_source, resolve
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture of transformers.
+
+    Parameters
+    ----------
+    model
+        Name of the model's class.
+    blocks, norm
+        Where its blocks and its final norm are.
+    statistics
+        Mean and deviation of its input, for checkpoints without a preprocessor file.
+    mode
+        Interpolation, likewise.
+    has_cls
+        Whether token 0 is a [CLS] token.
+    run
+        Its own forward pass: (model, pixels, whether the input has another size than the model's
+        own) to tokens after the final norm.
+    options
+        Further arguments of the class.
+    """
+
+    model: str
+    blocks: str
+    norm: str
+    statistics: tuple[tuple[float, ...], tuple[float, ...]]
+    mode: str
+    has_cls: bool
+    run: Callable[[Any, Tensor, bool], Tensor]
+    options: Mapping[str, Any]
+
+
+def _plain(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    tokens: Tensor = model(pixel_values=pixels, interpolate_pos_encoding=resized).last_hidden_state
+    return tokens
+
+
+def _dinov2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run DINOv2, which interpolates its position embeddings unasked."""
+    tokens: Tensor = model(pixel_values=pixels).last_hidden_state
+    return tokens
+
+
+def _clip(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run CLIP; the library norms the [CLS] token only, here all tokens are."""
+    tokens: Tensor = model.post_layernorm(_plain(model, pixels, resized))
+    return tokens
+
+
+def _mae(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run MAE's encoder over every patch, in raster order.
+
+    The library keeps the patches in the order of a noise that it draws: `mask_ratio` 0 alone keeps
+    all of them but shuffles them, image by image. Rising noise is the identity.
+    """
+    rows, columns = (side // model.config.patch_size for side in pixels.shape[2:])
+    noise = torch.arange(rows * columns, dtype=torch.float32, device=pixels.device)
+    tokens: Tensor = model(
+        pixel_values=pixels,
+        noise=noise.expand(len(pixels), -1),
+        interpolate_pos_encoding=resized,
+    ).last_hidden_state
+    return tokens
+
+
+def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
+    """Run a SigLIP 2 tower of variable resolution, which reads patches instead of images."""
+    size, patch = len(pixels), model.config.patch_size
+    rows, columns = (side // patch for side in pixels.shape[2:])
+    patches = pixels.view(size, 3, rows, patch, columns, patch).permute(0, 2, 4, 3, 5, 1)
+    shape = torch.tensor([[rows, columns]], device=pixels.device)
+    tokens: Tensor = model(
+        pixel_values=patches.reshape(size, rows * columns, -1),
+        pixel_attention_mask=torch.ones(
+            size, rows * columns, dtype=torch.int32, device=pixels.device
+        ),
+        spatial_shapes=shape.expand(size, -1),
+    ).last_hidden_state
+    return tokens
+
+
+_VIT = Family("ViTModel", "layers", "layernorm", images.HALF, "bilinear", True, _plain,
+              {"add_pooling_layer": False})  # fmt: skip
+_DINOV2 = Family("Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True,
+                 _dinov2, {})  # fmt: skip
+_REGISTERS = Family("Dinov2WithRegistersModel", "encoder.layer", "layernorm", images.IMAGENET,
+                    "bicubic", True, _dinov2, {})  # fmt: skip
+_CLIP = Family("CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True,
+               _clip, {})  # fmt: skip
+_SIGLIP = Family("SiglipVisionModel", "encoder.layers", "post_layernorm", images.HALF, "bicubic",
+                 False, _plain, {})  # fmt: skip
+_SIGLIP2 = Family("Siglip2VisionModel", "encoder.layers", "post_layernorm", images.HALF,
+                  "bilinear", False, _siglip2, {})  # fmt: skip
+_MAE = Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae, {})
+
+FAMILIES = {
+    "vit": _VIT,
+    "dinov2": _DINOV2,
+    "dinov2_with_registers": _REGISTERS,
+    "clip_vision_model": _CLIP,
+    "siglip_vision_model": _SIGLIP,
+    "siglip2_vision_model": _SIGLIP2,
+    "vit_mae": _MAE,
+}
+
+
+def load(
+    config: Pretrained, weights: Path | None, device: torch.device, input_px: int | None = None
+) -> FrozenViT:
+    """Load a vision tower of transformers.
+
+    Parameters
+    ----------
+    config
+        The model; `overrides` are fields of its configuration class, for random weights only.
+    weights
+        Manifest of the download rule; not read for ``path:`` sources and random weights.
+    device
+        Where to put the model.
+    input_px
+        Not used: the side of the input is ``config.input_px`` or the checkpoint's own.
+
+    Raises
+    ------
+    ModelError
+        If the architecture is not supported, the weights are missing or do not fit, or the input is
+        not a whole number of patches.
+    """
+    where = f"model {config.name} ({config.source})"
+    torchvision_shim.apply()
+    found = resolve(config, weights) if config.pretrained else None
+    folder = found.folder if found else parse_source(config.source).path
+    settings = _settings(config, folder, where)
+    family = FAMILIES[settings.model_type]
+    processor = _processor(folder)
+    px = config.input_px or _own_px(settings, processor, where)
+    patch = _side(settings.patch_size, "patch", where)
+    images.check_input_px(px, patch, where)
+    model = _create(family, settings, config, found, where)
+    digest = found.sha256 if found else state_sha256(model.state_dict())
+    freeze(model, device)
+    resized = px != _trained_px(settings)
+
+    def forward(pixels: Tensor) -> Tensor:
+        return family.run(model, pixels, resized)
+
+    registers = int(getattr(settings, "num_register_tokens", 0))
+    frozen = FrozenViT(
+        where=where,
+        forward=forward,
+        blocks=list(model.get_submodule(family.blocks)),
+        norm=model.get_submodule(family.norm),
+        transform=transform(processor, family, px, where),
+        token_map=TokenMap(
+            prefix=int(family.has_cls) + registers,
+            registers=registers,
+            grid=(px // patch, px // patch),
+            patch_px=patch,
+            has_cls=family.has_cls,
+        ),
+        dim=int(settings.hidden_size),
+        revision=found.revision if found else f"random weights, seed {config.seed}",
+        weights_sha256=digest,
+        device=device,
+        precision=config.extraction.precision,
+    )
+    frozen.check()
+    return frozen
+
+
+def transform(
+    processor: Mapping[str, Any], family: Family, px: int, where: str
+) -> images.Transform:
+    """Read a checkpoint's transform off its preprocessor file, or take the family's."""
+    if processor.get("do_normalize") is False:
+        mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+    else:
+        mean = tuple(processor.get("image_mean") or family.statistics[0])
+        std = tuple(processor.get("image_std") or family.statistics[1])
+    if abs(float(processor.get("rescale_factor", 1 / 255)) * 255 - 1) > 1e-6:
+        raise ModelError(
+            where, f"its preprocessor scales by {processor['rescale_factor']}, not by 1/255",
+            "wrap the model in a function of your own (`source: python:<module>:<function>`)",
+        )  # fmt: skip
+    mode = images.interpolation(processor.get("resample", family.mode), where)
+    return images.Transform(px, mode, mean, std)
+
+
+def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
+    """Return the configuration of the vision tower, with overrides, without any network."""
+    from transformers import AutoConfig
+
+    changes = dict(config.overrides)
+    kind = changes.pop("model_type", None)
+    try:
+        if folder is not None:
+            settings = AutoConfig.from_pretrained(folder, local_files_only=True)
+        elif kind is not None:
+            settings, changes = AutoConfig.for_model(kind, **changes), {}
+        else:
+            raise ModelError(
+                where, "random weights need an architecture, and the hub is not asked for it",
+                "set `overrides: {model_type: dinov2, hidden_size: 1024, num_hidden_layers: 24, "
+                "...}`, or `hf:path:` with the folder of a config.json",
+            )  # fmt: skip
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            where, f"transformers does not read its configuration ({error})",
+            f"use one of {', '.join(FAMILIES)}, clip, siglip or siglip2",
+        ) from error  # fmt: skip
+    settings = getattr(settings, "vision_config", settings)
+    unknown = sorted(key for key in changes if not hasattr(settings, key))
+    if settings.model_type not in FAMILIES or unknown:
+        raise ModelError(
+            where,
+            f"its configuration has no {unknown[0]!r}" if unknown
+            else f"models of type {settings.model_type!r} are not supported",
+            f"use one of {', '.join(FAMILIES)}, clip, siglip or siglip2, with the fields of its "
+            "configuration class",
+        )  # fmt: skip
+    for key, value in changes.items():
+        setattr(settings, key, value)
+    if settings.model_type == "vit_mae":
+        settings.mask_ratio = 0.0
+    return settings
+
+
+def _processor(folder: Path | None) -> dict[str, Any]:
+    """Return the content of the checkpoint's preprocessor file, or nothing."""
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        if folder is not None and (folder / name).is_file():
+            content: dict[str, Any] = json.loads((folder / name).read_text())
+            return dict(content.get("image_processor", content))
+    return {}
+
+
+def _side(value: Any, what: str, where: str) -> int:
+    """Return the side of a square that is given as a number, a pair, or a dictionary."""
+    sides = list(value.values()) if isinstance(value, Mapping) else value
+    sides = list(sides) if isinstance(sides, list | tuple) else [sides]
+    if len(set(sides)) != 1:
+        raise ModelError(where, f"its {what} is {value}, not a square", "set `input_px`")
+    return int(sides[0])
+
+
+def _trained_px(settings: Any) -> int:
+    """Return the side that the position embeddings are made for."""
+    if settings.model_type == "siglip2_vision_model":
+        return round(settings.num_patches**0.5) * int(settings.patch_size)
+    size = settings.image_size
+    return int(size if isinstance(size, int) else size[0])
+
+
+def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
+    """Return the side of the input that the checkpoint's own preprocessing ends in.
+
+    Not always the side that the position embeddings are made for: DINOv2's are made for 518 px,
+    and its preprocessor gives 224 px.
+    """
+    if processor.get("do_center_crop") and processor.get("crop_size"):
+        return _side(processor["crop_size"], "input", where)
+    if processor.get("size"):
+        return _side(processor["size"], "input", where)
+    if "max_num_patches" in processor:
+        return int(processor["max_num_patches"] ** 0.5) * int(settings.patch_size)
+    return _trained_px(settings)
+
+
+def _create(
+    family: Family, settings: Any, config: Pretrained, found: Weights | None, where: str
+) -> Any:
+    """Return the model in float32 on the CPU, every weight from the files or from the seed."""
+    import transformers
+
+    cls = getattr(transformers, family.model)
+    settings._attn_implementation = config.extraction.attention
+    if found is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            return cls(settings, **family.options)
+    try:
+        model, report = cls.from_pretrained(
+            found.folder, config=settings, dtype=torch.float32, local_files_only=True,
+            use_safetensors=True, output_loading_info=True,
+            attn_implementation=config.extraction.attention, **family.options,
+        )  # fmt: skip
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelError(
+            where, f"its weights do not load ({error})",
+            "check that config.json and the weights belong together",
+        ) from error  # fmt: skip
+    missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
+    if missing:
+        raise ModelError(
+            where, f"{len(missing)} weights are missing from the files, the first is {missing[0]}",
+            "check that config.json and the weights belong together",
+        )  # fmt: skip
+    return model

@@ -1,0 +1,110 @@
+"""From uint8 scenes to a model's input: resize the whole image, then normalise."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.errors import ModelError
+
+log = logging.getLogger(__name__)
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+_PIL_FILTERS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
+_MODES = ("nearest", "bilinear", "bicubic")
+
+
+def interpolation(value: Any, where: str) -> str:
+    """Return torch's name of an interpolation that is given by name or by PIL's number.
+
+    Lanczos, box and Hamming filters become bicubic, as in transformers' tensor processors.
+    """
+    mode = str(value).lower() if isinstance(value, str) else _PIL_FILTERS.get(int(value), "other")
+    if mode not in _MODES:
+        log.warning("%s: resizes with bicubic instead of %s", where, value)
+        return "bicubic"
+    return mode
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A model's own transform, without any crop.
+
+    A checkpoint's own pipeline may crop the centre (DINOv2: 256 px to 224 px), which would cut
+    objects away that the labels count. So the whole image is resized to the input's size, and
+    images that have it already are left as they are.
+
+    Parameters
+    ----------
+    px
+        Side of the input in pixels.
+    mode
+        "nearest", "bilinear" or "bicubic", antialiased, on uint8 and on the CPU whatever the
+        model's device, so that every device sees the same pixels.
+    mean, std
+        Per channel, of values in [0, 1].
+    """
+
+    px: int
+    mode: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, images: NDArray[np.uint8], device: torch.device, where: str) -> Tensor:
+        """Transform a batch.
+
+        Parameters
+        ----------
+        images
+            uint8 (B, H, W, 3).
+        device
+            Where the result is wanted.
+        where
+            The model, for the error.
+
+        Returns
+        -------
+        float32 (B, 3, px, px).
+        """
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
+            raise ModelError(
+                where,
+                f"images are {images.dtype} {images.shape}, not uint8 (B, H, W, 3)",
+                "give whole images with three channels of 0 to 255, colours last",
+            )
+        pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).permute(0, 3, 1, 2)
+        if pixels.shape[2:] != (self.px, self.px):
+            pixels = torch.nn.functional.interpolate(
+                pixels, size=(self.px, self.px), mode=self.mode, antialias=self.mode != "nearest"
+            )
+        values = pixels.to(device).float().contiguous()
+        mean = 255.0 * torch.tensor(self.mean, device=device).view(-1, 1, 1)
+        std = 255.0 * torch.tensor(self.std, device=device).view(-1, 1, 1)
+        return values.sub_(mean).div_(std)
+
+
+def check_input_px(px: int, patch_px: int, where: str) -> None:
+    """Refuse an input that is not a whole number of patches.
+
+    Raises
+    ------
+    ModelError
+        If `patch_px` does not divide `px`.
+    """
+    if px % patch_px:
+        below = max(px // patch_px, 1) * patch_px
+        raise ModelError(
+            where,
+            f"an input of {px} px is not a whole number of patches of {patch_px} px",
+            f"set `input_px: {below}` or `input_px: {below + patch_px}` "
+            "(scenes are resized to the input)",
+        )

@@ -1,0 +1,57 @@
+"""Loads any model of the configuration through its adapter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from bindscope.config.models import AnyModel
+from bindscope.errors import ModelError
+from bindscope.models.base import VisionModel
+from bindscope.models.devices import hold_device, no_gpu, visible_devices
+from bindscope.registries import ADAPTERS, resolve
+
+__all__ = ["hold_device", "load_model", "visible_devices"]
+
+
+def load_model(
+    config: AnyModel,
+    weights: Path | None,
+    device: torch.device | str,
+    input_px: int | None = None,
+) -> VisionModel:
+    """Load a model, frozen, onto a device.
+
+    Parameters
+    ----------
+    config
+        The model's configuration; the prefix of its source names the adapter.
+    weights
+        Manifest of the rule that made or downloaded its weights; None where there is none.
+    device
+        "cpu" or "cuda:<index>" (see `hold_device`).
+    input_px
+        Side of the scenes in pixels, for models that take the size of their input from the data.
+        Pretrained models do not: they resize scenes to ``config.input_px`` or to their own size.
+
+    Raises
+    ------
+    ModelError
+        If the device is absent, the number of layers is not the configuration's, or the adapter
+        cannot load the model.
+    """
+    where = f"model {config.name} ({config.source})"
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise no_gpu(where)
+    library = config.source.partition(":")[0]
+    model: VisionModel = resolve(ADAPTERS[library])(config, weights, device, input_px)
+    expected = getattr(config, "n_layers", model.n_layers)
+    if model.n_layers != expected:
+        raise ModelError(
+            where,
+            f"it has {model.n_layers} blocks, the configuration says {expected}",
+            f"set `n_layers: {model.n_layers}`",
+        )
+    return model

@@ -1,0 +1,97 @@
+"""A user's own model: a function that returns a `VisionModel`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bindscope.config.models import PythonModel
+from bindscope.errors import ModelError
+from bindscope.models.base import TokenMap, VisionModel
+
+_ATTRIBUTES: dict[str, type] = {
+    "n_layers": int, "dim": int, "token_map": TokenMap, "revision": str, "weights_sha256": str,
+}  # fmt: skip
+_METHODS = ("preprocess", "residual_stream")
+
+
+def load(
+    config: PythonModel, weights: Path | None, device: torch.device, input_px: int | None = None
+) -> VisionModel:
+    """Call the user's function and check what it returns.
+
+    Parameters
+    ----------
+    config
+        The model; `options` are the function's keyword arguments.
+    weights
+        Not used: the function finds its own.
+    device
+        Passed as `device` if the function has such an argument.
+    input_px
+        Side of the scenes, passed as `input_px` if the function has such an argument.
+
+    Raises
+    ------
+    ModelError
+        If there is no such function, or what it returns lacks something of `VisionModel`.
+    """
+    where = f"model {config.name} ({config.source})"
+    function = _function(config.source, where)
+    offered = {"device": device, "input_px": input_px, **config.options}
+    accepted = inspect.signature(function).parameters
+    taken = {key: offered[key] for key in offered if key in accepted or key in config.options}
+    try:
+        inspect.signature(function).bind(**taken)
+    except TypeError as error:
+        raise ModelError(
+            where, f"its function does not take the options ({error})",
+            f"set `options` to arguments of {inspect.signature(function)}",
+        ) from error  # fmt: skip
+    model = function(**taken)
+    problems = complaints(model)
+    if problems:
+        raise ModelError(
+            where,
+            f"what its function returns is no VisionModel: {'; '.join(problems)}",
+            "see docs/models.md, `Your own function`, for the attributes and methods",
+        )
+    checked: VisionModel = model
+    return checked
+
+
+def complaints(model: Any) -> list[str]:
+    """List what an object lacks to be a `VisionModel`; empty if nothing."""
+    found = []
+    for name, kind in _ATTRIBUTES.items():
+        if not hasattr(model, name):
+            found.append(f"`{name}` ({kind.__name__}) is missing")
+        elif not isinstance(getattr(model, name), kind):
+            found.append(f"`{name}` is {type(getattr(model, name)).__name__}, not {kind.__name__}")
+    found += [
+        f"method `{name}` is missing"
+        for name in _METHODS
+        if not callable(getattr(model, name, None))
+    ]
+    return found
+
+
+def _function(source: str, where: str) -> Any:
+    _, module, name = source.split(":")
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            where, f"Python cannot import {error.name}",
+            f"put {module.partition('.')[0]} on PYTHONPATH, or install it in this environment",
+        ) from error  # fmt: skip
+    if not callable(getattr(loaded, name, None)):
+        raise ModelError(
+            where, f"{loaded.__file__} has no function {name!r}",
+            "correct the source: python:<module>:<function>",
+        )  # fmt: skip
+    return getattr(loaded, name)

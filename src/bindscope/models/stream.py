@@ -1,0 +1,167 @@
+"""A pretrained vision transformer as a stream of layers, whatever library it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bindscope.errors import ModelError
+from bindscope.models.base import Layer, TokenMap, ordered_layers
+from bindscope.models.images import Transform
+
+_Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass
+class FrozenViT:
+    """A frozen transformer whose blocks are run one by one (see `VisionModel`).
+
+    The library's own forward pass is run once with its blocks replaced by the identity: this gives
+    what enters block 1 and the further arguments (masks, rotary embeddings) of each block, exactly
+    as the library computes them. Then the blocks are run in turn, so that one layer at a time is
+    held in memory and none is run after the deepest one asked for.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    forward
+        The library's own pass: pixels (B, 3, px, px) to tokens after the final norm.
+    blocks, norm
+        The blocks in order, and the final norm, that `forward` goes through.
+    transform, token_map, dim, revision, weights_sha256
+        As in `VisionModel`.
+    device, precision
+        Where the model is, and "float32" or "bfloat16" (autocast).
+    """
+
+    where: str
+    forward: Callable[[Tensor], Tensor]
+    blocks: Sequence[nn.Module]
+    norm: Callable[[Tensor], Tensor]
+    transform: Transform
+    token_map: TokenMap
+    dim: int
+    revision: str
+    weights_sha256: str
+    device: torch.device
+    precision: str
+
+    @property
+    def n_layers(self) -> int:
+        """Number of blocks."""
+        return len(self.blocks)
+
+    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
+        """Resize and normalise images: uint8 (B, H, W, 3) to float32 (B, 3, px, px)."""
+        return self.transform(images, self.device, self.where)
+
+    def residual_stream(
+        self, pixels: Tensor, layers: Sequence[Layer]
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each."""
+        return self._stream(pixels, ordered_layers(layers, self.n_layers, self.where))
+
+    def _stream(self, pixels: Tensor, layers: list[Layer]) -> Iterator[tuple[Layer, Tensor]]:
+        if not layers:
+            return
+        deepest = layers[-1] if isinstance(layers[-1], int) else self.n_layers
+        tokens, calls = self._enter(pixels)
+        self.token_map.check(tokens.shape[1], self.where)
+        if 0 in layers:
+            yield 0, tokens.float()
+        for number, block in enumerate(self.blocks[:deepest], start=1):
+            args, kwargs = calls[number - 1]
+            with self._arithmetic():
+                result = block(tokens, *args, **kwargs)
+            tokens = result[0] if isinstance(result, tuple) else result
+            if number in layers:
+                yield number, tokens.float()
+        if "final" in layers:
+            with self._arithmetic():
+                tokens = self.norm(tokens)
+            yield "final", tokens.float()
+
+    def _enter(self, pixels: Tensor) -> tuple[Tensor, list[_Call]]:
+        """Return what enters block 1, and the further arguments of every block."""
+        entered: list[Tensor] = []
+        calls: list[_Call] = []
+
+        def record(tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            entered.append(tokens)
+            calls.append((args, kwargs))
+            return tokens
+
+        try:
+            for block in self.blocks:
+                block.__dict__["forward"] = record  # shadows the class's forward
+            with self._arithmetic():
+                self.forward(pixels)
+        finally:
+            for block in self.blocks:
+                block.__dict__.pop("forward", None)
+        if len(calls) != self.n_layers:
+            raise ModelError(
+                self.where,
+                f"the forward pass went through {len(calls)} of {self.n_layers} blocks",
+                "use a plain vision transformer (one row of blocks, each run once)",
+            )
+        return entered[0], calls
+
+    def _arithmetic(self) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        stack.enter_context(torch.no_grad())
+        if self.precision == "bfloat16":
+            stack.enter_context(torch.autocast(self.device.type, torch.bfloat16))
+        return stack
+
+    def check(self) -> None:
+        """Compare the stream's last layer with the library's own forward pass on one image.
+
+        Guards against architectures, and versions of a library, that do something between or after
+        the blocks that the stream would leave out.
+
+        Raises
+        ------
+        ModelError
+            If the two differ by more than 1e-4 of the largest value.
+        """
+        side = self.transform.px
+        pixels = torch.linspace(-1, 1, 3 * side * side, device=self.device).view(1, 3, side, side)
+        ((_, ours),) = self.residual_stream(pixels, ["final"])
+        with self._arithmetic():
+            theirs = self.forward(pixels).float()
+        worst = float((ours - theirs).abs().max()) if ours.shape == theirs.shape else float("inf")
+        if not worst <= 1e-4 * float(theirs.abs().max()):
+            raise ModelError(
+                self.where,
+                f"the last layer differs from the library's own forward pass by {worst:.3g}",
+                "use a plain vision transformer, or wrap the model in a function of your own "
+                "(`source: python:<module>:<function>`)",
+            )
+
+
+def freeze(model: nn.Module, device: torch.device) -> None:
+    """Move a model to its device, in evaluation mode, in full float32, without gradients."""
+    model.eval().requires_grad_(False).to(device)
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def state_sha256(state: Mapping[str, Tensor]) -> str:
+    """Return a hash over the names, types, shapes and values of a model's weights."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

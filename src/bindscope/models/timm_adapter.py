@@ -1,0 +1,166 @@
+"""timm's vision transformers: any model with one row of blocks of constant width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bindscope.config.models import Pretrained
+from bindscope.errors import ModelError
+from bindscope.models import torchvision_shim
+from bindscope.models.base import TokenMap
+from bindscope.models.images import Transform, check_input_px, interpolation
+from bindscope.models.stream import FrozenViT, freeze, state_sha256
+from bindscope.models.weights import parse_source, resolve
+
+_PARTS = ("blocks", "norm", "patch_embed", "num_prefix_tokens", "forward_features")
+
+
+def load(
+    config: Pretrained, weights: Path | None, device: torch.device, input_px: int | None = None
+) -> FrozenViT:
+    """Load a timm model.
+
+    Parameters
+    ----------
+    config
+        The model; `overrides` are arguments of ``timm.create_model``, for random weights only.
+    weights
+        Manifest of the download rule; not read for ``path:`` sources and random weights.
+    device
+        Where to put the model.
+    input_px
+        Not used: the side of the input is ``config.input_px`` or the model's own.
+
+    Raises
+    ------
+    ModelError
+        If timm does not know the model, it is no plain vision transformer, its weights are missing
+        or do not fit, or the input is not a whole number of patches.
+    """
+    where = f"model {config.name} ({config.source})"
+    model, revision, digest = _create(config, weights, where)
+    lacking = [part for part in _PARTS if not hasattr(model, part)]
+    if not lacking and not hasattr(model.patch_embed, "grid_size"):
+        lacking = ["patch_embed.grid_size"]
+    if lacking:
+        raise ModelError(
+            where,
+            f"{type(model).__name__} is not a plain vision transformer (it has no "
+            f"{', '.join(lacking)})",
+            "choose one of timm's ViT, DeiT, BEiT, EVA, DINOv2/v3, CLIP or SigLIP models",
+        )
+    px = _resize(model, config.input_px, where)
+    freeze(model, device)
+    for module in model.modules():
+        if hasattr(module, "fused_attn"):
+            module.fused_attn = config.extraction.attention == "sdpa"
+    frozen = FrozenViT(
+        where=where,
+        forward=model.forward_features,
+        blocks=list(model.blocks),
+        norm=model.norm,
+        transform=_transform(model, px, where),
+        token_map=token_map(model, px),
+        dim=int(model.embed_dim),
+        revision=revision,
+        weights_sha256=digest,
+        device=device,
+        precision=config.extraction.precision,
+    )
+    frozen.check()
+    return frozen
+
+
+def hub_repository(name: str) -> tuple[str, str | None]:
+    """Return the hub repository of a timm model, and its safetensors file where timm names one."""
+    torchvision_shim.apply()
+    import timm
+
+    found = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if found is None or not found.hf_hub_id:
+        raise ModelError(
+            f"timm:{name}",
+            "timm knows no such model" if found is None else "its weights are not on the hub",
+            "choose a name of `timm.list_models(pretrained=True)`, or `pretrained: false`",
+        )
+    filename = found.hf_hub_filename
+    return found.hf_hub_id, filename if filename and filename.endswith(".safetensors") else None
+
+
+def token_map(model: Any, px: int) -> TokenMap:
+    """Read the token map off a timm model with an input of `px` pixels."""
+    rows, columns = model.patch_embed.grid_size
+    registers = getattr(model, "reg_token", None)
+    return TokenMap(
+        prefix=int(model.num_prefix_tokens),
+        registers=0 if registers is None else int(registers.shape[1]),
+        grid=(int(rows), int(columns)),
+        patch_px=px // int(rows),
+        has_cls=getattr(model, "cls_token", None) is not None,
+    )
+
+
+def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, str, str]:
+    """Return the model at its own input size, what pins it, and the hash of its weights."""
+    torchvision_shim.apply()
+    import timm
+
+    name = parse_source(config.source).name
+    if not timm.is_model(name):
+        raise ModelError(
+            where, f"timm {timm.__version__} has no model {name!r}", "choose a name of "
+            "`timm.list_models('*vit*')`; weights are a tag after a dot",
+        )  # fmt: skip
+    if not config.pretrained:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            try:
+                model = timm.create_model(name, pretrained=False, **config.overrides)
+            except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+                raise ModelError(
+                    where, f"timm refuses the overrides {config.overrides} ({error})",
+                    "use arguments of timm's VisionTransformer, such as depth and embed_dim",
+                ) from error  # fmt: skip
+        return model, f"random weights, seed {config.seed}", state_sha256(model.state_dict())
+    found = resolve(config, weights)
+    try:  # strict: timm would only log weights that are missing from the file
+        model = timm.create_model(
+            name, pretrained=True, pretrained_cfg_overlay={"file": str(found.tensors[0])}
+        )
+    except RuntimeError as error:
+        raise ModelError(
+            where, f"the weights in {found.tensors[0]} are not those of {name} ({error})",
+            "name the model, with its tag, that the weights were saved from",
+        ) from error  # fmt: skip
+    return model, found.revision, found.sha256
+
+
+def _resize(model: Any, wanted: int | None, where: str) -> int:
+    """Set the side of the input, interpolating position embeddings; return it."""
+    own = model.patch_embed.img_size
+    if wanted is None:
+        if own is None or own[0] != own[1]:
+            raise ModelError(where, f"its own input is {own}, not a square", "set `input_px`")
+        return int(own[0])
+    check_input_px(wanted, int(model.patch_embed.feat_ratio()), where)
+    if own is not None and tuple(own) == (wanted, wanted):
+        return wanted
+    if not hasattr(model, "set_input_size"):
+        raise ModelError(
+            where, f"{type(model).__name__} cannot change the size of its input",
+            f"drop `input_px` (its own is {own[0]})",
+        )  # fmt: skip
+    model.set_input_size(img_size=(wanted, wanted))
+    return wanted
+
+
+def _transform(model: nn.Module, px: int, where: str) -> Transform:
+    from timm.data.config import resolve_model_data_config
+
+    own = resolve_model_data_config(model)  # type: ignore[no-untyped-call]
+    mode = interpolation(own["interpolation"], where)
+    return Transform(px, mode, tuple(own["mean"]), tuple(own["std"]))

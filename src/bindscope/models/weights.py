@@ -1,0 +1,355 @@
+"""Weights of published checkpoints: downloaded once, pinned and hashed; found again offline.
+
+A rule that may use the network calls `fetch` and writes what it returns, the manifest; every other
+rule calls `resolve` with that manifest and reads local files only. This module does not import
+torch; `fetch` of a timm model does, to look up where timm keeps its weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+
+from bindscope.config.models import Pretrained
+from bindscope.errors import ModelError
+from bindscope.files import canonical_json, sha256, write_json
+
+_SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
+_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
+_SHARDS = "model.safetensors.index.json"
+_REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
+
+
+@dataclass(frozen=True)
+class Source:
+    """The parts of a `source` of the configuration.
+
+    Parameters
+    ----------
+    library
+        "hf" or "timm".
+    name
+        Repository on the hub, or timm's model name; empty for ``hf:path:``.
+    revision
+        Commit, tag or branch; None where the source gives none.
+    path
+        Local folder (hf) or file (timm) of the weights.
+    """
+
+    library: str
+    name: str
+    revision: str | None
+    path: Path | None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights that are on this machine.
+
+    Parameters
+    ----------
+    folder
+        Folder with the files.
+    files
+        Names of the files in it.
+    sha256
+        Hash over names and contents (`content_key`).
+    revision
+        What pins them, in words.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    sha256: str
+    revision: str
+
+    @property
+    def tensors(self) -> list[Path]:
+        """The safetensors files."""
+        return [self.folder / name for name in self.files if name.endswith(".safetensors")]
+
+
+def parse_source(source: str) -> Source:
+    """Take a ``timm:`` or ``hf:`` source apart (see `bindscope.config.models.Pretrained`)."""
+    library, _, rest = source.partition(":")
+    name, marker, path = rest.partition("path:")
+    if marker:
+        return Source(library, name.rstrip(":"), None, Path(path).expanduser())
+    name, _, revision = rest.partition("@")
+    return Source(library, name, revision or None, None)
+
+
+def content_key(path: Path | str) -> str:
+    """Return the SHA-256 over the names and contents of a file, or of a folder's files.
+
+    Where the folder lies does not enter it; hidden files do not either.
+
+    Raises
+    ------
+    ModelError
+        If there is nothing at `path`.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise ModelError(
+            str(path), "there is no such file or folder", "correct the `path:` of the source"
+        )
+    return _combined(_entries(path.parent, [path.name]) if path.is_file() else _folder(path))
+
+
+def fetch(config: Pretrained, cache: Path | None = None) -> dict[str, Any]:
+    """Bring a checkpoint onto this machine and describe it.
+
+    Parameters
+    ----------
+    config
+        The model. With ``path:`` nothing is downloaded; with ``pretrained: false`` there is nothing
+        to describe but the seed.
+    cache
+        Folder of the download; default: the Hugging Face cache (`HF_HOME`).
+
+    Returns
+    -------
+    A manifest for JSON: `source`, `repo`, `revision` (the commit), `folder`, `files` (path, bytes,
+    sha256 each) and `sha256` over all of them.
+
+    Raises
+    ------
+    ModelError
+        If the hub cannot be reached, or has no safetensors for the model.
+    """
+    source = parse_source(config.source)
+    if not config.pretrained:
+        return _manifest(config.source, "", f"random weights, seed {config.seed}", Path(), [])
+    if source.path is not None:
+        folder, names = _local(source, config.source)
+        entries = _entries(folder, names)
+        return _manifest(config.source, "", _path_revision(entries), folder, entries)
+    repo, wanted = _repository(source)
+    try:
+        about = huggingface_hub.HfApi().model_info(repo, revision=source.revision)
+        names = _needed([file.rfilename for file in about.siblings or ()], wanted, repo)
+        folder = Path(
+            huggingface_hub.snapshot_download(
+                repo, revision=about.sha, allow_patterns=names, cache_dir=cache
+            )
+        )
+    except ModelError:
+        raise
+    except Exception as error:  # whatever the hub's client raises, the user can do the same
+        raise ModelError(
+            f"{repo}@{source.revision or 'main'}",
+            f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
+            "check the name, the revision and the network (gated models: `hf auth login`), and "
+            "rerun; files that arrived are kept",
+        ) from error
+    return _manifest(config.source, repo, str(about.sha), folder, _entries(folder, names))
+
+
+def resolve(config: Pretrained, manifest: Path | None) -> Weights:
+    """Find the weights of a pretrained model on this machine, without any network.
+
+    Parameters
+    ----------
+    config
+        A model with ``pretrained: true``.
+    manifest
+        What the download rule wrote; None to look in the Hugging Face cache.
+
+    Raises
+    ------
+    ModelError
+        If they are missing, incomplete or not those of the manifest; it names the command to run.
+    """
+    source = parse_source(config.source)
+    if source.path is not None:
+        folder, names = _local(source, config.source)
+        entries = _entries(folder, names)
+        return Weights(folder, tuple(names), _combined(entries), _path_revision(entries))
+    if manifest is None:
+        return _cached(source, config.source)
+    if not manifest.is_file():
+        raise _missing(config.source, f"its manifest {manifest} does not exist", manifest)
+    known = json.loads(manifest.read_text())
+    if known.get("source") != config.source:
+        raise _missing(config.source, f"{manifest} is of {known.get('source')!r}", manifest)
+    folder = Path(known["folder"])
+    if not folder.is_dir():
+        folder = _snapshot(known["repo"], known["revision"], config.source, manifest)
+    _compare(folder, known["files"], config.source, manifest)
+    files = tuple(str(entry["path"]) for entry in known["files"])
+    return Weights(folder, files, str(known["sha256"]), str(known["revision"]))
+
+
+def _manifest(
+    source: str, repo: str, revision: str, folder: Path, entries: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "source": source, "repo": repo, "revision": revision, "folder": str(folder.absolute()),
+        "files": entries, "sha256": _combined(entries),
+    }  # fmt: skip
+
+
+def _missing(source: str, problem: str, manifest: Path | None) -> ModelError:
+    if manifest is None:
+        return ModelError(
+            source,
+            f"its weights are not on this machine: {problem}",
+            "where there is a network, run the pipeline's download rule, or `hf download` into the "
+            "same HF_HOME",
+        )
+    return ModelError(
+        source,
+        f"its weights are not on this machine: {problem}",
+        f"where there is a network, run `snakemake --cores 1 --force {manifest}` "
+        "(HF_HOME must be a folder that the compute nodes see)",
+    )
+
+
+def _local(source: Source, where: str) -> tuple[Path, list[str]]:
+    """Return the folder and the files of a ``path:`` source; refuse anything but safetensors."""
+    path = source.path
+    assert path is not None
+    if source.library == "timm":
+        if not path.is_file() or path.suffix != ".safetensors":
+            raise ModelError(
+                where,
+                f"{path} is not a safetensors file",
+                "give `timm:<model>:path:/file.safetensors`; pickled weights are not read "
+                "(convert them with `safetensors.torch.save_file`)",
+            )
+        return path.parent, [path.name]
+    if not (path / "config.json").is_file():
+        raise ModelError(
+            where,
+            f"{path} has no config.json",
+            "give the folder that `save_pretrained` wrote (`hf:path:/folder`)",
+        )
+    present = [entry.name for entry in sorted(path.iterdir()) if entry.is_file()]
+    return path, _needed(present, (*_SETTINGS, _SHARDS, *_WEIGHTS), str(path))
+
+
+def _repository(source: Source) -> tuple[str, tuple[str, ...]]:
+    """Return the repository on the hub, and patterns of the files of it that are needed."""
+    if source.library == "hf":
+        return source.name, (*_SETTINGS, _SHARDS, *_WEIGHTS)
+    from bindscope.models.timm_adapter import hub_repository
+
+    repo, filename = hub_repository(source.name)
+    return repo, ("config.json", filename) if filename else ("config.json", *_WEIGHTS)
+
+
+def _needed(present: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+    """Choose the files to take; one file with all weights is preferred to shards.
+
+    Raises
+    ------
+    ModelError
+        If none of them is a safetensors file.
+    """
+    names = [
+        name for name in present if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
+    ]
+    tensors = [name for name in names if name.endswith(".safetensors")]
+    if not tensors:
+        others = [name for name in present if name.endswith((".bin", ".pth", ".pt", ".npz", ".h5"))]
+        raise ModelError(
+            where,
+            f"there are no safetensors (there are: {', '.join(others) or 'no weights at all'}), "
+            "and pickled weights are not read",
+            "take a revision with model.safetensors (the hub's conversion bot opens a pull request "
+            "with one: its commit is a revision), or convert the weights and use `path:`",
+        )
+    if "model.safetensors" in tensors:
+        return [n for n in names if n == "model.safetensors" or n in _SETTINGS]
+    return names
+
+
+def _snapshot(repo: str, revision: str | None, source: str, manifest: Path | None) -> Path:
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(repo, revision=revision, local_files_only=True)
+        )
+    except OSError as error:
+        problem = f"{repo}@{revision or 'main'} is not in the Hugging Face cache"
+        raise _missing(source, problem, manifest) from error
+
+
+def _cached(source: Source, where: str) -> Weights:
+    repo, wanted = _repository(source)
+    folder = _snapshot(repo, source.revision, where, None)
+    names = _needed([entry.name for entry in sorted(folder.iterdir())], wanted, where)
+    return Weights(folder, tuple(names), _combined(_entries(folder, names)), folder.name)
+
+
+def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manifest: Path) -> None:
+    for entry in entries:
+        path = folder / str(entry["path"])
+        if not path.is_file():
+            raise _missing(source, f"{path} is gone", manifest)
+        if path.stat().st_size != entry["bytes"] or _file_sha256(path) != entry["sha256"]:
+            raise ModelError(
+                str(path),
+                f"it is not the file that {manifest} describes",
+                f"delete it and run `snakemake --cores 1 --force {manifest}` where there is a "
+                "network",
+            )
+
+
+def _path_revision(entries: Sequence[dict[str, Any]]) -> str:
+    return f"local files, content {_combined(entries)[:12]}"
+
+
+def _folder(path: Path) -> list[dict[str, Any]]:
+    names = sorted(
+        file.relative_to(path).as_posix()
+        for file in path.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+    return _entries(path, names)
+
+
+def _entries(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": name,
+            "bytes": (folder / name).stat().st_size,
+            "sha256": _file_sha256(folder / name),
+        }
+        for name in sorted(names)
+    ]
+
+
+def _combined(entries: Sequence[dict[str, Any]]) -> str:
+    return sha256(canonical_json([[entry["path"], entry["sha256"]] for entry in entries]))
+
+
+def _file_sha256(path: Path) -> str:
+    """Hash a file; hashes of large files are remembered until size or time of change differ."""
+    real = path.resolve()
+    stat = real.stat()
+    if stat.st_size < _REMEMBER_BYTES:
+        return sha256(real.read_bytes())
+    state = {"bytes": stat.st_size, "changed_ns": stat.st_mtime_ns, "inode": stat.st_ino}
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    note = home / "bindscope" / "sha256" / f"{sha256(str(real))}.json"
+    try:
+        known = json.loads(note.read_text())
+        if known["state"] == state:
+            return str(known["sha256"])
+    except (OSError, ValueError, KeyError):
+        pass
+    with real.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    with contextlib.suppress(OSError):  # a home that cannot be written costs only time
+        write_json(note, {"state": state, "sha256": digest})
+    return digest
