@@ -111,10 +111,11 @@ def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath
         place = locate(root, entry["loc"])
         path = place.path + _key_of_union(entry)
         found.setdefault(path, []).append({**entry, "place": place})
-    # A list that is no member of `all | last | list` fails as a literal too: keep what lies deeper.
+    # A list with a wrong entry also fails as a literal (`all | last | list`), and counts as too
+    # short without that entry: keep what lies deeper.
     outer = {path[:i] for path in found for i in range(len(path))}
     for path, entries in found.items():
-        if path in outer and all(_expected(entry) for entry in entries):
+        if path in outer and all(e["type"] == "too_short" or _expected(e) for e in entries):
             continue
         if path:
             yield path, _merge(path, entries)

@@ -1,0 +1,204 @@
+"""Mistakes in a configuration: each is named with its key, its line and what to do."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bindscope.config.loading import load_config, load_file, read_yaml
+from bindscope.errors import ConfigError
+
+EXAMPLE = yaml.safe_load("""
+datasets:
+  - name: tiny
+    space: {kind: uniform, groups: [{name: color, size: 3}, {name: shape, size: 2}], max_objects: 3}
+    split: {rule: random}
+    n_scenes: {train: 128, val: 64, test: 64}
+    shard_size: {train: 64, val: 64, test: 64}
+    render: {kind: shapes, size_px: 32, object_px: 8, margin_px: 1}
+models:
+  - name: vit
+    source: controlled:objects
+    architecture: {n_layers: 1, width: 16, n_heads: 2, patch_px: 8}
+    training: {dataset: tiny}
+  - {name: identity, source: "known-answer:identity"}
+probes:
+  - {name: quadratic, family: quadratic}
+  - {name: linear, family: linear}
+fits:
+  - {name: all, datasets: [tiny], models: [vit], layers: [0, 1, final], probes: [quadratic]}
+  - {name: known, datasets: [tiny], models: [identity], probes: [linear]}
+""")
+
+
+def problem(path: str, value: object) -> str:
+    """Set (or delete, with None) one key of the example and return what load_config says."""
+    raw = copy.deepcopy(EXAMPLE)
+    *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+    here = raw
+    for part in parents:
+        here = here[part]
+    if value is None:
+        del here[last]
+    else:
+        here[last] = value
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "example.yaml")
+    assert caught.value.where == "example.yaml"
+    assert "config/README.md" in caught.value.remedy
+    return caught.value.problem
+
+
+CASES = [
+    ("probes.0.rankk", 4, "probes.0.rankk: unknown key; did you mean 'rank'?"),
+    ("probes.1.rank", 4, "probes.1.rank: no key here, only for quadratic, quadratic_reuse, "),
+    ("probes.1.zzz", 4, "probes.1.zzz: unknown key; there are name, "),
+    ("dataset", [], "dataset: unknown key; did you mean 'datasets'?"),
+    ("models.0.training.stps", 4, "models.0.training.stps: unknown key; did you mean 'steps'?"),
+    ("datasets.0.space.chosen", [1], "datasets.0.space.chosen: no key here, only for balanced; "),
+    (
+        "probes.0.family",
+        "quadratc",
+        "probes.0.family: unknown family 'quadratc'; did you mean 'quadratic'?",
+    ),
+    ("probes.0.family", "zzz", "probes.0.family: unknown family 'zzz'; there are linear, "),
+    ("probes.0.family", None, "probes.0.family: missing; "),
+    ("datasets.0.space.kind", "unifrm", "datasets.0.space.kind: unknown kind 'unifrm'; did you"),
+    ("datasets.0.split.rule", "rando", "datasets.0.split.rule: unknown rule 'rando'; did you"),
+    ("models.0.source", None, "models.0.source: missing; "),
+    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit', it must start with"),
+    (
+        "models.0.source",
+        "controlled:object",
+        "models.0.source: unknown source 'controlled:object'; did you mean 'controlled:objects'?",
+    ),
+    (
+        "models.1.source",
+        "known-answer:rotatd",
+        "models.1.source: unknown source 'known-answer:rotatd'; did you mean "
+        "'known-answer:rotated'?",
+    ),
+    ("models.0.name", "My Model", "models.0.name: 'My Model' is not a name: lower-case letters"),
+    ("models.0.training.steps", "many", "models.0.training.steps: must be a whole number, not "),
+    ("models.0.training.steps", 1.5, "models.0.training.steps: must be a whole number, not 1.5"),
+    ("models.0.training.steps", 0, "models.0.training.steps: must be at least 1, not 0"),
+    ("models.0.training.steps", [3], "models.0.training.steps: must be a whole number, not [3]"),
+    (
+        "models.0.training.learning_rate",
+        0,
+        "models.0.training.learning_rate: must be more than 0, not 0",
+    ),
+    ("models.0.training.dataset", None, "models.0.training.dataset: missing; "),
+    ("models.0.training", None, "models.0.training: missing; "),
+    ("models.0.training", "yes", "models.0.training: must be a section of keys, not 'yes'"),
+    ("probes.0.standardise", "maybe", "probes.0.standardise: must be true or false, not 'maybe'"),
+    (
+        "probes.0.protocol",
+        "papr",
+        "probes.0.protocol: must be converged or paper, not 'papr'; did you mean 'paper'?",
+    ),
+    ("datasets.0.render.antialias", 9, "datasets.0.render.antialias: must be at most 8, not 9"),
+    ("datasets.0.space.min_objects", 5, "datasets.0.space: min_objects (5) is above max_objects"),
+    ("datasets.0.n_scenes.train", 100, "datasets.0: n_scenes.train is 100, which is not a multi"),
+    ("fits.0.layers", "lst", "fits.0.layers: must be all, last or a list, not 'lst'; did you mean"),
+    ("fits.0.layers.0", "finel", "fits.0.layers.0: must be a whole number or final, not 'finel'"),
+    ("fits.0.layers.0", -1, "fits.0.layers.0: must be at least 0 or final, not -1"),
+    ("fits.0.tokens", ["cl"], "fits.0.tokens.0: must be cls, mean, cls_mean or patches, not 'cl'"),
+    ("fits.0.models", [], "fits.0.models: needs at least 1 entry, has 0"),
+    ("fits.0.models", "vit", "fits.0.models: must be a list, not 'vit'"),
+    ("fits.0.models", ["vti"], "fits.0.models: 'vti' is not defined; did you mean 'vit'?"),
+    ("fits.0.layers", [2], "fits.0.layers: model 'vit' has layers 0 to 1, not 2"),
+    ("fits.1.layers", ["final"], "fits.1.layers: model 'identity' has layers 0 to 0, not 'final'"),
+    ("fits.0.tokens", ["patches"], "fits.0.tokens: probe 'quadratic' (quadratic) cannot read pat"),
+    ("probes.1.family", "attention_quadratic", "fits.1.tokens: probe 'linear' (attention_quadr"),
+    ("probes.1.name", "quadratic", "probes: the name 'quadratic' is used 2 times"),
+    ("datasets.0.render", None, "fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
+    ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
+    ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=[str(c[:2]) for c in CASES])
+def test_a_mistake_is_named_in_plain_words(path: str, value: object, expected: str) -> None:
+    said = problem(path, value)
+    assert expected in said
+    for jargon in ("pydantic", "http", "Input should", "tuple", "literal[", "validation error"):
+        assert jargon not in said
+
+
+def test_the_example_itself_is_right() -> None:
+    config = load_config(EXAMPLE, "example.yaml")
+    assert [model.name for model in config.models] == ["vit", "identity"]
+
+
+def test_every_problem_is_listed() -> None:
+    raw = copy.deepcopy(EXAMPLE)
+    raw["probes"][0]["rankk"] = 4
+    raw["models"][0]["training"]["steps"] = 0
+    raw["datasets"][0]["shard_size"]["val"] = 63
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "example.yaml")
+    first, *rest = caught.value.problem.splitlines()
+    assert first == "3 problems"
+    assert [line.split(":")[0].strip() for line in rest] == [
+        "datasets.0", "models.0.training.steps", "probes.0.rankk",
+    ]  # fmt: skip
+
+
+def test_every_broken_reference_is_listed() -> None:
+    raw = copy.deepcopy(EXAMPLE)
+    raw["fits"][0]["models"] = ["vti"]
+    raw["fits"][1]["probes"] = ["liner", "quadratik"]
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "example.yaml")
+    assert caught.value.problem.count("did you mean") == 3
+
+
+def test_messages_name_the_line_of_a_file_that_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        yaml.safe_dump({**EXAMPLE, "probes": [{"name": "q", "family": "quadratic", "rnk": 1}]})
+    )
+    line = 1 + next(i for i, text in enumerate(path.read_text().splitlines()) if "rnk" in text)
+    with pytest.raises(ConfigError, match=rf"probes\.0\.rnk: .* \(line {line}\)"):
+        load_file(path)
+
+
+def test_a_key_given_twice_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("report:\n  title: a\n  title: b\n")
+    with pytest.raises(ConfigError, match=r"report\.title: given twice, in lines 2 and 3"):
+        read_yaml(path)
+    with pytest.raises(ConfigError, match="given twice"):  # Snakemake's own reader is silent.
+        load_config(EXAMPLE, str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "holds no keys"),
+        ("- a\n", "holds no keys"),
+        ("a: [1, 2\nb: 3\n", "line 2, column 2: "),
+        ("a: b: c\n", "line 1, column 5: "),
+    ],
+)
+def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=str(path)) as caught:
+        read_yaml(path)
+    assert caught.value.problem.startswith(expected)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_yaml(tmp_path / "none.yaml")
+
+
+def test_numbers_as_yaml_1_1_reads_them() -> None:
+    raw = copy.deepcopy(EXAMPLE)
+    raw["probes"][0]["learning_rate"] = "1e-3"  # what YAML makes of an unquoted 1e-3
+    assert load_config(raw, "example.yaml").probes[0].learning_rate == 1e-3
