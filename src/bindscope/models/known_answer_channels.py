@@ -1,0 +1,99 @@
+"""Information through a binary symmetric channel per bit, by enumerating all codes.
+
+Flips are symmetric under permutations of a group's values, so that H(Z|F) depends on how many
+values are used only, and one transform per vector of counts suffices.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import hadamard
+
+from bindscope.codes.space import build_space, feature_code, feature_counts
+from bindscope.codes.splits import feature_codes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bindscope.config.codes import Dataset
+
+MAX_CELLS = 20
+
+
+def flip_information(dataset: Dataset, split: str, p: float) -> tuple[float | None, float | None]:
+    """I(O;Z) and I(O;Z|F) in bits where Z is O with each bit flipped with probability p.
+
+    I(O;Z) = H(Z) - K h(p); I(O;Z|F) = H(Z|F) - K h(p). None above 20 cells.
+    """
+    space = build_space(dataset.space)
+    k = space.n_cells
+    if k > MAX_CELLS:
+        return None, None
+    features = all_features(space.sizes)
+    wanted = identifiers(feature_codes(dataset, split))
+    sizes = np.bitwise_count(np.arange(2**k, dtype=np.uint32))
+    member = np.isin(features, wanted) & (sizes >= space.min_objects)
+    member &= sizes <= space.max_objects
+    codes = np.flatnonzero(member)
+    noise = k * binary_entropy(p)
+    total = entropy_of_noisy(codes, k, p) - noise
+
+    counts = feature_counts(bits(features[codes], space.n_features), space.sizes)
+    _, first, inverse = np.unique(counts, axis=0, return_index=True, return_inverse=True)
+    weights = np.bincount(inverse.ravel()) / len(codes)
+    conditional = 0.0
+    for weight, example in zip(weights, first, strict=True):
+        alike = codes[features[codes] == features[codes[example]]]
+        conditional += weight * (entropy_of_noisy(alike, k, p) - noise)
+    return total, float(conditional)
+
+
+def all_features(sizes: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Feature codes as integers of all 2^K object codes, uint32 (2^K,)."""
+    k = int(np.prod(sizes))
+    found = np.zeros(2**k, dtype=np.uint32)
+    cells = identifiers(feature_code(np.eye(k, dtype=np.uint8), sizes))
+    for cell, feature in enumerate(cells):  # codes with this cell as their highest
+        found[2**cell : 2 ** (cell + 1)] = found[: 2**cell] | feature
+    return found
+
+
+def identifiers(codes: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Bits (N, n) as integers, bit j worth 2^j: uint32 (N,)."""
+    return codes.astype(np.uint32) @ (np.uint32(1) << np.arange(codes.shape[1], dtype=np.uint32))
+
+
+def bits(integers: NDArray[np.uint32], n: int) -> NDArray[np.uint8]:
+    """Integers as bits: uint8 (N, n)."""
+    return ((integers[:, None] >> np.arange(n, dtype=np.uint32)) & 1).astype(np.uint8)
+
+
+def entropy_of_noisy(codes: NDArray[np.integer], k: int, p: float) -> float:
+    """H(Z) in bits for O uniform over `codes` (as integers) and Z = O with flipped bits.
+
+    The Walsh-Hadamard transform of Z's law is that of O's times (1 - 2p)^|s|.
+    """
+    law = np.zeros(2**k)
+    law[codes] = 1 / len(codes)
+    weight = np.bitwise_count(np.arange(2**k, dtype=np.uint32))
+    noisy = _walsh_hadamard(_walsh_hadamard(law) * (1 - 2 * p) ** weight) / 2**k
+    noisy = noisy[noisy > 1e-18]
+    return float(-(noisy * np.log2(noisy)).sum())
+
+
+def _walsh_hadamard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Unnormalised Walsh-Hadamard transform, float64 (2^K,), five bits at a time."""
+    bits_left = len(values).bit_length() - 1
+    while bits_left:
+        width = min(5, bits_left)
+        # The lowest bits are transformed and moved to the top, so that all come round once.
+        values = (values.reshape(-1, 2**width) @ hadamard(2**width)).T.ravel()
+        bits_left -= width
+    return values
+
+
+def binary_entropy(p: float) -> float:
+    """h(p) in bits."""
+    return float(-sum(q * np.log2(q) for q in (p, 1 - p) if q > 0))

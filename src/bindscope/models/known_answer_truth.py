@@ -1,0 +1,243 @@
+"""Closed forms of what the known-answer encoders hold (spec 1, sections 6 and 6b).
+
+All functions return I(O;Z) and I(O;Z|F) in bits, None where there is no closed form. Counts are
+Python integers; floats appear in the last step. O is uniform over the codes of a split, so a
+feature code F with n(F) object codes has probability n(F) / |codes of the split|.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from math import comb, fsum, log2
+from typing import TYPE_CHECKING, NamedTuple
+
+from bindscope.codes.counting import n_feature_codes
+from bindscope.codes.space import build_space, feature_counts
+from bindscope.codes.splits import feature_codes
+from bindscope.config.codes import RandomSplit, UniformSpace
+from bindscope.models.known_answer_channels import flip_information
+from bindscope.models.known_answer_codes import hadamard_directions, noise_level
+from bindscope.models.known_answer_margins import margin_sum
+from bindscope.priors.entropies import entropies
+
+if TYPE_CHECKING:
+    from bindscope.config.codes import Dataset
+    from bindscope.config.models import KnownAnswer
+    from bindscope.config.root import Tokens
+
+Bits = tuple[float | None, float | None]
+
+
+class Entropies(NamedTuple):
+    """Entropies of a split in bits: H(O), H(F), H(O|F)."""
+
+    h_object: float
+    h_feature: float
+    h_object_given_feature: float
+
+
+class FeatureClass(NamedTuple):
+    """The feature codes of a split that use equally many values of each group."""
+
+    share: float  # probability that a scene's F is one of them
+    counts: tuple[int, ...]  # values in use, per group
+    n: int  # object codes of each
+
+
+def split_entropies(dataset: Dataset, split: str) -> Entropies:
+    """Entropies of a split."""
+    row = next(row for row in entropies(dataset) if row["split"] == split)
+    return Entropies(
+        row["h_object_bits"], row["h_feature_bits"], row["h_object_given_feature_bits"]
+    )
+
+
+def feature_classes(dataset: Dataset, split: str) -> list[FeatureClass]:
+    """Law of F on a split: O is uniform, so a feature code with n object codes has share ~ n."""
+    space = build_space(dataset.space)
+    ways = space.covers()
+    if isinstance(dataset.split, RandomSplit):
+        numbers = {counts: n_feature_codes(space.sizes, counts) for counts in ways}
+    else:
+        codes = feature_codes(dataset, split)
+        numbers = Counter(map(tuple, feature_counts(codes, space.sizes).tolist()))
+    total = sum(number * ways[counts] for counts, number in numbers.items())
+    return [
+        FeatureClass(number * ways[counts] / total, counts, ways[counts])
+        for counts, number in numbers.items()
+    ]
+
+
+# Encoders -------------------------------------------------------------------------------------
+
+
+def nothing(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """0 and 0."""
+    return 0.0, 0.0
+
+
+def features(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H(F) and 0."""
+    return split_entropies(dataset, split).h_feature, 0.0
+
+
+def everything(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H(O) and H(O|F): O is a function of z."""
+    h = split_entropies(dataset, split)
+    return h.h_object, h.h_object_given_feature
+
+
+def hadamard(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """As `everything`, where it is proven that no two codes have the same sum."""
+    proven = hadamard_directions(config, build_space(dataset.space))[1]
+    return everything(config, dataset, split) if proven else (None, None)
+
+
+def erasure(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H(F) + p H(O|F) and p H(O|F)."""
+    h = split_entropies(dataset, split)
+    conditional = noise_level(config) * h.h_object_given_feature
+    return h.h_feature + conditional, conditional
+
+
+def swaps(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H(F) + E[C(n(F))] and E[C(n(F))], with C the information of a symmetric channel.
+
+    C(n) = log2 n + a log2 a + (n - 1) b log2 b, with a = 1 - s + s / n and b = s / n.
+    """
+    s = noise_level(config)
+    conditional = fsum(f.share * symmetric_channel(f.n, s) for f in feature_classes(dataset, split))
+    return split_entropies(dataset, split).h_feature + conditional, conditional
+
+
+def symmetric_channel(n: int, s: float) -> float:
+    """Bits through a channel that keeps one of n equally likely symbols, or redraws it.
+
+    Parameters
+    ----------
+    n
+        Number of symbols.
+    s
+        Probability of a uniform redraw, which may give the same symbol again.
+    """
+    kept, other = 1 - s + s / n, s / n
+    return log2(n) + _plogp(kept) + (n - 1) * _plogp(other)
+
+
+def half(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H of the first K // 2 cells: -sum_c P(c) log2(P(c) / C(K // 2, c)), P hypergeometric.
+
+    Uniform spaces on a random split only. I(O;Z|F) = I(O;Z) - H(F) + H(F|Z) where there are two
+    groups and the cells shown are whole rows.
+    """
+    if not isinstance(dataset.space, UniformSpace) or not isinstance(dataset.split, RandomSplit):
+        return None, None
+    space = build_space(dataset.space)
+    shown = space.n_cells // 2
+    numbers = range(space.min_objects, space.max_objects + 1)
+    completions = [
+        sum(comb(space.n_cells - shown, m - c) for m in numbers if m >= c) for c in range(shown + 1)
+    ]
+    total = sum(comb(shown, c) * ways for c, ways in enumerate(completions))
+    bits = log2(total) - fsum(
+        comb(shown, c) * ways / total * log2(ways) for c, ways in enumerate(completions) if ways
+    )
+    if len(space.sizes) != 2 or shown % space.sizes[1]:
+        return bits, None
+    given = _feature_entropy_given_rows(space.sizes, shown // space.sizes[1], numbers)
+    return bits, bits - split_entropies(dataset, split).h_feature + given
+
+
+def _feature_entropy_given_rows(sizes: tuple[int, ...], top: int, numbers: range) -> float:
+    """H(F|Z) in bits where Z is the first `top` rows of a two-group code.
+
+    Given Z with c objects that use w columns, F says which rows below are used and which of the
+    other columns; both only depend on (c, w).
+    """
+    rows, columns = sizes[0] - top, sizes[1]
+    total = sum(comb(sizes[0] * columns, m) for m in numbers)
+    terms = []
+    for c in range(top * columns + 1):
+        for w in range(columns + 1):
+            seen = comb(columns, w) * _hits(top, 0, 0, w, c)
+            if not seen:
+                continue
+            ways = {
+                (r, v): sum(_hits(0, w, r, v, m - c) for m in numbers if m >= c)
+                for r in range(rows + 1)
+                for v in range(columns - w + 1)
+            }
+            whole = sum(comb(rows, r) * comb(columns - w, v) * n for (r, v), n in ways.items())
+            if not whole:
+                continue
+            entropy = log2(whole) - fsum(
+                comb(rows, r) * comb(columns - w, v) * n / whole * log2(n)
+                for (r, v), n in ways.items()
+                if n
+            )
+            terms.append(seen * whole / total * entropy)
+    return fsum(terms)
+
+
+@cache
+def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) -> int:
+    """Count the k-subsets of a grid that hit each of `rows` and `columns`, and maybe free ones."""
+    return sum(
+        (-1) ** (i + j)
+        * comb(rows, i)
+        * comb(columns, j)
+        * comb((free_rows + rows - i) * (free_columns + columns - j), k)
+        for i in range(rows + 1)
+        for j in range(columns + 1)
+    )
+
+
+def flips(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+    """H(Z) - K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
+    return flip_information(dataset, split, noise_level(config))
+
+
+def token_grid(dataset: Dataset, split: str, tokens: Tokens) -> Bits:
+    """What one object per token holds, by the tokens that are read.
+
+    ``patches``: all of O. ``cls``: F. ``mean`` (and ``cls_mean``, since F follows from it): the
+    margins, that is how often each feature value occurs; two groups only.
+    """
+    h = split_entropies(dataset, split)
+    if tokens == "patches":
+        return h.h_object, h.h_object_given_feature
+    if tokens == "cls":
+        return h.h_feature, 0.0
+    space = build_space(dataset.space)
+    numbers = range(space.min_objects, space.max_objects + 1)
+    conditional = 0.0
+    for f in feature_classes(dataset, split):
+        sums = [margin_sum(f.counts, m) for m in numbers if m >= max(f.counts)]
+        if None in sums:
+            return None, None
+        conditional += f.share * (log2(f.n) - fsum(s for s in sums if s is not None) / f.n)
+    return h.h_feature + conditional, conditional
+
+
+def _plogp(p: float) -> float:
+    return p * log2(p) if p > 0 else 0.0
+
+
+TRUTHS: dict[str, Callable[[KnownAnswer, Dataset, str], Bits]] = {
+    "zero": nothing,
+    "features": features,
+    "identity": everything,
+    "rotated": everything,
+    "hadamard": hadamard,
+    "erasure": erasure,
+    "swaps": swaps,
+    "half": half,
+    "flips": flips,
+    "cipher": everything,
+    "cipher_features": everything,
+    "cipher_three": everything,
+    "conjunctive": everything,
+    "tensor_product": everything,
+}
