@@ -7,9 +7,10 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
-from bindscope.activations.extraction import write_encoded
+from bindscope.activations.encoded import write_encoded
 from bindscope.codes.sampling import sample_codes
-from bindscope.models.known_answer import encode
+from bindscope.models.known_answer import encode, token_map
+from bindscope.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -22,7 +23,10 @@ def main(job: "Job") -> None:
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
     objects = sample_codes(job.dataset, split, start, stop)
     arrays = encode(job.model, job.dataset, split, start, objects)
-    write_encoded(arrays, job.output.store, job.output.manifest, spec=job.spec_text, code=job.code)
+    with StoreWriter(
+        job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
+    ) as writer:
+        write_encoded(arrays, writer, token_map=token_map(job.model, job.dataset))
 
 
 if "snakemake" in globals():

@@ -1,6 +1,7 @@
 """List the shards of one array of activations, checked against each other."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if "snakemake" in globals():  # this clone's code, never an installed copy
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the index that fits read."""
     shards = {split: list(job.input[split]) for split in ("train", "val", "test")}
-    index = build_index(shards, job.spec["n_scenes"])
+    folder = Path(job.output.index).parent
+    index = build_index(shards, job.spec["n_scenes"], folder)
     write_json(job.output.index, {**index, "spec": job.spec_text, "code": job.code})
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write `truth_bits` and `truth_conditional_bits`, null where there is no closed form."""
-    names = {"dataset": job.wildcards.dataset, "model": job.wildcards.model}
-    bits, conditional = truth(job.model, job.dataset, "test")
+    names = {name: job.wildcards[name] for name in ("dataset", "model", "tokens")}
+    bits, conditional = truth(job.model, job.dataset, "test", job.spec["tokens"])
     write_json(
         job.output.truth,
         {**names, "truth_bits": bits, "truth_conditional_bits": conditional, **job.keys},

@@ -19,26 +19,36 @@ def build(config: Config) -> Graph:
         add_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)
-    _add_tables(graph)
+    _add_tables(graph, entities)
     _add_figures(graph, entities)
     _add_report(graph, config)
     save_cache()
     return graph
 
 
-def _expected(products: list[Product]) -> dict[str, list[str]]:
-    """What a table may hold: the code key per row file; the spec keys are in the chain."""
-    return {product.path(): [product.key, product.code] for product in products}
+def _expected(products: list[Product]) -> dict[str, dict[str, str]]:
+    """What each row of a file must say, so that a table refuses rows of another configuration."""
+    return {p.path(): {"spec_key": p.key, "code_key": p.code} for p in products}
 
 
-def _add_tables(graph: Graph) -> None:
+def _add_tables(graph: Graph, entities: Entities) -> None:
     priors = graph.of("priors")
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
     rows = {"fits": graph.of("fit"), "nulls": graph.of("null")}
     graph.add(
         "table_binding_information",
         {},
-        {"expected": _expected([*rows["fits"], *rows["nulls"]])},
+        {
+            "expected": _expected([*rows["fits"], *rows["nulls"]]),
+            "models": {
+                name: {
+                    "model_kind": model.source.partition(":")[0],
+                    "model_seed": getattr(model, "seed", None),
+                    "n_layers": depth(model),
+                }
+                for name, model in entities.models.items()
+            },
+        },
         {**rows, "priors": priors, "truths": graph.of("truth")},
     )
 

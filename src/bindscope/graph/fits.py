@@ -56,24 +56,24 @@ def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
     for dataset in (entities.datasets[name] for name in block.datasets):
         for model in (entities.models[name] for name in block.models):
             weights = add_weights(graph, model, entities.datasets)
-            if isinstance(model, KnownAnswer):
-                _add_truth(graph, model, dataset)
             for layer in layers(model, block):
                 for tokens in block.tokens:
                     if tokens == "patches":
                         index = add_patches(graph, model, dataset, weights, layer)
                     else:
                         index = add_pooled(graph, model, dataset, weights)
+                    if isinstance(model, KnownAnswer):
+                        _add_truth(graph, model, dataset, tokens)
                     for probe in (entities.probes[name] for name in block.probes):
                         fits = _Fits(graph, entities.config, dataset, probe)
                         fits.add(model, layer, tokens, index, block)
 
 
-def _add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset) -> Product:
+def _add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset, tokens: str) -> Product:
     return graph.add(
         "truth",
-        {"dataset": dataset.name, "model": model.name},
-        {"dataset": space_slice(dataset), "model": model_slice(model)},
+        {"dataset": dataset.name, "model": model.name, "tokens": tokens},
+        {"dataset": space_slice(dataset), "model": model_slice(model), "tokens": tokens},
     )
 
 

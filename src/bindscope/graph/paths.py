@@ -53,7 +53,7 @@ PATHS: dict[str, dict[str, str]] = {
     "patches": _store(_PATCHES),
     "patches_temporary": _store(_TEMPORARY),
     "index": {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"},
-    "truth": {"truth": "results/truth/{dataset}/{model}-{key}.json"},
+    "truth": {"truth": "results/truth/{dataset}/{model}-{tokens}-{key}.json"},
     "fit": _fit(_FIT),
     "null": _fit(_NULL),
     "attention": {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},

@@ -1,0 +1,103 @@
+"""A clone in a temporary folder, and Snakemake in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "src", "resources")
+# Lines of a dry run's job table: `fit    6`.
+_COUNT = re.compile(r"^(\w+)\s+(\d+)\s*$", re.MULTILINE)
+
+
+@dataclass
+class Clone:
+    """A copy of the project with results of its own."""
+
+    path: Path
+    configfile: str = "config/presets/ci.yaml"
+
+    @classmethod
+    def make(cls, path: Path) -> Clone:
+        """Copy what the pipeline needs; not the results."""
+        for part in PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, path / part, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, path / part)
+        return cls(path)
+
+    def copy(self, path: Path) -> Clone:
+        """Copy this clone with its results and Snakemake's records, times kept."""
+        shutil.copytree(self.path, path, symlinks=True)
+        return Clone(path, self.configfile)
+
+    def snakemake(
+        self, *arguments: str, environment: dict[str, str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake here, with this interpreter."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.path,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of Snakemake."""
+        return [
+            sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", self.configfile,
+            *arguments,
+        ]  # fmt: skip
+
+    def would_run(self, *arguments: str) -> Counter[str]:
+        """Count the jobs of a dry run by rule, `all` left out."""
+        done = self.snakemake("--dry-run", "--quiet", "rules", *arguments)
+        counts = Counter({rule: int(n) for rule, n in _COUNT.findall(done.stdout + done.stderr)})
+        for line in ("all", "total"):
+            del counts[line]
+        return counts
+
+    def edit(self, change: dict[str, object] | None = None, **values: object) -> None:
+        """Change values of the configuration by dotted path, `models.0.seed`."""
+        file = self.path / self.configfile
+        config = yaml.safe_load(file.read_text())
+        for path, value in {**(change or {}), **values}.items():
+            assign(config, path, value)
+        file.write_text(yaml.safe_dump(config, sort_keys=False))
+
+    def results(self) -> dict[str, str]:
+        """Hash every product, by path; logs, benchmarks and Snakemake's time stamps left out."""
+        root = self.path / "results"
+        return {
+            str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+            and path.name != ".snakemake_timestamp"
+            and path.relative_to(root).parts[0] not in ("logs", "benchmarks")
+        }
+
+
+def assign(config: object, path: str, value: object) -> None:
+    """Set one value of a nested configuration by its dotted path."""
+    *parents, last = path.split(".")
+    for name in parents:
+        config = config[int(name)] if isinstance(config, list) else config.setdefault(name, {})  # type: ignore[attr-defined]
+    config[int(last) if isinstance(config, list) else last] = value  # type: ignore[index]

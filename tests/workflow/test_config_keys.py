@@ -1,0 +1,278 @@
+"""Every configuration key: which rules run after a change, by a table written by hand.
+
+The keys come from the schema, so a new one without an entry fails. What would run is read off the
+graph; `test_reruns.py` shows on a sample that Snakemake agrees with the graph.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from harness import assign
+from pydantic import BaseModel
+
+from bindscope.config.root import Config
+from bindscope.graph.build import build
+from bindscope.graph.product import Graph
+
+TABLES = {"table_binding_information", "figure", "report"}
+FITS = {"fit", "null", *TABLES}
+READOUT = {"fit", "attention", *TABLES}  # what stands behind an index
+PRETRAINED = {"pooled", "index", "fit", *TABLES}
+EXTRACTION = {"pooled", "patches", "index", *READOUT}
+TRAINING = {"training", *EXTRACTION}
+LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
+SPACE = {"priors", "truth", "table_priors", *LABELS}
+NAMES = SPACE - {"report"} | {"report"}
+
+# Class.field -> (path in the configuration below, new value, rules that run)
+TABLE: dict[str, tuple[str, object, set[str]]] = {
+    "Config.datasets": ("datasets.0.seed", 7, LABELS),
+    "Config.models": ("models.0.seed", 7, TRAINING),
+    "Config.probes": ("probes.1.rank", 3, {"fit", "null", *TABLES}),
+    "Config.fits": ("fits.0.seed_blocks", [[0], [1]], {"fit", "null", *TABLES}),
+    "Config.information": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
+    "Config.report": ("report.title", "Other", {"report"}),
+    "Dataset.name": ("datasets.2.name", "renamed", {"priors", "table_priors", *TABLES}),
+    "Dataset.space": ("datasets.0.space.max_objects", 4, SPACE),
+    "Dataset.split": ("datasets.1.split.salt", "x", {"priors", "table_priors", *TABLES}),
+    "Dataset.seed": ("datasets.0.seed", 7, LABELS),
+    "Dataset.render": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
+    "Dataset.n_scenes": ("datasets.0.n_scenes.test", 128,
+                         {"codes", "anchors", "scenes", "encoded", "pooled", "patches", "index",
+                          *READOUT, *FITS}),
+    "Dataset.shard_size": ("datasets.0.shard_size.test", 32,
+                           {"scenes", "encoded", "pooled", "patches", "index", *READOUT}),
+    "Group.name": ("datasets.2.space.groups.0.name", "hue", {"priors", "table_priors", *TABLES}),
+    "Group.size": ("datasets.2.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
+    "UniformSpace.kind": ("datasets.1.space",
+                          {"kind": "balanced", "n_objects": 2, "chosen": [2, 2],
+                           "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+                          {"priors", "table_priors", *TABLES}),
+    "UniformSpace.groups": ("datasets.0.space.groups.0.name", "colour", SPACE),
+    "UniformSpace.min_objects": ("datasets.0.space.min_objects", 1, SPACE),
+    "UniformSpace.max_objects": ("datasets.0.space.max_objects", 4, SPACE),
+    "BalancedSpace.kind": ("datasets.2.space",
+                           {"kind": "uniform", "max_objects": 4,
+                            "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+                           {"priors", "table_priors", *TABLES}),
+    "BalancedSpace.groups": ("datasets.2.space.groups.0.size", 4,
+                             {"priors", "table_priors", *TABLES}),
+    "BalancedSpace.chosen": ("datasets.2.space.chosen", [1, 2],
+                             {"priors", "table_priors", *TABLES}),
+    "BalancedSpace.n_objects": ("datasets.2.space.n_objects", 2,
+                                {"priors", "table_priors", *TABLES}),
+    "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
+    "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
+                         {"priors", "table_priors", *TABLES}),
+    "RankedSplit.salt": ("datasets.2.split.salt", "x", {"priors", "table_priors", *TABLES}),
+    "RankedSplit.n_feature_codes": ("datasets.2.split.n_feature_codes.train", 4,
+                                    {"priors", "table_priors", *TABLES}),
+    "HashedSplit.rule": ("datasets.1.split", {"rule": "random"},
+                         {"priors", "table_priors", *TABLES}),
+    "HashedSplit.salt": ("datasets.1.split.salt", "x", {"priors", "table_priors", *TABLES}),
+    "HashedSplit.buckets": ("datasets.1.split.buckets", 11, {"priors", "table_priors", *TABLES}),
+    "HashedSplit.test": ("datasets.1.split.test", [3], {"priors", "table_priors", *TABLES}),
+    "HashedSplit.val": ("datasets.1.split.val", [4], {"priors", "table_priors", *TABLES}),
+    "SplitCounts.train": ("datasets.0.n_scenes.train", 192,
+                          {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}),
+    "SplitCounts.val": ("datasets.0.n_scenes.val", 128,
+                        {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}),
+    "SplitCounts.test": ("datasets.0.n_scenes.test", 128,
+                         {"codes", "anchors", "scenes", "encoded", "pooled", "patches", "index",
+                          *READOUT, *FITS}),
+    "ShapesRenderer.kind": ("datasets.0.render", None, {"report"}),
+    "ShapesRenderer.size_px": ("datasets.0.render.size_px", 40, {"scenes", *TRAINING}),
+    "ShapesRenderer.object_px": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
+    "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
+    "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
+    "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
+    "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
+    "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
+                           {"encoded", "index", "truth", "fit", *TABLES}),
+    "KnownAnswer.dim": ("models.1.dim", 9, {"encoded", "index", "truth", "fit", *TABLES}),
+    "KnownAnswer.probability": ("models.5.probability", 0.25,
+                                {"encoded", "index", "truth", "fit", *TABLES}),
+    "KnownAnswer.seed": ("models.1.seed", 3, {"encoded", "index", "truth", "fit", *TABLES}),
+    "Controlled.name": ("models.0.name", "other", TRAINING),
+    "Controlled.source": ("models.0.source", "controlled:features", TRAINING),
+    "Controlled.architecture": ("models.0.architecture.width", 8, TRAINING),
+    "Controlled.training": ("models.0.training.steps", 5, TRAINING),
+    "Controlled.seed": ("models.0.seed", 7, TRAINING),
+    "Controlled.extraction": ("models.0.extraction", {"batch_size": 8}, EXTRACTION),
+    "Architecture.n_layers": ("models.0.architecture.n_layers", 2, TRAINING),
+    "Architecture.width": ("models.0.architecture.width", 8, TRAINING),
+    "Architecture.n_heads": ("models.0.architecture.n_heads", 1, TRAINING),
+    "Architecture.patch_px": ("models.0.architecture.patch_px", 16, TRAINING),
+    "Training.dataset": ("models.0.training.dataset", "drawn", TRAINING | {"codes", "scenes"}),
+    "Training.steps": ("models.0.training.steps", 5, TRAINING),
+    "Training.batch_size": ("models.0.training.batch_size", 8, TRAINING),
+    "Training.learning_rate": ("models.0.training.learning_rate", 2e-3, TRAINING),
+    "Training.weight_decay": ("models.0.training.weight_decay", 0.0, TRAINING),
+    "Training.threads": ("models.0.training.threads", 2, TRAINING),
+    "Training.device": ("models.0.training.device", "cuda", TRAINING),
+    "Pretrained.name": ("models.2.name", "other", PRETRAINED),
+    "Pretrained.source": ("models.2.source", "timm:vit_small_patch16_224", PRETRAINED),
+    "Pretrained.n_layers": ("models.2.n_layers", 11, PRETRAINED),
+    "Pretrained.pretrained": ("models.2.pretrained", True, {"weights", *PRETRAINED}),
+    "Pretrained.seed": ("models.2.seed", 1, PRETRAINED),
+    "Pretrained.input_px": ("models.2.input_px", 64, PRETRAINED),
+    "Pretrained.overrides": ("models.2.overrides", {"depth": 2}, PRETRAINED),
+    "Pretrained.extraction": ("models.2.extraction.batch_size", 8, PRETRAINED),
+    "PythonModel.name": ("models.3.name", "other", PRETRAINED),
+    "PythonModel.source": ("models.3.source", "python:harness:other", PRETRAINED),
+    "PythonModel.n_layers": ("models.3.n_layers", 3, PRETRAINED),
+    "PythonModel.options": ("models.3.options", {"a": 1}, PRETRAINED),
+    "PythonModel.extraction": ("models.3.extraction.batch_size", 8, PRETRAINED),
+    "Extraction.batch_size": ("models.2.extraction.batch_size", 8, PRETRAINED),
+    "Extraction.precision": ("models.2.extraction.precision", "bfloat16", PRETRAINED),
+    "Extraction.dtype": ("models.2.extraction.dtype", "float32", PRETRAINED),
+    "Extraction.attention": ("models.2.extraction.attention", "eager", PRETRAINED),
+    "Extraction.device": ("models.2.extraction.device", "cuda", PRETRAINED),
+    "Extraction.threads": ("models.2.extraction.threads", 2, PRETRAINED),
+    "Extraction.keep_patches": ("models.0.extraction.keep_patches", False,
+                                {"patches_temporary", "index", *READOUT}),
+    "FitBlock.name": ("fits.0.name", "other", {"report"}),
+    "FitBlock.datasets": ("fits.2.datasets", ["tiny", "hashed"],
+                          {"codes", "anchors", "encoded", "index", "truth", *FITS}),
+    "FitBlock.models": ("fits.0.models", ["vit", "wide", "timm"], {"fit", *TABLES}),
+    "FitBlock.layers": ("fits.0.layers", "last", TABLES),
+    "FitBlock.tokens": ("fits.0.tokens", ["cls", "mean"], {"fit", *TABLES}),
+    "FitBlock.probes": ("fits.0.probes", ["quadratic"], TABLES),
+    "FitBlock.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FITS),
+    "FitBlock.controls": ("fits.0.controls", ["none", "shuffled_labels"], {"fit", *TABLES}),
+    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
+    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, "attention"}),
+    "Report.title": ("report.title", "Other", {"report"}),
+    "Report.figures": ("report.figures", ["tokens"], {"report"}),
+}  # fmt: skip
+
+COMMON_PROBE = {
+    "name": "other", "protocol": "paper", "standardise": False, "conditioned": False, "steps": 7,
+    "batch_size": 32, "patience": 3, "threads": 2, "device": "cuda",
+}  # fmt: skip
+RANKED = {"rank": 3, "learning_rate": 0.5, "weight_decay": 0.5}
+PROBES: dict[str, tuple[int, dict[str, object]]] = {
+    "LinearProbe": (0, {"l2": [0.5]}),
+    "QuadraticProbe": (1, RANKED),
+    "AttentionProbe": (2, {**RANKED, "memory_mb": 5}),
+    "QuadraticReuseProbe": (3, RANKED),
+    "MultilinearReuseProbe": (4, RANKED),
+    "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
+}
+for _cls, (_i, _own) in PROBES.items():
+    _rules = {*FITS, "attention"} if _cls == "AttentionProbe" else FITS
+    for _field, _value in {**COMMON_PROBE, **_own}.items():
+        TABLE[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
+    _other = "dnn" if _cls == "LinearProbe" else "linear"
+    if _cls != "AttentionProbe":
+        TABLE[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
+TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, "attention"})
+
+
+def broad() -> dict[str, Any]:
+    """The CI preset with an entity of every kind beside its own."""
+    config = yaml.safe_load(Path("config/presets/ci.yaml").read_text())
+    groups = [{"name": "a", "size": 3}, {"name": "b", "size": 3}]
+    counts = {"train": 64, "val": 64, "test": 64}
+    common = {"n_scenes": counts, "shard_size": counts}
+    config["datasets"] += [
+        {"name": "hashed", "space": {"kind": "uniform", "groups": groups, "max_objects": 3},
+         "split": {"rule": "hashed_feature_codes"}, **common},
+        {"name": "ranked", "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2],
+                                     "n_objects": 3},
+         "split": {"rule": "ranked_feature_codes",
+                   "n_feature_codes": {"train": 5, "val": 2, "test": 2}}, **common},
+        {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
+    ]  # fmt: skip
+    config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
+    config["models"] += [
+        {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,
+         "pretrained": False, "extraction": {"batch_size": 4}},
+        {"name": "mine", "source": "python:harness:model", "n_layers": 2,
+         "extraction": {"batch_size": 4}},
+        {"name": "hf", "source": f"hf:a/b@{'0' * 40}", "n_layers": 2},
+        {"name": "noisy", "source": "known-answer:erasure"},
+    ]  # fmt: skip
+    config["probes"] += [
+        {"name": "p3", "family": "quadratic_reuse"},
+        {"name": "p4", "family": "multilinear_reuse"},
+        {"name": "p5", "family": "dnn"},
+        {"name": "attention2", "family": "attention_quadratic", "rank": 3},
+    ]
+    for i, name in ((0, "p0"), (1, "p1")):
+        config["probes"][i]["name"] = name
+    config["fits"][0]["probes"] = ["p0", "p1"]
+    config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
+    config["fits"].append(
+        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]}
+    )
+    return config
+
+
+def models_of(kind: Any) -> set[type[BaseModel]]:
+    """All configuration models that an annotation reaches."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        found = {kind}
+        for field in kind.model_fields.values():
+            found |= models_of(field.annotation)
+        return found
+    if typing.get_origin(kind) in (
+        tuple,
+        list,
+        dict,
+        typing.Union,
+        types.UnionType,
+        typing.Annotated,
+    ):
+        return set().union(*(models_of(part) for part in typing.get_args(kind)))
+    return set()
+
+
+KEYS = sorted(
+    f"{model.__name__}.{name}" for model in models_of(Config) for name in model.model_fields
+)
+
+
+def identities(graph: Graph) -> dict[str, tuple[str, str, str]]:
+    """What decides whether a product is made: path, spec and code."""
+    return {p.path(): (p.rule, p.spec, p.code) for p in graph.products.values()}
+
+
+def test_every_key_of_the_schema_has_an_entry() -> None:
+    assert sorted(TABLE) == KEYS
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, tuple[str, str, str]]:
+    return identities(build(Config.model_validate(broad())))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_change_runs_its_rules_and_no_other(
+    key: str, before: dict[str, tuple[str, str, str]]
+) -> None:
+    path, value, expected = TABLE[key]
+    config = broad()
+    if path.endswith(".name") and not path.startswith("fits"):
+        rename(config, path, str(value))
+    else:
+        assign(config, path, value)
+    after = identities(build(Config.model_validate(config)))
+    assert {entry[0] for p, entry in after.items() if before.get(p) != entry} == expected
+    assert any(before.get(p) == entry for p, entry in after.items())
+
+
+def rename(config: dict[str, Any], path: str, new: str) -> None:
+    """Rename an entity wherever it is referred to."""
+    kind, number, *_ = path.split(".")
+    old = config[kind][int(number)]["name"]
+    assign(config, path, new)
+    for block in config["fits"]:
+        block[kind] = [new if name == old else name for name in block[kind]]

@@ -1,0 +1,93 @@
+"""What Snakemake runs again after a run, a change, a touch, a deletion."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import Clone
+
+from bindscope.config.root import Config
+from bindscope.graph.build import build
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+
+def products(config: dict[str, object]) -> dict[str, tuple[str, str, str]]:
+    graph = build(Config.model_validate(config))
+    return {p.path(): (p.rule, p.spec, p.code) for p in graph.products.values()}
+
+
+def test_second_run_has_nothing_to_do(finished: Clone) -> None:
+    done = finished.snakemake()
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_touching_every_file_runs_nothing(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    for path in clone.path.rglob("*"):
+        if ".snakemake" not in path.parts:
+            os.utime(path)
+    assert clone.would_run() == Counter()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"report.title": "Other"},
+        {"report.figures": ["tokens", "layers"]},
+        {"fits.0.seed_blocks": [[0], [1]]},
+        {"probes.1.rank": 3},
+        {"datasets.0.n_scenes.train": 192},
+        {"models.0.training.steps": 5},
+        {"datasets.0.seed": 5},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_snakemake_runs_what_the_graph_says(
+    finished: Clone, tmp_path: Path, change: dict[str, object]
+) -> None:
+    before = products(yaml.safe_load((finished.path / finished.configfile).read_text()))
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit(change)
+    after = products(yaml.safe_load((clone.path / clone.configfile).read_text()))
+    changed = Counter(entry[0] for p, entry in after.items() if before.get(p) != entry)
+    assert clone.would_run() == changed
+    assert 0 < changed.total() < len(after)
+
+
+def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
+    finished: Clone, tmp_path: Path
+) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"probes.0.l2": [0.1]})
+    clone.snakemake()
+    shutil.copy2(finished.path / finished.configfile, clone.path / clone.configfile)
+    again = clone.would_run()
+    assert again.keys() <= {"table_binding_information", "figure", "report"}
+    clone.snakemake()
+    kept = {path: digest for path, digest in clone.results().items() if path in finished.results()}
+    assert kept == finished.results()
+
+
+def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(
+    finished: Clone, tmp_path: Path
+) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    shutil.rmtree(next((clone.path / "results/codes/tiny").glob("test-*.zarr")))
+    assert clone.would_run()["codes"] == 1
+    clone.snakemake()
+    assert clone.results() == finished.results()
+    manifest = next((clone.path / "results/codes/tiny").glob("test-*.json"))
+    content = json.loads(manifest.read_text())
+    content["spec_key"] = "0" * 64
+    manifest.write_text(json.dumps(content))
+    failed = clone.snakemake("--forcerun", "anchors", check=False)
+    assert failed.returncode != 0
+    assert str(manifest.relative_to(clone.path)) in failed.stdout + failed.stderr
+    assert "remedy" in failed.stdout + failed.stderr

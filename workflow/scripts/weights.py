@@ -1,0 +1,25 @@
+"""Bring a published checkpoint onto this machine, pinned by revision and checksum."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.files import write_json
+from bindscope.models.weights import fetch
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.start import Job
+
+
+def main(job: "Job") -> None:
+    """Write a manifest of the files; the only script that uses a network."""
+    write_json(job.output.manifest, {**fetch(job.model), **job.keys})
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
