@@ -113,8 +113,12 @@ class HashedSplit(Model):
     rule: Literal["hashed_feature_codes"]
     salt: str = Field("bindscope", description="Prefix of the hashed text.")
     buckets: PositiveInt = Field(10, description="Number of hash buckets.")
-    test: tuple[NonNegativeInt, ...] = Field((0, 1), description="Buckets of the test split.")
-    val: tuple[NonNegativeInt, ...] = Field((2,), description="Buckets of the validation split.")
+    test: tuple[NonNegativeInt, ...] = Field(
+        (0, 1), min_length=1, description="Buckets of the test split."
+    )
+    val: tuple[NonNegativeInt, ...] = Field(
+        (2,), min_length=1, description="Buckets of the validation split."
+    )
 
     @model_validator(mode="after")
     def _disjoint(self) -> Self:

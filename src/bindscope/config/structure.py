@@ -6,11 +6,12 @@ lists, optional sections and unions; this is the one place that knows how.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import Tag
+from pydantic.fields import FieldInfo
 
 from bindscope.config.base import Model
 
@@ -140,6 +141,33 @@ def locate(root: type[Model], location: Sequence[str | int]) -> Place:
                 if is_model(member) and member is not here
             }
     return Place(tuple(path), owner, siblings)
+
+
+def keys(root: type[Model], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Walk over every key that a configuration can have.
+
+    Yields
+    ------
+    tuple
+        A path such as ``models[]<controlled>.training.steps`` (`[]` any entry of a list, `<...>`
+        the member of a union) and the field.
+    """
+    for name, field in root.model_fields.items():
+        path = f"{prefix}.{name}" if prefix else name
+        yield path, field
+        models = variants(field.annotation)
+        if models and item(field.annotation):
+            path += "[]"
+        by_label = {model: label for label, model in labels_of(field.annotation).items()}
+        for model in models:
+            label = f"<{by_label[model]}>" if len(models) > 1 else ""
+            yield from keys(model, path + label)
+
+
+def labels_of(annotation: Any) -> dict[str, Any]:
+    """Map union labels to the models that an annotation, or the list it is, can hold."""
+    found = labels(item(annotation) or annotation)
+    return {label: member for label, member in found.items() if is_model(member)}
 
 
 def dotted(path: Sequence[str | int]) -> str:

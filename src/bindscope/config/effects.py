@@ -1,0 +1,78 @@
+"""What a change of each key recomputes; `tests/unit/test_config_effects.py` proves every line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Effect(NamedTuple):
+    """What is made anew when a key changes.
+
+    Attributes
+    ----------
+    words
+        For people, in config/README.md.
+    rules
+        The Snakemake rules whose products change, besides `ALWAYS`.
+    """
+
+    words: str
+    rules: frozenset[str]
+
+
+def _effect(words: str, rules: str) -> Effect:
+    return Effect(words, frozenset(rules.split()))
+
+
+# Follow any change at all; cheap.
+ALWAYS = frozenset({"table_priors", "table_binding_information", "figure", "report"})
+
+_ACTIVATIONS = "pooled patches index fit attention"
+_DATASET = _effect(
+    "all of this dataset",
+    f"codes priors anchors scenes training encoded truth null {_ACTIVATIONS}",
+)
+_RENDER = _effect("scenes and all that is seen of them", f"scenes training {_ACTIVATIONS}")
+_KNOWN = _effect("this encoder's output and its fits", "encoded truth index fit")
+_TRAINED = _effect("this model's training, activations and fits", f"training {_ACTIVATIONS}")
+_LOADED = _effect("this model's activations and fits", _ACTIVATIONS)
+_PROBE = _effect("this probe's fits", "fit null attention")
+_NEW_FITS = _effect("only the fits that are new, and what they need", "fit null attention")
+_NOTHING = _effect("nothing", "")
+
+# The longest prefix of a key's path decides; `<variant>` is the union's label.
+EFFECTS: dict[str, Effect] = {
+    "datasets[]": _DATASET,
+    "datasets[].n_scenes": _effect(
+        "labels, the shards that are new, training on them, fits",
+        f"codes anchors scenes training encoded null {_ACTIVATIONS}",
+    ),
+    "datasets[].shard_size": _effect(
+        "all of this dataset but labels and priors", f"scenes training encoded {_ACTIVATIONS}"
+    ),
+    "datasets[].seed": _effect(
+        "all of this dataset but its priors",
+        f"codes anchors scenes training encoded null {_ACTIVATIONS}",
+    ),
+    "datasets[].render": _RENDER,
+    "models[]": _effect("all of this model", f"encoded truth training {_ACTIVATIONS}"),
+    "models[]<known-answer>": _KNOWN,
+    "models[]<controlled>": _TRAINED,
+    "models[]<controlled>.extraction": _LOADED,
+    "models[]<pretrained>": _LOADED,
+    "models[]<python>": _LOADED,
+    "models[]<controlled>.extraction.keep_patches": _effect(
+        "this model's fits on patches", "patches_temporary index fit attention"
+    ),
+    "probes[]": _PROBE,
+    "fits[]": _NEW_FITS,
+    "fits[].name": _NOTHING,
+    "information": _effect("every fit", "fit null attention"),
+    "report": _NOTHING,
+}
+
+
+def effect(path: str) -> Effect:
+    """Return the effect of the key at `path`, such as `models[]<controlled>.seed`."""
+    keys = [key for key in EFFECTS if path == key or path.startswith((f"{key}.", f"{key}<"))]
+    return EFFECTS[max(keys, key=len)]
