@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,7 @@ class StoreWriter:
         self.spec, self.code = spec, code
         self.attributes: dict[str, Any] = dict(attributes or {})
         self._temporary = self.store_path.with_name(f"{self.store_path.name}.tmp-{os.getpid()}")
+        self._old = self.store_path.with_name(f"{self.store_path.name}.tmp-old-{os.getpid()}")
         self._arrays: dict[str, _Pending] = {}
 
     def __enter__(self) -> Self:
@@ -78,7 +80,11 @@ class StoreWriter:
             for path in (self.store_path, self.manifest_path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _remove_stale(path)
-            self._group = zarr.create_group(LocalStore(self._temporary), zarr_format=3)
+            try:
+                self._group = zarr.create_group(LocalStore(self._temporary), zarr_format=3)
+            except BaseException:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                raise
         return self
 
     def create(
@@ -193,6 +199,7 @@ class StoreWriter:
                     self._commit()
         finally:
             shutil.rmtree(self._temporary, ignore_errors=True)
+            shutil.rmtree(self._old, ignore_errors=True)
 
     def _commit(self) -> None:
         for name, array in self._arrays.items():
@@ -228,23 +235,21 @@ class StoreWriter:
                 "versions": library_versions(),
             }
         )
-        self._replace()
-        try:
-            write_json(self.manifest_path, manifest)
-        except BaseException:
-            shutil.rmtree(self.store_path, ignore_errors=True)
-            raise
+        self._replace(manifest)
 
-    def _replace(self) -> None:
+    def _replace(self, manifest: dict[str, Any]) -> None:
         """Put the new store in the place of an old one, the old manifest first out of the way."""
         self.manifest_path.unlink(missing_ok=True)
-        fsync_directory(self.manifest_path.parent)
-        old = self._temporary.with_name(f"{self.store_path.name}.tmp-old-{os.getpid()}")
-        if self.store_path.exists():
-            self.store_path.replace(old)
-        self._temporary.replace(self.store_path)
-        fsync_directory(self.store_path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            fsync_directory(self.manifest_path.parent)
+            if self.store_path.exists():
+                self.store_path.replace(self._old)
+            self._temporary.replace(self.store_path)
+            fsync_directory(self.store_path.parent)
+            write_json(self.manifest_path, manifest)
+        except BaseException:  # without a manifest neither store is of use
+            shutil.rmtree(self.store_path, ignore_errors=True)
+            raise
 
 
 class _Pending:
@@ -283,7 +288,11 @@ class _Pending:
                     self._waiting[low] = whole, have + last - first
                     continue
                 part = whole
-            self.target[self._rows(low, high)] = part
+            try:
+                self.target[self._rows(low, high)] = part
+            except OSError:
+                time.sleep(0.1)  # zarr's other writes end, or they would make the folder again
+                raise
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)

@@ -1,0 +1,347 @@
+"""A store is whole and on the disk, or it is not there."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import bindscope.store.writer as writer_module
+from bindscope.errors import StoreError
+from bindscope.files import sha256
+from bindscope.store.arrays import write_arrays
+from bindscope.store.manifest import CHUNK_BYTES, ArrayLayout
+from bindscope.store.reader import open_store
+from bindscope.store.verify import verify
+from bindscope.store.writer import StoreWriter
+
+SPEC = '{"x":1}'
+
+
+def writer(folder: Path, **attributes) -> StoreWriter:
+    return StoreWriter(
+        folder / "x.zarr", folder / "x.json", spec=SPEC, code="c", attributes=attributes
+    )
+
+
+def write(folder: Path, dtype: str, *parts, axis: int = 0, **attributes) -> None:
+    """Write an array `a` from parts (shape of the whole first, then rows and values in turn)."""
+    shape, *parts = parts
+    with writer(folder, **attributes) as w:
+        w.create("a", shape, dtype, axis)
+        for rows, values in parts:
+            w.write("a", rows, values)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_store_and_its_manifest_appear_at_the_end(tmp_path):
+    with writer(tmp_path, model="m") as w:
+        w.create("cls", (4, 3), "float16")
+        w.write("cls", slice(0, 4), np.ones((4, 3), np.float32))
+        assert names(tmp_path) == {f"x.zarr.tmp-{os.getpid()}"}
+    assert names(tmp_path) == {"x.zarr", "x.json"}
+    manifest = json.loads((tmp_path / "x.json").read_text())
+    assert manifest["spec"] == SPEC
+    assert manifest["spec_key"] == sha256(SPEC)
+    assert manifest["code"] == "c"
+    assert manifest["store"] == "x.zarr"
+    assert manifest["attributes"] == {"model": "m"}
+    assert manifest["arrays"]["cls"]["n_chunks"] == 1
+    assert {"bindscope", "numpy", "zarr"} <= set(manifest["versions"])
+    assert verify(tmp_path / "x.json") == []
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path):
+    rng = np.random.default_rng(0)
+    floats, bytes_ = rng.standard_normal((50, 7)), rng.integers(0, 255, (50, 9), dtype=np.uint8)
+    found = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        arrays = {"f": floats, "b": bytes_}
+        write_arrays(folder / "x.zarr", folder / "x.json", arrays, spec=SPEC, code="c")
+        found.append({p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*.*"))
+                      if p.is_file()})  # fmt: skip
+    assert found[0] == found[1]
+
+
+def test_chunks_are_megabytes_along_the_scenes():
+    layout = ArrayLayout.plan((14, 5000, 1024), "float16", 1)
+    assert layout.chunks == (1, 1250, 1024)
+    assert CHUNK_BYTES <= 1250 * 1024 * 2 < 2 * CHUNK_BYTES
+    assert ArrayLayout.plan((100, 96), "float16", 0).chunks == (100, 96)
+    patches = ArrayLayout.plan((1000, 256, 1024), "bfloat16", 0)
+    assert patches.chunks == (4, 256, 1024)
+    assert patches.stored_bytes == 250 * (4 * 256 * 1024 * 2 + 4)
+
+
+def test_no_layout_without_scenes():
+    for shape, axis in (((0, 3), 0), ((3,), 1), ((3, 0), 0)):
+        with pytest.raises(ValueError, match="no scenes"):
+            ArrayLayout.plan(shape, "uint8", axis)
+
+
+def test_format_on_disk(tmp_path):
+    with writer(tmp_path, model="m") as w:
+        for name, dtype in (("h", "float16"), ("b", "bfloat16"), ("u", "uint8")):
+            w.create(name, (4, 3), dtype)
+            w.write(name, slice(0, 4), np.zeros((4, 3)))
+    group = zarr.open_group(tmp_path / "x.zarr", mode="r")
+    assert group.attrs["attributes"] == {"model": "m"}
+    assert np.isnan(group["h"].fill_value)
+    assert (group["b"].dtype, group["b"].fill_value) == (np.uint16, 0x7FC0)
+    assert group["b"].attrs["dtype"] == "bfloat16"
+    assert group["u"].fill_value == 0
+    for name in ("h", "b", "u"):
+        assert type(group[name].compressors[-1]).__name__ == "Crc32cCodec"
+        assert group[name].shards is None
+        assert (tmp_path / "x.zarr" / name / "c.0.0").is_file()  # even where all is fill value
+    assert group["u"].compressors[0].checksum
+
+
+def test_rows_left_out_are_refused(tmp_path):
+    parts = (slice(0, 3), np.zeros((3, 2))), (slice(5, 6), np.zeros((1, 2)))
+    with pytest.raises(StoreError, match=r"2 of 6 scenes were not written, the first is 3"):
+        write(tmp_path, "float32", (6, 2), *parts)
+    assert names(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("rows", "shape", "message"),
+    [
+        (slice(1, 3), (2, 2), "were written before"),
+        (slice(2, 4), (3, 2), "takes"),
+        (slice(4, 8), (4, 2), "takes"),
+        (slice(4, 8), (2, 2), "takes"),
+        (slice(2, 6, 2), (2, 2), "takes"),
+        (slice(2, 3), (1, 3), "takes"),
+    ],
+)
+def test_misuse_is_refused(tmp_path, rows, shape, message):
+    first = slice(0, 2), np.zeros((2, 2))
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path, "float32", (6, 2), first, (rows, np.zeros(shape)))
+    assert names(tmp_path) == set()
+
+
+def test_an_array_is_created_once(tmp_path):
+    with writer(tmp_path) as w:
+        w.create("a", (1, 2), "float32")
+        w.write("a", slice(0, 1), np.zeros((1, 2)))
+        with pytest.raises(ValueError, match="exists"):
+            w.create("a", (1, 2), "float32")
+
+
+def test_after_an_exception_the_earlier_store_is_still_there(tmp_path):
+    class Interrupted:
+        def __array__(self, *args, **kwargs):
+            raise KeyboardInterrupt
+
+    whole = slice(0, 2)
+    write(tmp_path, "float32", (2,), (whole, np.full(2, 1)))
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, "float32", (2,), (whole, Interrupted()))
+    assert names(tmp_path) == {"x.zarr", "x.json"}
+    assert open_store(tmp_path / "x.json").read("a").tolist() == [1, 1]
+    write(tmp_path, "float32", (2,), (whole, np.full(2, 3)))
+    assert open_store(tmp_path / "x.json").read("a").tolist() == [3, 3]
+    assert names(tmp_path) == {"x.zarr", "x.json"}
+
+
+def test_attributes_that_are_no_json_leave_nothing(tmp_path):
+    for value in (float("nan"), object()):
+        with pytest.raises((TypeError, ValueError), match="JSON"):
+            write(tmp_path, "float32", (2,), (slice(0, 2), np.zeros(2)), bad=value)
+        assert names(tmp_path) == set()
+
+
+def test_attributes_become_plain_json(tmp_path):
+    with writer(tmp_path, grid=(2, 3), by_number={10: "a", 9: "b"}) as w:
+        w.create("a", (2,), "float32")
+        w.write("a", slice(0, 2), np.zeros(2))
+    attributes = open_store(tmp_path / "x.json").attributes
+    assert attributes == {"grid": [2, 3], "by_number": {"10": "a", "9": "b"}}
+
+
+def test_leftovers_of_dead_processes_are_removed(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    alive = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        for name in (f"x.zarr.tmp-{dead.pid}", f"x.zarr.tmp-old-{dead.pid}",
+                     f"x.zarr.tmp-{alive.pid}", f"y.zarr.tmp-{dead.pid}"):  # fmt: skip
+            (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / f"x.json.tmp-{dead.pid}").write_text("half")
+        with writer(tmp_path) as w:
+            w.create("a", (2,), "float32")
+            w.write("a", slice(0, 2), np.zeros(2))
+        kept = {f"x.zarr.tmp-{alive.pid}", f"y.zarr.tmp-{dead.pid}"}
+        assert names(tmp_path) == {"x.zarr", "x.json"} | kept
+    finally:
+        alive.kill()
+        alive.wait()
+
+
+# --- values that are not finite ---------------------------------------------------------------
+
+
+def test_overflow_names_model_layer_maximum_and_remedy(tmp_path):
+    values = np.ones((2, 2, 3), np.float32)
+    values[1, 1, 1] = -70000
+    part = slice(0, 2), values
+    with pytest.raises(StoreError) as caught:
+        write(tmp_path, "float16", (2, 4, 3), part, axis=1, model="m", layers=["0", "final"])
+    assert str(caught.value) == (
+        "m (a, layer final): values up to 70000 are infinite in float16\n"
+        "  remedy: set extraction.dtype: bfloat16 or float32"
+    )
+    assert names(tmp_path) == set()
+
+
+def test_overflow_of_patches_names_the_layer(tmp_path):
+    part = slice(0, 2), np.full((2, 2, 2), 1e6)
+    with pytest.raises(StoreError, match=r"m \(a, layer 3\): values up to 1e\+06"):
+        write(tmp_path, "float16", (2, 2, 2), part, model="m", layer="3")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_model_that_gives_nan_is_told_apart_from_overflow(tmp_path, dtype, bad):
+    values = np.ones((2, 2, 2), np.float32)
+    values[1, 0, 0] = bad
+    part = slice(0, 2), values
+    with pytest.raises(StoreError, match="the model gave NaN or infinity") as caught:
+        write(tmp_path, dtype, (2, 2, 2), part, axis=1, model="m", layers=["0", "1"])
+    assert "layer 1" in caught.value.where
+    assert "extraction.precision: float32" in caught.value.remedy
+
+
+# --- disks ------------------------------------------------------------------------------------
+
+
+_FAILING = {
+    "start": "bindscope.store.writer.zarr.create_group",
+    "write": "zarr.storage._local._atomic_write",
+    "flush": "bindscope.store.writer.array_entry",
+    "rename": "bindscope.store.writer.fsync_directory",
+    "manifest": "bindscope.store.writer.write_json",
+}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("moment", list(_FAILING))
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_one_message_and_leaves_nothing(
+    tmp_path, monkeypatch, moment, number, earlier
+):
+    def full(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    part = slice(0, 2), np.zeros(2)
+    if earlier:
+        write(tmp_path, "float32", (2,), part)
+    monkeypatch.setattr(_FAILING[moment], full)
+    with pytest.raises(StoreError, match="the disk is full") as caught:
+        write(tmp_path, "float32", (2,), part)
+    monkeypatch.undo()
+    assert str(tmp_path / "x.zarr") in caught.value.where
+    assert "free space" in caught.value.remedy
+    kept = {"x.zarr", "x.json"} if earlier and moment != "manifest" else set()
+    assert names(tmp_path) == kept
+    assert all(verify(tmp_path / name) == [] for name in kept if name == "x.json")
+
+
+def test_a_real_full_disk(tmp_path):
+    script = f"""
+        import sys, numpy as np
+        sys.path.insert(0, {str(Path(writer_module.__file__).parents[2])!r})
+        from bindscope.errors import StoreError
+        from bindscope.store.writer import StoreWriter
+        try:
+            with StoreWriter({str(tmp_path / "x.zarr")!r}, {str(tmp_path / "x.json")!r},
+                             spec="{{}}", code="c") as w:
+                w.create("a", (64, 1 << 16), "float32")
+                for i in range(64):
+                    w.write("a", slice(i, i + 1), np.ones((1, 1 << 16), np.float32))
+        except StoreError as error:
+            import os
+            print(error, os.listdir({str(tmp_path)!r}))
+    """
+    (tmp_path / "s.py").write_text(textwrap.dedent(script))
+    mount = f"mount -t tmpfs -o size=1m none {tmp_path} && exec {sys.executable} -"
+    with (tmp_path / "s.py").open() as source:
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount],
+            stdin=source, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode and not done.stdout:
+        pytest.skip(f"no private mount here: {done.stderr.strip()[-200:]}")
+    assert "the disk is full (No space left on device)" in done.stdout
+    assert done.stdout.strip().endswith("[]")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "there")
+
+    monkeypatch.setattr(writer_module.zarr, "create_group", refuse)
+    with pytest.raises(StoreError, match=r"cannot be written \(Permission denied: there\)"):
+        write(tmp_path, "float32", (2,))
+
+
+# --- kill -9 ----------------------------------------------------------------------------------
+
+_KILLED = """
+import os, signal, sys
+import numpy as np
+import bindscope.store.writer as m
+from bindscope.store.writer import StoreWriter
+folder, moment = sys.argv[1:]
+def die(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+with StoreWriter(f"{folder}/x.zarr", f"{folder}/x.json", spec="{}", code="new") as w:
+    w.create("a", (8, 1024), "float32")
+    for i in range(8):
+        w.write("a", slice(i, i + 1), np.full((1, 1024), 2.0))
+        if moment == "write" and i == 5:
+            die()
+    if moment == "flush":
+        m.array_entry = die
+    elif moment == "between renames":
+        rename = m.Path.replace
+        m.Path.replace = lambda a, b: die() if str(b).endswith("x.zarr") else rename(a, b)
+    elif moment == "manifest":
+        m.write_json = die
+"""
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("moment", ["write", "flush", "between renames", "manifest"])
+def test_kill_9_leaves_no_store_that_opens(tmp_path, moment, earlier):
+    manifest = tmp_path / "x.json"
+    old = {"a": np.ones((8, 1024), np.float32)}
+    if earlier:
+        write_arrays(tmp_path / "x.zarr", manifest, old, spec="{}", code="old")
+    source = Path(writer_module.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(tmp_path), moment],
+        env={**os.environ, "PYTHONPATH": str(source)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    if earlier and moment in ("write", "flush"):
+        np.testing.assert_array_equal(open_store(manifest, code="old").read("a"), old["a"])
+    else:
+        with pytest.raises(StoreError, match="no such manifest"):
+            open_store(manifest)
+    new = {"a": np.full((8, 1024), 3, np.float32)}
+    write_arrays(tmp_path / "x.zarr", manifest, new, spec="{}", code="newer")
+    np.testing.assert_array_equal(open_store(manifest).read("a"), new["a"])
+    assert names(tmp_path) == {"x.zarr", "x.json"}
