@@ -139,9 +139,9 @@ class Prefix:
             used = self._used[group]
             free = self._allowed[group] & ~used
             rows = states[WIDTH * group : WIDTH * (group + 1)]
-            rows[USED_AFTER] = used[value + 1 :].sum(axis=0, dtype=np.int8)
-            rows[FREE_AFTER] = free[value + 1 :].sum(axis=0, dtype=np.int8)
-            total = used.sum(axis=0, dtype=np.int8)
+            rows[USED_AFTER] = used[value + 1 :].sum(axis=0, dtype=np.int16)
+            rows[FREE_AFTER] = free[value + 1 :].sum(axis=0, dtype=np.int16)
+            total = used.sum(axis=0, dtype=np.int16)
             rows[MISSING] = self._required[:, group] - total
             if group < n_groups - 1:
                 rows[USED_AT], rows[FREE_AT] = used[value], free[value]
@@ -149,7 +149,7 @@ class Prefix:
             if group > 0:
                 rows[USED] = total
                 before = free[: value + (group == n_groups - 1)]
-                rows[FREE_BEFORE] = before.sum(axis=0, dtype=np.int8)
+                rows[FREE_BEFORE] = before.sum(axis=0, dtype=np.int16)
         states[-1] = self._ones
         return states.T
 

@@ -1,0 +1,149 @@
+"""Properties of codes and priors that hold for every space."""
+
+from math import prod
+
+import numpy as np
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from bindscope.codes.sampling import sample_codes, unrank
+from bindscope.codes.space import build_space, feature_code, n_object_codes
+from bindscope.codes.splits import feature_codes
+from bindscope.config.codes import SPLITS, Dataset
+from bindscope.priors.anchors import log_odds
+from bindscope.priors.entropies import entropies
+
+quick = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@st.composite
+def spaces(draw):
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    if len(sizes) > 1 and draw(st.booleans()):
+        chosen = [draw(st.integers(1, size)) for size in sizes]
+        n_objects = draw(st.integers(max(chosen), prod(chosen)))
+        extra = {"kind": "balanced", "chosen": chosen, "n_objects": n_objects}
+    else:
+        low = draw(st.integers(1, prod(sizes)))
+        extra = {
+            "kind": "uniform", "min_objects": low,
+            "max_objects": draw(st.integers(low, prod(sizes) + 2)),
+        }  # fmt: skip
+    groups = [{"name": f"group{i}", "size": size} for i, size in enumerate(sizes)]
+    return {"groups": groups, **extra}
+
+
+def build(space, split=None, seed=0):
+    one = {"train": 1, "val": 1, "test": 1}
+    return Dataset(
+        name="any", space=space, split=split or {"rule": "random"}, n_scenes=one,
+        shard_size=one, seed=seed,
+    )  # fmt: skip
+
+
+@st.composite
+def datasets(draw):
+    space, seed = draw(spaces()), draw(st.integers(0, 2**70))
+    n = len(feature_codes(build(space), "train"))
+    if n >= 3 and draw(st.booleans()):
+        train = draw(st.integers(1, n - 2))
+        val = draw(st.integers(1, n - train - 1))
+        test = draw(st.integers(1, n - train - val))
+        numbers = {"train": train, "val": val, "test": test}
+        split = {
+            "rule": "ranked_feature_codes", "salt": draw(st.text(max_size=3)),
+            "n_feature_codes": numbers,
+        }  # fmt: skip
+        return build(space, split, seed)
+    return build(space, seed=seed)
+
+
+@quick
+@given(datasets())
+def test_entropies_are_ordered_and_add_up(data):
+    for row in entropies(data):
+        o, f = row["h_object_bits"], row["h_feature_bits"]
+        given_f = row["h_object_given_feature_bits"]
+        assert 0 <= given_f <= o + 1e-12
+        assert 0 <= f <= o + 1e-12
+        assert abs(o - f - given_f) < 1e-11
+        assert row["split_gap_bits"] >= 0
+        assert f <= np.log2(row["n_feature_codes"]) + 1e-12
+
+
+@quick
+@given(datasets(), st.permutations(range(3)))
+def test_entropies_do_not_depend_on_the_order_of_groups(data, order):
+    assume(data.split.rule == "random")
+    space = data.space.model_dump()
+    order = [i for i in order if i < len(space["groups"])]
+    space["groups"] = [space["groups"][i] for i in order]
+    if "chosen" in space:
+        space["chosen"] = [space["chosen"][i] for i in order]
+    for a, b in zip(entropies(data), entropies(build(space)), strict=True):
+        for key, value in a.items():
+            assert value == b[key] or abs(value - b[key]) < 1e-12
+
+
+@quick
+@given(datasets(), st.integers(0, 30), st.integers(0, 30))
+def test_samples_are_of_the_split_and_independent_of_shards(data, cut, more):
+    space = build_space(data.space)
+    for split in SPLITS:
+        whole = sample_codes(data, split, 0, cut + more)
+        parts = sample_codes(data, split, 0, cut), sample_codes(data, split, cut, cut + more)
+        np.testing.assert_array_equal(whole, np.concatenate(parts))
+        numbers = whole.sum(axis=1)
+        assert ((numbers >= space.min_objects) & (numbers <= space.max_objects)).all()
+        allowed = {row.tobytes() for row in feature_codes(data, split)}
+        assert {row.tobytes() for row in feature_code(whole, space.sizes)} <= allowed
+
+
+@quick
+@given(datasets())
+def test_splits_by_feature_code_share_none(data):
+    assume(data.split.rule != "random")
+    codes = [{row.tobytes() for row in feature_codes(data, split)} for split in SPLITS]
+    assert len(set.union(*codes)) == sum(map(len, codes))
+
+
+@quick
+@given(spaces(), st.randoms(use_true_random=False))
+def test_relabelling_values_leaves_each_scenes_information_alone(config, random):
+    data = build(config)
+    space = build_space(data.space)
+    objects = sample_codes(data, "train", 0, 20)
+    grid = objects.reshape(-1, *space.sizes)
+    for axis, size in enumerate(space.sizes, start=1):
+        grid = grid.take(random.sample(range(size), size), axis=axis)
+    totals = []
+    for codes in (objects, grid.reshape(objects.shape)):
+        odds = log_odds(space, codes)
+        signs = np.where(codes == 1, -1, 1)
+        features = np.where(feature_code(codes, space.sizes) == 1, -1, 1)
+        totals.append(
+            [
+                np.logaddexp(0, odds["object"] * signs).sum(axis=1),
+                np.logaddexp(0, odds["object_given_feature"] * signs).sum(axis=1),
+                np.logaddexp(0, odds["feature"] * features).sum(axis=1),
+            ]
+        )
+    np.testing.assert_allclose(totals[0], totals[1], atol=1e-11)
+    np.testing.assert_allclose(totals[0][0], np.log(n_object_codes(space)), atol=1e-11)
+
+
+@quick
+@given(spaces(), st.integers(0, 10**9))
+def test_unranking_gives_the_feature_code_that_was_asked_for(config, number):
+    data = build(config)
+    space = build_space(data.space)
+    features = feature_codes(data, "train")
+    table = space.covers()
+    counts = np.stack(
+        [part.sum(axis=1) for part in np.split(features, np.cumsum(space.sizes)[:-1], axis=1)], 1
+    )
+    ranks = np.array([number % table[tuple(row)] for row in counts.tolist()])
+    objects = unrank(space, features, ranks)
+    np.testing.assert_array_equal(feature_code(objects, space.sizes), features)

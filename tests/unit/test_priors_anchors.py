@@ -1,0 +1,173 @@
+"""Anchors: conditionals by listing, and the entropies that they reproduce code by code."""
+
+import numpy as np
+import pytest
+from codes_by_hand import (
+    BALANCED,
+    PAPER,
+    PAPER_SPLIT,
+    SPACES,
+    all_codes,
+    as_array,
+    balanced,
+    dataset,
+    name_of,
+    uniform,
+)
+
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.space import build_space, feature_code
+from bindscope.priors.anchors import anchors, log_odds
+from bindscope.priors.entropies import entropies
+
+
+def conditionals(sequences):
+    """P(bit k = 1 | bits < k) for every sequence of a list of equally likely ones."""
+    seen = {}
+    for bits in sequences:
+        for k in range(len(bits)):
+            n, ones = seen.get(bits[:k], (0, 0))
+            seen[bits[:k]] = n + 1, ones + bits[k]
+    return np.array(
+        [[seen[bits[:k]][1] / seen[bits[:k]][0] for k in range(len(bits))] for bits in sequences]
+    )
+
+
+def probability(odds):
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-odds))
+
+
+def losses(odds, bits):
+    """Cross-entropy of each scene in bits, (N,)."""
+    return np.logaddexp(0, np.where(bits == 1, -odds, odds)).sum(axis=1) / np.log(2)
+
+
+@pytest.mark.parametrize("config", SPACES, ids=name_of)
+def test_anchors_are_the_conditionals_of_all_codes(config):
+    codes = all_codes(config)
+    odds = log_odds(build_space(config), as_array(codes))
+    n = len(next(iter(codes.values())))
+    expected = {
+        "object": conditionals(list(codes)),
+        "feature": conditionals(list(codes.values())),
+        # O given F: the same question about the sequence F, O, of which the last K are asked.
+        "object_given_feature": conditionals([f + o for o, f in codes.items()])[:, n:],
+    }
+    assert list(odds) == list(expected)
+    for name, values in expected.items():
+        assert odds[name].dtype == np.float64
+        np.testing.assert_allclose(probability(odds[name]), values, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("config", SPACES, ids=name_of)
+def test_every_scene_costs_what_its_code_does(config):
+    codes, data = all_codes(config), dataset(config)
+    objects, features = as_array(codes), as_array(codes.values())
+    odds = log_odds(build_space(config), objects)
+    o = losses(odds["object"], objects)
+    f = losses(odds["feature"], features)
+    given = losses(odds["object_given_feature"], objects)
+    np.testing.assert_allclose(o, np.log2(len(codes)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(f + given, o, rtol=0, atol=1e-12)
+    (row, *_) = entropies(data)
+    assert f.mean() == pytest.approx(row["h_feature_bits"], abs=1e-12)
+    assert given.mean() == pytest.approx(row["h_object_given_feature_bits"], abs=1e-12)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_papers_numbers_code_by_code(split):
+    data = dataset(PAPER, PAPER_SPLIT)
+    objects = sample_codes(data, split, 0, 500)
+    odds = log_odds(build_space(data.space), objects)
+    o = losses(odds["object"], objects)
+    given = losses(odds["object_given_feature"], objects)
+    f = losses(odds["feature"], feature_code(objects, (8, 8)))
+    # The anchors are the space's: on a split they cost its entropy and its gap.
+    np.testing.assert_allclose(o, 42.52257857469, rtol=0, atol=5e-12)
+    np.testing.assert_allclose(given, 32.90786873058, rtol=0, atol=5e-12)
+    np.testing.assert_allclose(f, np.log2(784), rtol=0, atol=1e-12)
+    assert max(o.std(), given.std(), f.std()) < 1e-13
+    row = next(row for row in entropies(data) if row["split"] == split)
+    assert o.mean() == pytest.approx(row["h_object_bits"] + row["split_gap_bits"], abs=1e-12)
+
+
+def test_what_probes_get_is_clipped_single_precision():
+    data = dataset(PAPER)
+    objects = sample_codes(data, "train", 0, 100)
+    features = feature_code(objects, (8, 8))
+    got = anchors(data, objects)
+    shapes = {"object": (100, 64), "feature": (100, 16), "object_given_feature": (100, 64)}
+    for name, shape in shapes.items():
+        assert got[name].shape == shape
+        assert got[name].dtype == np.float32
+        assert np.abs(got[name]).max() <= 30
+    # A cell outside F is empty for certain, and saying so costs nothing.
+    outside = (features[:, :8, None] & features[:, None, 8:]).reshape(100, 64) == 0
+    assert (got["object_given_feature"][outside] == -30).all()
+    o, given = losses(got["object"], objects), losses(got["object_given_feature"], objects)
+    np.testing.assert_allclose(o, 42.52257857, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(given, 32.90786873, rtol=0, atol=1e-4)
+
+
+def test_one_group_leaves_nothing_to_say_about_objects():
+    data = dataset(uniform((6,), 1, 4))
+    objects = sample_codes(data, "train", 0, 50)
+    given = anchors(data, objects)["object_given_feature"]
+    np.testing.assert_array_equal(given, np.where(objects, 30, -30))
+
+
+def test_no_scene_is_a_batch_too():
+    for config in (PAPER, uniform((2, 3), 1, 6)):
+        n_cells = build_space(config).n_cells
+        got = anchors(dataset(config), np.zeros((0, n_cells), np.uint8))
+        assert got["object"].shape == got["object_given_feature"].shape == (0, n_cells)
+
+
+@pytest.mark.parametrize("config", [uniform((3, 3), 2, 6), balanced(*BALANCED[5])], ids=name_of)
+def test_python_integers_give_the_same_as_64_bits(config, monkeypatch):
+    objects = as_array(all_codes(config))[::7]
+    wrapped = log_odds(build_space(config), objects)
+    for module in ("codes.prefix", "priors.anchors"):
+        monkeypatch.setattr(f"bindscope.{module}.integer_dtype", lambda largest: np.dtype(object))
+    exact = log_odds(build_space(config), objects)
+    for name in wrapped:
+        np.testing.assert_array_equal(wrapped[name], exact[name])
+
+
+def test_spaces_beyond_64_bits():
+    for config in (uniform((9, 8), 1, 72), balanced((9, 9), (8, 9), 40)):
+        data = dataset(config)
+        objects = sample_codes(data, "train", 0, 8)
+        odds = log_odds(build_space(config), objects)
+        (row, *_) = entropies(data)
+        o = losses(odds["object"], objects)
+        np.testing.assert_allclose(o, row["h_object_bits"], rtol=0, atol=1e-12)
+        f = losses(odds["feature"], feature_code(objects, build_space(config).sizes))
+        given = losses(odds["object_given_feature"], objects)
+        np.testing.assert_allclose(f + given, row["h_object_bits"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("config", "cells"),
+    [
+        (uniform((2, 2), 1, 2), [0, 1, 2]),  # too many objects
+        (uniform((2, 2), 2, 2), [3]),  # too few
+        (balanced((3, 3), (2, 2), 2), [0, 1]),  # one row, two columns
+    ],
+)
+def test_a_code_outside_the_space_is_refused(config, cells):
+    objects = as_array(list(all_codes(config))[:2])
+    objects[1] = 0
+    objects[1, cells] = 1
+    with pytest.raises(ValueError, match="scene 1 has an object code outside the space"):
+        anchors(dataset(config), objects)
+
+
+def test_blocks_do_not_show(monkeypatch):
+    data = dataset(PAPER)
+    objects = sample_codes(data, "train", 0, 50)
+    whole = anchors(data, objects)
+    monkeypatch.setattr("bindscope.priors.anchors._BLOCK", 16)
+    for name, values in anchors(data, objects).items():
+        np.testing.assert_array_equal(values, whole[name])
