@@ -83,7 +83,7 @@ def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataF
     for column in schema.columns:
         values = [row.get(column.name) for row in rows]
         try:
-            data[column.name] = pd.Series(values, dtype=_pandas_type(column))
+            data[column.name] = pd.Series(values, dtype=pandas_type(column))
         except (TypeError, ValueError) as error:
             odd = sorted({repr(value) for value in values if not isinstance(value, int | float)})
             raise StoreError(
@@ -128,7 +128,8 @@ def validate(frame: pd.DataFrame, schema: TableSchema, where: str) -> pd.DataFra
         ) from error
 
 
-def _pandas_type(column: Column) -> str:
+def pandas_type(column: Column) -> str:
+    """Return the pandas type of a column: `str`, `Int64` where null is allowed, else its kind."""
     if column.kind == "int64" and column.null != "never":
         return "Int64"
     return "str" if column.kind == "string" else column.kind
@@ -146,7 +147,7 @@ def _pandera_column(column: Column) -> pandera.Column:
         checks.append(pandera.Check.isin(list(column.values)))
     if column.pattern:
         checks.append(pandera.Check.str_matches(column.pattern))
-    return pandera.Column(_pandas_type(column), checks, nullable=column.null != "never")
+    return pandera.Column(pandas_type(column), checks, nullable=column.null != "never")
 
 
 def _unique(key: tuple[str, ...]) -> Callable[[pd.DataFrame], pd.Series[bool]]:

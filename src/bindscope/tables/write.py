@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 from bindscope.errors import StoreError
 from bindscope.files import write_atomic
 from bindscope.tables.rows import PathLike
-from bindscope.tables.schema import TableSchema, validate
+from bindscope.tables.schema import TableSchema, pandas_type, validate
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>
@@ -78,6 +78,5 @@ def read_table(path: PathLike, schema: TableSchema) -> pd.DataFrame:
     if stamp != schema.stamp:
         raise StoreError(str(path), f"holds {stamp}, not {schema.stamp}", remedy)
     frame = table.to_pandas()
-    types = schema.pandera().dtypes
-    frame = frame.astype({name: str(types[name]) for name in schema.names})
-    return validate(frame, schema, str(path))
+    types = {column.name: pandas_type(column) for column in schema.columns}
+    return validate(frame.astype(types), schema, str(path))

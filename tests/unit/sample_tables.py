@@ -1,0 +1,186 @@
+"""Made-up rows in the shape and the range of the default configuration's results."""
+
+import json
+
+import numpy as np
+
+from bindscope.tables.build import order
+from bindscope.tables.rules import ESTIMATES, above_truth
+from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, frame_of
+
+KEYS = {"spec_key": "ab" * 32, "code_key": f"{'cd' * 8}:{'ef' * 8}"}
+H_OBJECT, H_FEATURE = 26.488, 7.217
+FAMILIES = {
+    "linear": "linear",
+    "quadratic": "quadratic",
+    "shared": "quadratic_reuse",
+    "multilinear": "multilinear_reuse",
+    "dnn": "dnn",
+    "attention": "attention_quadratic",
+}
+NULL_GAP = {"linear": 0.3, "quadratic": 2.5, "shared": 1.4, "multilinear": 1.3, "dnn": 0.4,
+            "attention": 2.6}  # fmt: skip
+PENALTY = {"linear": 1.9, "quadratic": 0.0, "shared": 0.9, "multilinear": 1.0, "dnn": -0.3,
+           "attention": 0.0}  # fmt: skip
+
+
+def make_row(
+    model="vit-objects",
+    layer="4",
+    tokens="cls",
+    probe="quadratic",
+    seed=0,
+    loss_object=17.4,
+    loss_feature=4.1,
+    loss_given=15.0,
+    dataset="colorshape",
+    kind="controlled",
+    truth=(None, None),
+    h=(H_OBJECT, H_FEATURE),
+    width=0.12,
+    **changes,
+):
+    """Return one consistent row of the table, losses in bits."""
+    given = h[0] - h[1]
+    row = {
+        "dataset": dataset, "model": model, "layer": layer, "tokens": tokens, "probe": probe,
+        "seed": seed, "status": "ok", "reason": None, "control": "none", "model_kind": kind,
+        "model_seed": 0, "n_layers": 0 if kind == "known-answer" else 4, "n_train": 12000,
+        "n_val": 2000, "n_test": 2000, "h_object_bits": h[0], "h_feature_bits": h[1],
+        "h_object_given_feature_bits": given, "loss_object_bits": loss_object,
+        "loss_feature_bits": loss_feature, "loss_object_given_feature_bits": loss_given,
+        "null_loss_object_bits": h[0] + NULL_GAP[probe], "null_loss_feature_bits": h[1] + 0.2,
+        "split_gap_bits": 0.0, "binding_bits": h[0] - loss_object,
+        "conditional_binding_bits": given - (loss_object - loss_feature),
+        "conditional_binding_lower_bound_bits": given - loss_given,
+        "truth_bits": truth[0], "truth_conditional_bits": truth[1], "accuracy_object": 0.91,
+        "exact_match_object": 0.08, "accuracy_feature": 0.95,
+        "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
+        "protocol": "converged", "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
+        "steps": 400, "flags": "", **KEYS,
+    }  # fmt: skip
+    chained = given - loss_given + max(h[1] - loss_feature + 0.1, 0)
+    row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
+    row["binding_ratio"] = row["binding_bits"] / h[0]
+    row["conditional_binding_ratio"] = row["conditional_binding_bits"] / given
+    for name in ESTIMATES:
+        row[f"{name}_low"] = row[name] - width
+        row[f"{name}_high"] = row[name] + width
+    return row | changes
+
+
+def vit_rows(seeds=(0,)):
+    """Rows of three small transformers: the grid of the default configuration."""
+    floor = {"vit-random": (24.9, 6.9), "vit-features": (24.6, 1.0), "vit-objects": (17.4, 2.2)}
+    mean_floor = {
+        "vit-random": (24.0, 6.6),
+        "vit-features": (21.6, 0.9),
+        "vit-objects": (19.3, 3.0),
+    }
+    rng = np.random.default_rng(0)
+    rows = []
+
+    def add(model, layer, tokens, probe, seed):
+        loss, feature = (floor if tokens == "cls" else mean_floor)[model]
+        if tokens == "patches":
+            loss, feature = loss - 9.5, feature * 0.4
+        share = int(layer) / 4
+        noise = rng.normal(0, 0.15)
+        loss_o = H_OBJECT - share * (H_OBJECT - loss) + PENALTY[probe] * share + noise
+        loss_f = H_FEATURE - share * (H_FEATURE - feature) + 0.2 * PENALTY[probe] * share
+        given = min(H_OBJECT - H_FEATURE, max(loss_o - loss_f + 0.3 * share, 0.05))
+        rows.append(
+            make_row(model, str(layer), tokens, probe, seed, loss_o, max(loss_f, 0.02), given)
+        )
+
+    for seed in seeds:
+        for model in floor:
+            for tokens in ("cls", "mean"):
+                for layer in range(5):
+                    for probe in ("linear", "quadratic"):
+                        add(model, layer, tokens, probe, seed)
+                for probe in ("shared", "multilinear", "dnn"):
+                    add(model, 4, tokens, probe, seed)
+            add(model, 4, "patches", "attention", seed)
+    return rows
+
+
+GIVEN = H_OBJECT - H_FEATURE
+# encoder, truth of B_O and B*, then per probe (linear, quadratic, dnn): the paper's B_O and B*,
+# and the bound on B* (spec 1, section 6b)
+KNOWN = (
+    ("knows-nothing", 0.0, 0.0, (-0.3, -0.3, -0.07), (-2.5, -2.4, -0.01), (-0.2, -0.2, -0.01)),
+    ("knows-features", 7.217, 0.0, (5.6, -1.6, -0.09), (4.0, -3.1, -0.01), (5.8, -1.4, -0.01)),
+    ("rotated", H_OBJECT, GIVEN, (26.48, 19.27, 19.26), (26.4, 19.2, 19.25), (26.48, 19.27, 19.26)),
+    ("half-the-time", 16.85, 9.64, (16.0, 8.8, 9.51), (15.9, 8.7, 9.54), (16.0, 8.8, 9.58)),
+    ("superposed", H_OBJECT, GIVEN, (25.6, 21.2, 18.66), (23.8, 18.6, 18.59), (25.5, 20.0, 18.54)),
+    ("cipher", H_OBJECT, GIVEN, (-0.7, -0.6, -0.4), (26.1, 23.1, 18.3), (26.4, 26.7, 19.2)),
+)
+
+
+def known_rows(dataset="known"):
+    """Rows of known-answer encoders with the numbers of spec 1, section 6b."""
+    rows = []
+    for model, truth, conditional_truth, *cells in KNOWN:
+        for probe, cell in zip(("linear", "quadratic", "dnn"), cells, strict=True):
+            binding, conditional, bound = cell
+            loss = H_OBJECT - binding
+            row = make_row(
+                model, "0", "cls", probe, 0, loss, max(conditional - GIVEN + loss, 0.0),
+                GIVEN - bound, dataset, "known-answer", (truth, conditional_truth), width=0.08,
+            )  # fmt: skip
+            total = min(bound + min(truth - conditional_truth, H_FEATURE), truth)
+            row |= {
+                "binding_lower_bound_bits": total,
+                "binding_lower_bound_bits_low": total - 0.08,
+                "binding_lower_bound_bits_high": total + 0.08,
+            }
+            rows.append(row)
+    return rows
+
+
+def make_table(rows):
+    """Make a valid table of rows."""
+    frame = order(frame_of(rows, BINDING_INFORMATION), BINDING_INFORMATION)
+    frame.loc[above_truth(frame), "flags"] = "above_truth"
+    return frame
+
+
+def default_table(seeds=(0,)):
+    """Make the table of the default configuration."""
+    return make_table(vit_rows(seeds) + known_rows())
+
+
+def priors_table(datasets=("colorshape", "known")):
+    """Make the table of priors."""
+    rows = [
+        {
+            "dataset": name, "split": split, "h_object_bits": H_OBJECT, "h_feature_bits": H_FEATURE,
+            "h_object_given_feature_bits": H_OBJECT - H_FEATURE, "n_feature_codes": 3486,
+            "split_gap_bits": 0.0, "method": "exact", **KEYS,
+        }
+        for name in datasets
+        for split in ("train", "val", "test")
+    ]  # fmt: skip
+    return frame_of(rows, PRIORS)
+
+
+def paper_table():
+    """Rows like the paper's main table, for a model, dataset and probes of the paper's names."""
+    published = {"linear": (34.0, 1.4), "quadratic": (21.6, 1.7), "dnn": (20.4, 1.6)}
+    h = (39.94129173, 7.03342290)
+    rows = [
+        make_row(
+            "dinov2-large", "24", "cls", probe, seed, loss + 0.1 * seed, feature, 20.0 - seed * 0.1,
+            dataset="balanced-colorshape", kind="hf", h=h, n_layers=24, model_seed=None,
+            null_loss_object_bits=h[0] + {"linear": 15.4, "quadratic": 12.0, "dnn": 8.1}[probe],
+        )
+        for probe, (loss, feature) in published.items()
+        for seed in (0, 1, 2)
+    ]  # fmt: skip
+    attention = make_row(
+        "dinov2-large", "24", "patches", "attention", 0, 3.3, 0.4, 2.9,
+        dataset="balanced-colorshape", kind="hf", h=h, n_layers=24, model_seed=None,
+        null_loss_object_bits=h[0] + 11.0,
+    )  # fmt: skip
+    return make_table([*rows, attention])

@@ -1,0 +1,152 @@
+"""Every rule of the schema rejects what it must."""
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from sample_tables import default_table, known_rows, make_row, make_table, priors_table
+
+from bindscope.errors import StoreError
+from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS
+from bindscope.tables.describe import all_tables
+from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, frame_of, validate
+
+ROOT = Path(__file__).parents[2]
+
+
+def check(*rows):
+    return validate(frame_of(rows, BINDING_INFORMATION), BINDING_INFORMATION, "table")
+
+
+def test_default_table_is_valid():
+    table = default_table((0, 1))
+    assert len(validate(table, BINDING_INFORMATION, "table")) == 2 * 81 + 18
+    validate(priors_table(), PRIORS, "priors")
+
+
+def test_negative_estimates_are_valid():
+    row = make_row(loss_object=40.0)
+    assert check(row)["binding_bits"].iloc[0] < -13
+
+
+BROKEN = {
+    "needs a reason": {"loss_feature_bits": None, "conditional_binding_bits": None},
+    "reason": {"status": "failed"},
+    "an ok row has an estimate": {
+        "binding_bits": None, "binding_ratio": None, "conditional_binding_bits": None,
+        "conditional_binding_ratio": None, "binding_lower_bound_bits": None,
+        "conditional_binding_lower_bound_bits": None, "reason": "left out",
+    },
+    "h_object_given_feature_bits = ": {"h_feature_bits": 7.0},
+    "binding_bits = ": {"binding_bits": 9.0},
+    "conditional_binding_bits = ": {"loss_feature_bits": 4.0},
+    "conditional_binding_lower_bound_bits = ": {"loss_object_given_feature_bits": 14.0},
+    "binding_ratio = ": {"binding_ratio": 0.5},
+    "conditional_binding_ratio = ": {"conditional_binding_ratio": 0.5},
+    "at most its entropy": {"binding_lower_bound_bits": 27.0},
+    "two ends": {"binding_bits_low": 12.0},
+    "two ends, low before high": {"binding_bits_low": None, "reason": "no interval"},
+    "only known-answer": {"truth_bits": 3.0},
+    "sorted": {"flags": "diverged;collapsed"},
+    "flagged exactly": {"flags": "above_truth"},
+    "column flags": {"flags": "odd"},
+    "at most n_layers": {"layer": "5"},
+    "column layer": {"layer": "last"},
+    "known family": {"options": "{}"},
+    "options is JSON": {"options": "rank 16"},
+    "column status": {"status": "fine", "reason": "why"},
+    "column control": {"control": "all"},
+    "column tokens": {"tokens": "all"},
+    "column model_kind": {"model_kind": "vit"},
+    "column protocol": {"protocol": "fast"},
+    "column spec_key": {"spec_key": "0"},
+    "column dataset": {"dataset": "Color Shape"},
+    "column accuracy_object": {"accuracy_object": 1.2},
+    "column loss_object_bits: greater_than": {
+        "loss_object_bits": -1.0, "binding_bits": None, "binding_ratio": None, "reason": "why",
+    },
+    "column h_object_bits: not_nullable": {"h_object_bits": None},
+    "column binding_bits_high: finite": {"binding_bits_high": math.inf},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_rule_rejects(words):
+    with pytest.raises(StoreError) as error:
+        check(make_row() | BROKEN[words])
+    assert words in str(error.value)
+    assert "vit-objects" in str(error.value) or "colorshape" in str(error.value) or "Color" in words
+    assert "remedy" in str(error.value)
+
+
+def test_numbers_may_be_missing_with_a_reason():
+    row = make_row(status="failed", reason="the loss became infinite", flags="diverged")
+    for column in BINDING_COLUMNS:
+        if column.null == "reason":
+            row[column.name] = None
+    assert pd.isna(check(row)["binding_bits"].iloc[0])
+
+
+def test_duplicate_keys_are_rejected():
+    with pytest.raises(StoreError, match="one row per"):
+        check(make_row(), make_row(loss_object=16.0))
+
+
+def test_a_bound_above_the_truth_must_be_flagged():
+    row = make_row(
+        "half", "0", loss_object=9.0, kind="known-answer", truth=(16.85, None), width=0.05
+    )
+    with pytest.raises(StoreError, match="flagged exactly"):
+        check(row)
+    check(row | {"flags": "above_truth"})
+    wide = make_row("half", "0", loss_object=9.0, kind="known-answer", truth=(16.85, None), width=2)
+    check(wide)
+
+
+def test_the_papers_estimate_above_the_truth_needs_no_flag():
+    table = make_table(known_rows())
+    excess = table["conditional_binding_bits"] > table["truth_conditional_bits"] + 1
+    assert excess.any()
+    assert (table.loc[excess, "flags"] == "").all()
+
+
+def test_strict_and_ordered():
+    table = default_table()
+    with pytest.raises(StoreError, match="column_in_schema"):
+        validate(table.assign(extra=1), BINDING_INFORMATION, "table")
+    with pytest.raises(StoreError, match="column_ordered"):
+        validate(table[list(reversed(table.columns))], BINDING_INFORMATION, "table")
+    with pytest.raises(StoreError, match="flags"):
+        validate(table.drop(columns="flags"), BINDING_INFORMATION, "table")
+
+
+def test_a_value_of_another_type_is_named():
+    with pytest.raises(StoreError, match="column n_train"):
+        check(make_row(n_train=None))
+    with pytest.raises(StoreError, match=r"loss_object_bits.*'low'"):
+        check(make_row() | {"loss_object_bits": "low"})
+
+
+def test_priors_add_up():
+    table = priors_table()
+    table.loc[0, "h_feature_bits"] = 1.0
+    with pytest.raises(StoreError, match="h_object_given_feature_bits"):
+        validate(table, PRIORS, "priors")
+
+
+def test_columns_are_those_of_the_design():
+    names = [column.name for column in BINDING_COLUMNS]
+    assert len(names) == len(set(names)) == 50
+    assert names[:10] == [
+        "dataset", "model", "layer", "tokens", "probe", "seed", "status", "reason", "control",
+        "model_kind",
+    ]  # fmt: skip
+    for column in (*BINDING_COLUMNS, *PRIOR_COLUMNS):
+        assert column.meaning.endswith(".")
+        assert column.source
+        assert not column.name.endswith("_bits") or column.unit == "bits per scene"
+
+
+def test_the_page_about_tables_lists_every_column():
+    assert all_tables() in (ROOT / "docs" / "tables.md").read_text()
