@@ -1,7 +1,11 @@
-"""What a change of each key recomputes; `tests/unit/test_config_effects.py` proves every line."""
+"""What a change of each key recomputes, for config/README.md.
+
+tests/workflow/test_config_effects.py holds it against what the graph says.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -13,7 +17,7 @@ class Effect(NamedTuple):
     words
         For people, in config/README.md.
     rules
-        The Snakemake rules whose products change, besides `ALWAYS`.
+        The Snakemake rules whose products may change, besides `ALWAYS`.
     """
 
     words: str
@@ -35,12 +39,12 @@ _DATASET = _effect(
 _RENDER = _effect("scenes and all that is seen of them", f"scenes training {_ACTIVATIONS}")
 _KNOWN = _effect("this encoder's output and its fits", "encoded truth index fit")
 _TRAINED = _effect("this model's training, activations and fits", f"training {_ACTIVATIONS}")
-_LOADED = _effect("this model's activations and fits", _ACTIVATIONS)
+_LOADED = _effect("this model's activations and fits", f"weights {_ACTIVATIONS}")
 _PROBE = _effect("this probe's fits", "fit null attention")
-_NEW_FITS = _effect("only the fits that are new, and what they need", "fit null attention")
+_NEW_FITS = Effect("only the fits that are new, and what they need", _DATASET.rules)
 _NOTHING = _effect("nothing", "")
 
-# The longest prefix of a key's path decides; `<variant>` is the union's label.
+# The longest prefix of a key's path decides; `<...>` is a union's label and may be left out.
 EFFECTS: dict[str, Effect] = {
     "datasets[]": _DATASET,
     "datasets[].n_scenes": _effect(
@@ -58,10 +62,14 @@ EFFECTS: dict[str, Effect] = {
     "models[]": _effect("all of this model", f"encoded truth training {_ACTIVATIONS}"),
     "models[]<known-answer>": _KNOWN,
     "models[]<controlled>": _TRAINED,
+    "models[]<controlled>.training.dataset": _effect(
+        "that dataset's scenes; this model's training, activations and fits",
+        f"codes scenes training {_ACTIVATIONS}",
+    ),
     "models[]<controlled>.extraction": _LOADED,
     "models[]<pretrained>": _LOADED,
     "models[]<python>": _LOADED,
-    "models[]<controlled>.extraction.keep_patches": _effect(
+    "models[].extraction.keep_patches": _effect(
         "this model's fits on patches", "patches_temporary index fit attention"
     ),
     "probes[]": _PROBE,
@@ -74,5 +82,6 @@ EFFECTS: dict[str, Effect] = {
 
 def effect(path: str) -> Effect:
     """Return the effect of the key at `path`, such as `models[]<controlled>.seed`."""
-    keys = [key for key in EFFECTS if path == key or path.startswith((f"{key}.", f"{key}<"))]
+    plain = re.sub(r"<[^>]*>", "", path)
+    keys = [key for key in EFFECTS if any(f"{p}.".startswith(f"{key}.") for p in (path, plain))]
     return EFFECTS[max(keys, key=len)]
