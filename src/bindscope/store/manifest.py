@@ -57,9 +57,10 @@ class ArrayLayout:
         if not 0 <= sample_axis < len(shape) or min(shape) < 1:
             raise ValueError(f"shape {shape} has no scenes along axis {sample_axis}")
         n = shape[sample_axis]
-        row_bytes = prod(shape[sample_axis + 1 :]) * storage_dtype(dtype).itemsize
+        rest = shape[sample_axis + 1 :]
+        row_bytes = prod(rest) * storage_dtype(dtype).itemsize
         rows = ceil(n / max(1, n * row_bytes // CHUNK_BYTES))
-        chunks = (1,) * sample_axis + (rows,) + shape[sample_axis + 1 :]
+        chunks = (1,) * sample_axis + (rows,) + rest
         return cls(shape, dtype, sample_axis, chunks)
 
     @property

@@ -96,16 +96,16 @@ class Store:
         layout = self._layout(name)
         try:
             values = np.asarray(self._group[name].oindex[index])  # type: ignore[union-attr]
-        except IndexError:
-            raise
         except Exception as error:
             self._name_the_damage(name, error)
             raise
         if layout.dtype == "bfloat16":
             values = from_bfloat16(values)
-        # A chunk that is gone reads as NaN throughout, so one column of each row shows it.
-        if layout.dtype in FLOATS and np.isnan(values.reshape(-1, layout.shape[-1])[:, 0]).any():
-            self._name_the_damage(name, None)
+        if layout.dtype in FLOATS:
+            # A chunk that is gone reads as NaN throughout, so one number of each row shows it.
+            one_axis = layout.sample_axis == len(layout.shape) - 1
+            if np.isnan(values if one_axis else values[..., 0]).any():
+                self._name_the_damage(name, None)
         return values
 
     def _name_the_damage(self, name: str, error: Exception | None) -> None:

@@ -1,0 +1,304 @@
+"""Whatever happens to a store, the reader says so and names the file."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bindscope.errors import StoreError
+from bindscope.files import sha256
+from bindscope.store.arrays import write_arrays
+from bindscope.store.reader import Store, open_store
+from bindscope.store.verify import verify
+from bindscope.store.writer import StoreWriter
+
+N, LAYERS = 40, ["0", "1", "final"]
+SPEC = '{"a":1}'
+ARRAYS = ("boxes", "cls", "images", "patches")
+
+
+def build(folder: Path, spec: str = SPEC) -> Path:
+    """Write a store with every kind of array, several chunks each."""
+    rng = np.random.default_rng(0)
+    values = {
+        "cls": rng.standard_normal((3, N, 32)).astype(np.float32),
+        "patches": rng.standard_normal((N, 4, 16)).astype(np.float32),
+        "images": rng.integers(0, 3, (N, 8, 8, 3), dtype=np.uint8),
+        "boxes": np.full((N, 2, 4), -1, np.int16),
+    }
+    dtypes = {"cls": "bfloat16", "patches": "float16", "images": "uint8", "boxes": "int16"}
+    manifest = folder / "x.json"
+    attributes = {"layers": LAYERS}
+    with StoreWriter(folder / "x.zarr", manifest, spec=spec, code="k", attributes=attributes) as w:
+        for name, array in values.items():
+            axis = int(name == "cls")
+            w.create(name, array.shape, dtypes[name], axis)
+            w.write(name, slice(0, N), array)
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bindscope.store.manifest.CHUNK_BYTES", 1000)
+        build(folder)
+    return folder
+
+
+@pytest.fixture
+def manifest(sound, tmp_path):
+    return Path(shutil.copytree(sound, tmp_path / "copy")) / "x.json"
+
+
+def chunks(manifest: Path) -> list[Path]:
+    return sorted(manifest.parent.glob("x.zarr/*/c.*"))
+
+
+def read_all(store: Store) -> None:
+    for name in store.names:
+        store.read(name)
+
+
+def refusal(manifest: Path, **expected) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        read_all(open_store(manifest, **expected))
+    return caught.value
+
+
+def flip(path: Path, position: int, bit: int = 0) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(bytes(content))
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_a_sound_store(manifest):
+    store = open_store(manifest, code="k", spec_key=sha256(SPEC))
+    assert store.names == ARRAYS
+    assert store.layers() == ("0", "1", "final")
+    assert store.shape("cls") == (3, N, 32)
+    assert store.n_rows("cls") == N
+    assert store.dtype("cls") == "bfloat16"
+    assert verify(manifest) == []
+    assert {name: len(list(manifest.parent.glob(f"x.zarr/{name}/c.*"))) for name in ARRAYS} == {
+        "boxes": 1, "cls": 6, "images": 7, "patches": 5,
+    }  # fmt: skip
+
+
+def test_rows_and_layers(manifest):
+    store = open_store(manifest)
+    whole = store.read("cls")
+    assert (whole.dtype, whole.shape) == (np.float32, (3, N, 32))
+    order = np.array([7, 7, 0, 39, 2])
+    np.testing.assert_array_equal(store.read("cls", order), whole[:, order])
+    for layer, i in (("final", 2), (1, 1), ("0", 0)):
+        np.testing.assert_array_equal(store.read("cls", layer=layer), whole[i])
+        np.testing.assert_array_equal(store.read("cls", slice(3, 20), layer), whole[i, 3:20])
+        np.testing.assert_array_equal(store.read("cls", order, layer), whole[i][order])
+        np.testing.assert_array_equal(store.read("cls", -1, layer), whole[i, -1])
+    images = store.read("images")
+    for rows in (slice(5, 5), slice(-3, None), slice(30, 2, -4), [1, 2], np.arange(N) % 3 == 0, []):
+        rows = np.array(rows, int) if isinstance(rows, list) else rows
+        np.testing.assert_array_equal(store.read("images", rows), images[rows])
+    with pytest.raises(IndexError):
+        store.read("images", [N])
+
+
+def test_one_layer_is_read_from_its_own_chunks(manifest):
+    store = open_store(manifest)
+    for path in manifest.parent.glob("x.zarr/cls/c.[02].*"):
+        path.unlink()
+    assert np.isfinite(store.read("cls", layer=1)).all()
+    with pytest.raises(StoreError, match="the chunk is missing"):
+        store.read("cls", layer="final")
+
+
+def test_what_is_not_there(manifest):
+    store = open_store(manifest)
+    with pytest.raises(StoreError, match="no array 'mask'; there are: boxes, cls, images, patches"):
+        store.read("mask")
+    with pytest.raises(StoreError, match="no layer 7; it has: 0, 1, final"):
+        store.read("cls", layer=7)
+    with pytest.raises(StoreError, match="'patches' has no layer 0"):
+        store.read("patches", layer=0)
+
+
+def test_a_moved_folder_still_opens(manifest, tmp_path):
+    moved = manifest.parent.rename(tmp_path / "elsewhere")
+    read_all(open_store(moved / "x.json"))
+
+
+def test_files_of_snakemake_are_not_foreign(manifest):
+    (manifest.parent / "x.zarr" / ".snakemake_timestamp").touch()
+    assert verify(manifest) == []
+    read_all(open_store(manifest))
+
+
+def test_store_and_manifest_in_different_folders(tmp_path):
+    arrays = {"a": np.arange(3)}
+    write_arrays(tmp_path / "deep/er/x.zarr", tmp_path / "m/x.json", arrays, spec="{}", code="c")
+    assert open_store(tmp_path / "m/x.json").read("a").tolist() == [0, 1, 2]
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def test_a_flipped_byte_in_any_chunk(manifest):
+    for path in chunks(manifest):
+        for position in (0, path.stat().st_size // 2, path.stat().st_size - 1):
+            intact = path.read_bytes()
+            flip(path, position, position % 8)
+            error = refusal(manifest)
+            assert error.where == str(path)
+            assert "damaged" in error.problem
+            assert error.remedy == f"snakemake --cores all --forcerun {manifest}"
+            assert verify(manifest) == [f"{path}: {error.problem}"]
+            path.write_bytes(intact)
+    assert verify(manifest) == []
+
+
+@pytest.mark.parametrize("name", ["boxes", "patches"])
+def test_a_flip_of_any_byte_of_a_chunk(manifest, name):
+    path = manifest.parent / "x.zarr" / name / ("c.0.0.0")
+    intact = path.read_bytes()
+    for position in range(0, len(intact), 1 if name == "boxes" else 37):
+        flip(path, position, position % 8)
+        assert refusal(manifest).where == str(path)
+        path.write_bytes(intact)
+
+
+def test_a_missing_chunk(manifest):
+    for path in chunks(manifest):
+        intact = path.read_bytes()
+        path.unlink()
+        with pytest.raises(StoreError, match="the chunk is missing") as caught:
+            open_store(manifest)
+        assert caught.value.where == str(path)
+        assert verify(manifest) == [f"{path}: the chunk is missing"]
+        path.write_bytes(intact)
+
+
+def test_a_chunk_that_goes_missing_after_opening(manifest):
+    for name in ("cls", "patches"):
+        store = open_store(manifest)
+        path = next(p for p in chunks(manifest) if p.parent.name == name)
+        path.rename(path.with_name("gone"))
+        with pytest.raises(StoreError, match="the chunk is missing"):
+            store.read(name)
+        path.with_name("gone").rename(path)
+
+
+def test_a_truncated_chunk(manifest):
+    for path in chunks(manifest):
+        intact = path.read_bytes()
+        for length in (0, 1, len(intact) - 1):
+            path.write_bytes(intact[:length])
+            with pytest.raises(StoreError, match="damaged") as caught:
+                open_store(manifest)
+            assert caught.value.where == str(path)
+        path.write_bytes(intact)
+
+
+def test_two_chunks_swapped_are_found_by_the_deep_check(manifest):
+    first, second = (manifest.parent / f"x.zarr/patches/c.{i}.0.0" for i in (0, 1))
+    first.rename(first.with_name("x"))
+    second.rename(first)
+    first.with_name("x").rename(second)
+    assert [problem.split(": ")[0] for problem in verify(manifest)] == [str(first), str(second)]
+
+
+def test_a_chunk_too_many(manifest):
+    extra = manifest.parent / "x.zarr/patches/c.9.0.0"
+    extra.write_bytes(b"")
+    assert refusal(manifest).where == str(extra)
+
+
+def test_changed_or_missing_metadata(manifest):
+    for path in manifest.parent.glob("x.zarr/**/zarr.json"):
+        intact = path.read_bytes()
+        path.write_bytes(intact.replace(b"3", b"4", 1))
+        assert refusal(manifest).where == str(path)
+        path.unlink()
+        assert "missing" in refusal(manifest).problem
+        path.write_bytes(intact)
+
+
+def test_a_missing_array_or_store(manifest):
+    shutil.rmtree(manifest.parent / "x.zarr/cls")
+    assert refusal(manifest).where == str(manifest.parent / "x.zarr/cls/zarr.json")
+    shutil.rmtree(manifest.parent / "x.zarr")
+    error = refusal(manifest)
+    assert (error.where, error.problem) == (
+        str(manifest.parent / "x.zarr"), "the store is missing",
+    )  # fmt: skip
+    assert len(verify(manifest)) == 1
+
+
+def test_a_truncated_manifest(manifest):
+    intact = manifest.read_bytes()
+    for length in (*range(0, len(intact), 97), len(intact) - 2):
+        manifest.write_bytes(intact[:length])
+        error = refusal(manifest)
+        assert error.where == str(manifest)
+        assert "truncated" in error.problem
+        assert verify(manifest) == [f"{manifest}: {error.problem}"]
+
+
+def test_a_changed_manifest(manifest):
+    intact = manifest.read_bytes()
+    for position in range(0, len(intact), 61):
+        flip(manifest, position, 1)
+        if manifest.read_bytes().split() != intact.split():
+            assert refusal(manifest).where == str(manifest)
+        manifest.write_bytes(intact)
+    for content in (b"[]", b"3", b"null", b'{"digest": 1}', b"\xff\xfe"):
+        manifest.write_bytes(content)
+        assert "truncated" in refusal(manifest).problem
+
+
+def test_no_manifest(tmp_path):
+    assert "no such manifest" in refusal(tmp_path / "x.json").problem
+
+
+def test_a_store_from_another_configuration(manifest):
+    error = refusal(manifest, spec_key=sha256("other"))
+    assert "a store from another configuration" in error.problem
+    assert error.where == str(manifest)
+    assert "--forcerun" in error.remedy
+    assert "a store from another version of the code" in refusal(manifest, code="k2").problem
+
+
+def test_a_foreign_store_under_the_right_name(manifest, tmp_path):
+    shutil.rmtree(manifest.parent / "x.zarr")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bindscope.store.manifest.CHUNK_BYTES", 1000)
+        build(tmp_path / "other", spec='{"a":2}')
+    (tmp_path / "other/x.zarr").rename(manifest.parent / "x.zarr")
+    error = refusal(manifest)
+    assert error.where == str(manifest.parent / "x.zarr/zarr.json")
+    assert "differ" in error.problem
+
+
+def test_the_manifest_keeps_a_hash_per_chunk(manifest):
+    entry = json.loads(manifest.read_text())["arrays"]["patches"]
+    files = [manifest.parent / f"x.zarr/patches/c.{i}.0.0" for i in range(entry["n_chunks"])]
+    assert entry["sha256"] == [sha256(path.read_bytes()) for path in files]
+    assert entry["bytes"] == sum(path.stat().st_size for path in files)
+
+
+def test_nothing_here_imports_torch():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; import bindscope.store.writer, bindscope.store.verify, bindscope.store.arrays,"
+        " bindscope.activations.reader, bindscope.activations.index, bindscope.activations.encoded,"
+        " bindscope.activations.estimate; assert 'torch' not in sys.modules"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": source}, check=True)
