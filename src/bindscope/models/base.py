@@ -99,8 +99,8 @@ class TokenMap:
                 where,
                 f"{n_tokens} tokens, but the token map counts {self.prefix} + {self.grid[0]} x "
                 f"{self.grid[1]} = {self.n_tokens}",
-                "use a model that keeps every token through all blocks; for a model of your own, count "
-                "its prefix and its patch grid as they are",
+                "use a model that keeps every token through all blocks; for a model of your own, "
+                "count its prefix and its patch grid as they are",
             )
 
     def to_json(self) -> dict[str, Any]:

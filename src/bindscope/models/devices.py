@@ -76,6 +76,7 @@ def hold_device(
     folder = folder or Path(tempfile.gettempdir()) / f"bindscope-devices-{os.getuid()}"
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + patience_s
+    waiting = False
     with contextlib.ExitStack() as stack:
         while (index := _lock_one(names, folder, stack)) is None:
             if time.monotonic() > deadline:
@@ -84,7 +85,9 @@ def hold_device(
                     f"other bindscope jobs hold all {len(names)} GPUs since {patience_s:.0f} s",
                     f"give Snakemake as many as there are: --resources gpu={len(names)}",
                 )
-            log.info("waiting for one of %d GPUs; other bindscope jobs hold them", len(names))
+            if not waiting:
+                log.info("waiting for one of %d GPUs; other bindscope jobs hold them", len(names))
+            waiting = True
             time.sleep(poll_s)
         yield f"cuda:{index}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -268,7 +269,7 @@ def _side(value: Any, what: str, where: str) -> int:
 def _trained_px(settings: Any) -> int:
     """Return the side that the position embeddings are made for."""
     if settings.model_type == "siglip2_vision_model":
-        return round(settings.num_patches**0.5) * int(settings.patch_size)
+        return math.isqrt(int(settings.num_patches)) * int(settings.patch_size)
     size = settings.image_size
     return int(size if isinstance(size, int) else size[0])
 
@@ -284,7 +285,7 @@ def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
     if processor.get("size"):
         return _side(processor["size"], "input", where)
     if "max_num_patches" in processor:
-        return int(processor["max_num_patches"] ** 0.5) * int(settings.patch_size)
+        return math.isqrt(int(processor["max_num_patches"])) * int(settings.patch_size)
     return _trained_px(settings)
 
 

@@ -1,0 +1,371 @@
+"""The transformers adapter against transformers' own forward passes and processors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bindscope.config.models import Extraction, Pretrained
+from bindscope.errors import ModelError
+from bindscope.models import torchvision_shim
+from bindscope.models.hf_adapter import FAMILIES
+from bindscope.models.loading import load_model
+
+torchvision_shim.apply()
+torch.set_num_threads(1)
+
+PIN = "@" + "0" * 40
+_TINY = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 32,
+    "patch_size": 8, "initializer_range": 0.3,
+}  # fmt: skip
+_MLP = {"intermediate_size": 48}
+OVERRIDES: dict[str, dict[str, Any]] = {
+    "vit": {**_TINY, **_MLP},
+    "dinov2": {**_TINY, "mlp_ratio": 2},
+    "dinov2_with_registers": {**_TINY, "mlp_ratio": 2, "num_register_tokens": 3},
+    "clip_vision_model": {**_TINY, **_MLP, "initializer_factor": 10.0},
+    "siglip_vision_model": {**_TINY, **_MLP},
+    "siglip2_vision_model": {**_TINY, **_MLP, "num_patches": 16},
+    "vit_mae": {**_TINY, **_MLP},
+}
+del OVERRIDES["siglip2_vision_model"]["image_size"]
+KINDS = sorted(OVERRIDES)
+
+
+def configuration(kind: str, **changes: Any) -> Pretrained:
+    fields: dict[str, Any] = {
+        "name": "tiny", "source": "hf:some/model" + PIN, "n_layers": 3, "pretrained": False,
+        "seed": 7, "overrides": {"model_type": kind, **OVERRIDES[kind]},
+    }  # fmt: skip
+    return Pretrained(**{**fields, **changes})
+
+
+def local(folder: Path, **changes: Any) -> Pretrained:
+    return Pretrained(**{"name": "tiny", "source": f"hf:path:{folder}", "n_layers": 3, **changes})
+
+
+def library_model(kind: str) -> Any:
+    """Build the same tiny model with transformers alone."""
+    import transformers
+
+    settings = transformers.AutoConfig.for_model(kind, **OVERRIDES[kind])
+    if kind == "vit_mae":
+        settings.mask_ratio = 0.0
+    torch.manual_seed(7)
+    model = getattr(transformers, FAMILIES[kind].model)(settings, **FAMILIES[kind].options)
+    return model.eval().requires_grad_(False)
+
+
+def library_forward(kind: str, model: Any, pixels: torch.Tensor) -> Any:
+    resized = pixels.shape[-1] != 32
+    inputs: dict[str, Any] = {"pixel_values": pixels, "output_hidden_states": True}
+    if kind == "siglip2_vision_model":
+        from transformers.models.siglip2.image_processing_siglip2 import convert_image_to_patches
+
+        side = pixels.shape[-1] // 8
+        patches = torch.stack([convert_image_to_patches(image, 8) for image in pixels])
+        inputs |= {
+            "pixel_values": patches,
+            "pixel_attention_mask": torch.ones(patches.shape[:2]),
+            "spatial_shapes": torch.tensor([[side, side]] * len(pixels)),
+        }
+    elif "dinov2" not in kind:
+        inputs["interpolate_pos_encoding"] = resized
+    if kind == "vit_mae":
+        inputs["noise"] = torch.linspace(0, 1, (pixels.shape[-1] // 8) ** 2).repeat(len(pixels), 1)
+    return model(**inputs)
+
+
+def scenes(side: int = 32, n: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("px", [32, 48])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_layer_equals_the_librarys_bit_for_bit(kind: str, px: int) -> None:
+    model = load_model(configuration(kind, input_px=px), None, "cpu")
+    pixels = model.preprocess(scenes(px))
+    theirs = library_forward(kind, library_model(kind), pixels)
+    ours = dict(model.residual_stream(pixels, [0, 1, 2, 3, "final"]))
+
+    assert len(theirs.hidden_states) == 4
+    for layer, hidden in enumerate(theirs.hidden_states):
+        assert torch.equal(ours[layer], hidden), layer
+    if kind == "clip_vision_model":  # the library's last hidden state is before its final norm
+        assert torch.equal(ours[3], theirs.last_hidden_state)
+        assert torch.allclose(ours["final"][:, 0], theirs.pooler_output, rtol=0, atol=1e-6)
+    else:
+        assert torch.equal(ours["final"], theirs.last_hidden_state)
+    assert not torch.equal(ours[3], ours["final"])
+
+
+@pytest.mark.parametrize(("px", "grid"), [(None, (4, 4)), (48, (6, 6))])
+@pytest.mark.parametrize("kind", KINDS)
+def test_token_map(kind: str, px: int | None, grid: tuple[int, int]) -> None:
+    model = load_model(configuration(kind, input_px=px), None, "cpu")
+    registers = 3 if kind == "dinov2_with_registers" else 0
+    has_cls = "siglip" not in kind
+    tokens = model.token_map
+    assert tokens.grid == grid
+    assert tokens.patch_px == 8
+    assert (tokens.prefix, tokens.registers) == (registers + has_cls, registers)
+    assert tokens.has_cls is has_cls
+    ((_, stream),) = model.residual_stream(model.preprocess(scenes()), [1])
+    assert stream.shape == (3, tokens.n_tokens, model.dim) == (3, tokens.n_tokens, 32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_patches_of_layer_0_are_in_raster_order(kind: str) -> None:
+    """Change one patch of the image: exactly its token changes (MAE's trap is a shuffle)."""
+    model = load_model(configuration(kind), None, "cpu")
+    image = scenes(n=1)
+    changed = np.repeat(image, 16, axis=0)
+    for index in range(16):
+        row, column = divmod(index, 4)
+        changed[index, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] ^= 255
+    ((_, before),) = model.residual_stream(model.preprocess(image), [0])
+    ((_, after),) = model.residual_stream(model.preprocess(changed), [0])
+    differs = (before - after).abs().amax(dim=-1) > 1e-3
+    assert torch.equal(differs[:, model.token_map.patches], torch.eye(16, dtype=torch.bool))
+    assert not differs[:, : model.token_map.prefix].any()
+
+
+def test_registers_and_cls_are_where_the_map_says() -> None:
+    model = load_model(configuration("dinov2_with_registers"), None, "cpu")
+    library = library_model("dinov2_with_registers")
+    ((_, tokens),) = model.residual_stream(model.preprocess(scenes()), [0])
+    registers = tokens[:, model.token_map.register_tokens]
+    assert torch.equal(registers, library.embeddings.register_tokens.expand(3, -1, -1))
+    position = library.embeddings.position_embeddings[:, 0]
+    assert torch.equal(tokens[:, 0], (library.embeddings.cls_token[:, 0] + position).expand(3, -1))
+
+
+@pytest.mark.parametrize("kind", ["vit", "clip_vision_model"])
+def test_the_pass_stops_after_the_deepest_layer(kind: str) -> None:
+    model = load_model(configuration(kind), None, "cpu")
+    ran: list[int] = []
+    for number, block in enumerate(model.blocks, start=1):  # type: ignore[attr-defined]
+        attention = next(m for m in block.modules() if type(m).__name__.endswith("Attention"))
+        attention.register_forward_hook(lambda *_, number=number: ran.append(number))
+    pixels = model.preprocess(scenes())
+    assert [layer for layer, _ in model.residual_stream(pixels, [2, 0])] == [0, 2]
+    assert ran == [1, 2]
+    assert [layer for layer, _ in model.residual_stream(pixels, [0])] == [0]
+    assert ran == [1, 2]
+    stream = model.residual_stream(pixels, ["final", 1])
+    assert next(stream)[0] == 1
+    assert ran == [1, 2, 1]  # blocks run as layers are taken
+    assert [layer for layer, _ in stream] == ["final"]
+
+
+def test_bfloat16_is_autocast_and_leaves_no_trace() -> None:
+    exact = load_model(configuration("dinov2"), None, "cpu")
+    fast = load_model(
+        configuration("dinov2", extraction=Extraction(precision="bfloat16")), None, "cpu"
+    )
+    pixels = exact.preprocess(scenes())
+    stream = fast.residual_stream(pixels, [3])
+    ((_, rough),) = stream
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
+    ((_, fine),) = exact.residual_stream(pixels, [3])
+    assert rough.dtype == torch.float32
+    assert not torch.equal(rough, fine)
+    assert (rough - fine).norm() < 0.03 * fine.norm()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_eager_attention_agrees(kind: str) -> None:
+    results = []
+    for attention in ("sdpa", "eager"):
+        config = configuration(kind, extraction=Extraction(attention=attention))
+        model = load_model(config, None, "cpu")
+        ((_, tokens),) = model.residual_stream(model.preprocess(scenes()), ["final"])
+        results.append(tokens)
+    assert torch.allclose(*results, rtol=1e-4, atol=1e-4)
+
+
+def test_seed_decides_the_random_weights() -> None:
+    state = torch.random.get_rng_state()
+    one = load_model(configuration("vit"), None, "cpu")
+    assert torch.equal(state, torch.random.get_rng_state())
+    same = load_model(configuration("vit", input_px=48), None, "cpu")
+    other = load_model(configuration("vit", seed=8), None, "cpu")
+    assert one.weights_sha256 == same.weights_sha256 != other.weights_sha256
+    assert one.revision == "random weights, seed 7"
+
+
+@pytest.mark.parametrize(
+    ("whole", "kind"),
+    [
+        ("CLIPModel", "clip_vision_model"),
+        ("SiglipModel", "siglip_vision_model"),
+        ("ViTForImageClassification", "vit"),
+        ("ViTMAEForPreTraining", "vit_mae"),
+        ("Dinov2ForImageClassification", "dinov2"),
+    ],
+)
+def test_towers_of_saved_checkpoints(whole: str, kind: str, tmp_path: Path) -> None:
+    """Checkpoints hold more than the tower, under other names; in half precision too."""
+    import transformers
+
+    torch.manual_seed(1)
+    if kind.endswith("_vision_model"):
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = transformers.AutoConfig.for_model(
+            kind.removesuffix("_vision_model"), vision_config=OVERRIDES[kind], text_config=small
+        )
+    else:
+        config = transformers.AutoConfig.for_model(kind, **OVERRIDES[kind])
+    full = getattr(transformers, whole)(config).half()
+    full.save_pretrained(tmp_path)
+    model = load_model(local(tmp_path), None, "cpu")
+
+    pixels = model.preprocess(scenes())
+    full.float().eval()
+    tower = next(
+        getattr(full, name) for name in ("vision_model", "vit", "dinov2") if hasattr(full, name)
+    )
+    tower.config.mask_ratio = 0.0
+    with torch.no_grad():
+        hidden = library_forward(kind, tower, pixels).hidden_states
+    for layer, tokens in model.residual_stream(pixels, [0, 1, 2, 3]):
+        assert torch.equal(tokens, hidden[layer]), layer
+    assert model.revision.startswith("local files, content ")
+    assert len(model.weights_sha256) == 64
+
+
+def test_missing_weights_are_an_error_not_a_random_layer(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    library_model("vit").save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    state = load_file(file)
+    dropped = sorted(name for name in state if ".1." in name)[0]
+    save_file({k: v for k, v in state.items() if k != dropped}, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="1 weights are missing from the files"):
+        load_model(local(tmp_path), None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_px": 30}, "30 px is not a whole number of patches of 8 px(.|\n)*input_px: 24"),
+        ({"n_layers": 4}, "3 blocks, the configuration says 4(.|\n)*set `n_layers: 3`"),
+        ({"overrides": {}}, "random weights need an architecture(.|\n)*model_type"),
+        ({"overrides": {"model_type": "bert"}}, "'bert' are not supported(.|\n)*dinov2"),
+        ({"overrides": {"model_type": "no-such"}}, "does not read its configuration"),
+    ],
+)
+def test_errors_name_the_remedy(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(configuration("vit", **changes), None, "cpu")
+
+
+def test_unknown_override_of_a_folders_configuration(tmp_path: Path) -> None:
+    library_model("vit").config.save_pretrained(tmp_path)
+    config = local(tmp_path, pretrained=False, overrides={"hiden_size": 3})
+    with pytest.raises(ModelError, match="no 'hiden_size'"):
+        load_model(config, None, "cpu")
+
+
+# --- preprocessing ---------------------------------------------------------------------------
+
+PROCESSORS: list[tuple[str, str, dict[str, Any]]] = [
+    ("vit", "ViTImageProcessor", {"size": {"height": 32, "width": 32}}),
+    ("clip_vision_model", "CLIPImageProcessor",
+     {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}),
+    ("siglip_vision_model", "SiglipImageProcessor", {"size": {"height": 32, "width": 32}}),
+    ("dinov2", "BitImageProcessor",
+     {"size": {"height": 32, "width": 32}, "do_center_crop": False,
+      "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}),
+    ("vit_mae", "ViTImageProcessor",
+     {"size": {"height": 32, "width": 32}, "resample": 3, "do_normalize": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("side", [32, 47, 20])
+@pytest.mark.parametrize(("kind", "processor", "options"), PROCESSORS)
+def test_preprocessing_equals_the_librarys(
+    kind: str, processor: str, options: dict[str, Any], side: int, tmp_path: Path
+) -> None:
+    """Within 1e-6: the resize is the same on uint8, normalising differs in the last bit."""
+    import transformers
+
+    theirs = getattr(transformers, processor)(**options)
+    theirs.save_pretrained(tmp_path)
+    library_model(kind).save_pretrained(tmp_path)
+    model = load_model(local(tmp_path), None, "cpu")
+    images = scenes(side)
+    expected = theirs(images=list(images), return_tensors="pt").pixel_values
+    ours = model.preprocess(images)
+    assert ours.dtype == torch.float32
+    assert ours.shape == (3, 3, 32, 32)
+    assert torch.allclose(ours, expected, rtol=0, atol=1e-6)
+
+
+def test_siglip2_reads_what_its_processor_gives() -> None:
+    import transformers
+
+    processor = transformers.Siglip2ImageProcessor(patch_size=8, max_num_patches=16)
+    images = scenes(50)
+    inputs = processor(images=list(images), return_tensors="pt")
+    library = library_model("siglip2_vision_model")
+    theirs = library(**inputs).last_hidden_state
+    model = load_model(configuration("siglip2_vision_model"), None, "cpu")
+    ((_, ours),) = model.residual_stream(model.preprocess(images), ["final"])
+    assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_own_size_is_the_preprocessors_not_the_position_embeddings(tmp_path: Path) -> None:
+    """DINOv2: position embeddings for 518 px, preprocessor 256 px cropped to 224 px."""
+    library_model("dinov2").save_pretrained(tmp_path)
+    settings = {
+        "do_center_crop": True, "crop_size": {"height": 24, "width": 24}, "resample": 3,
+        "size": {"shortest_edge": 28}, "image_mean": [0.5, 0.5, 0.5],
+    }  # fmt: skip
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    model = load_model(local(tmp_path), None, "cpu")
+    assert model.token_map.grid == (3, 3)
+    white = np.full((1, 28, 28, 3), 255, dtype=np.uint8)
+    assert model.preprocess(white).shape == (1, 3, 24, 24)
+    assert torch.allclose(model.preprocess(white)[0, 0], torch.tensor(0.5 / 0.229))
+
+
+def test_whole_images_are_resized_not_cropped() -> None:
+    model = load_model(configuration("clip_vision_model"), None, "cpu")
+    image = np.zeros((1, 40, 80, 3), dtype=np.uint8)
+    image[:, :, :4] = 255  # a bar at the left edge that a centre crop would lose
+    pixels = model.preprocess(image)[0, 0]
+    assert pixels[:, 0].min() > pixels[:, 5:].max() + 1
+
+
+@pytest.mark.parametrize(
+    "images",
+    [np.zeros((2, 8, 8, 3)), np.zeros((8, 8, 3), np.uint8), np.zeros((1, 3, 8, 8), np.uint8)],
+)
+def test_images_of_another_kind_are_refused(images: np.ndarray) -> None:
+    model = load_model(configuration("vit"), None, "cpu")
+    with pytest.raises(ModelError, match=r"not uint8 \(B, H, W, 3\)"):
+        model.preprocess(images)
+
+
+def test_read_only_images_are_accepted() -> None:
+    model = load_model(configuration("vit"), None, "cpu")
+    images = scenes()
+    images.setflags(write=False)
+    assert torch.equal(model.preprocess(images), model.preprocess(scenes()))
+
+
+def test_check_finds_a_model_that_does_more_than_its_blocks() -> None:
+    model: Any = load_model(configuration("vit"), None, "cpu")
+    model.norm = nn.Identity()
+    with pytest.raises(ModelError, match="differs from the library's own forward pass"):
+        model.check()

@@ -1,0 +1,234 @@
+"""The timm adapter against timm's own forward passes, and the torchvision cure it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bindscope.config.models import Extraction, Pretrained
+from bindscope.errors import ModelError
+from bindscope.models import torchvision_shim
+from bindscope.models.loading import load_model
+
+torchvision_shim.apply()
+import timm  # noqa: E402  (after the cure)
+from timm.models.vision_transformer import VisionTransformer  # noqa: E402
+
+torch.set_num_threads(1)
+
+_TINY = {"depth": 3, "embed_dim": 32, "num_heads": 2, "img_size": 32}
+# name, overrides, prefix, registers, [CLS], patch
+MODELS: list[tuple[str, dict[str, Any], int, int, bool, int]] = [
+    ("vit_tiny_patch16_224", {**_TINY, "reg_tokens": 4}, 5, 4, True, 16),
+    ("vit_base_patch16_siglip_224", _TINY, 0, 0, False, 16),
+    ("vit_base_patch16_clip_224", _TINY, 1, 0, True, 16),
+    ("deit_tiny_distilled_patch16_224", _TINY, 2, 0, True, 16),
+    ("vit_small_patch14_dinov2", {**_TINY, "img_size": 28}, 1, 0, True, 14),
+    ("vit_small_patch16_dinov3", {**_TINY, "embed_dim": 64}, 5, 4, True, 16),
+    ("vit_small_patch16_rope_mixed_224", {**_TINY, "embed_dim": 64}, 1, 0, True, 16),
+    ("vit_medium_patch16_rope_reg1_gap_256", {**_TINY, "embed_dim": 64}, 1, 1, False, 16),
+    ("eva02_tiny_patch14_224", {**_TINY, "img_size": 28}, 1, 0, True, 14),
+    ("vit_relpos_small_patch16_224", _TINY, 0, 0, False, 16),
+]
+NAMES = [name for name, *_ in MODELS]
+
+
+def configuration(name: str, overrides: dict[str, Any], **changes: Any) -> Pretrained:
+    fields: dict[str, Any] = {
+        "name": "tiny", "source": f"timm:{name}", "n_layers": 3, "pretrained": False, "seed": 7,
+        "overrides": overrides,
+    }  # fmt: skip
+    return Pretrained(**{**fields, **changes})
+
+
+def library_model(name: str, overrides: dict[str, Any]) -> Any:
+    torch.manual_seed(7)
+    return timm.create_model(name, pretrained=False, **overrides).eval().requires_grad_(False)
+
+
+def scenes(side: int, n: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("factor", [1, 2], ids=["own size", "twice the size"])
+@pytest.mark.parametrize("model", MODELS, ids=NAMES)
+def test_every_layer_equals_timms_bit_for_bit(model: tuple[Any, ...], factor: int) -> None:
+    name, overrides, prefix, registers, has_cls, patch = model
+    px = overrides["img_size"] * factor
+    ours = load_model(configuration(name, overrides, input_px=px), None, "cpu")
+    library = library_model(name, overrides)
+    if factor == 2:
+        library.set_input_size(img_size=(px, px))
+    pixels = ours.preprocess(scenes(px))
+    found = dict(ours.residual_stream(pixels, ["final", 3, 2, 1, 0]))
+
+    assert list(found) == [0, 1, 2, 3, "final"]
+    assert torch.equal(found["final"], library.forward_features(pixels))
+    after_blocks = library.forward_intermediates(
+        pixels, indices=3, output_fmt="NLC", intermediates_only=True,
+        return_prefix_tokens=prefix > 0,
+    )  # fmt: skip
+    for layer, tokens in enumerate(after_blocks, start=1):
+        patches, others = tokens if isinstance(tokens, tuple) else (tokens, None)
+        assert torch.equal(found[layer][:, prefix:], patches), layer
+        assert others is None or torch.equal(found[layer][:, :prefix], others), layer
+
+    tokens = ours.token_map
+    assert (tokens.prefix, tokens.registers, tokens.has_cls) == (prefix, registers, has_cls)
+    assert tokens.grid == (px // patch, px // patch)
+    assert tokens.patch_px == patch
+    assert found[0].shape == (3, tokens.n_tokens, ours.dim)
+
+
+def test_layer_0_is_what_enters_block_1() -> None:
+    """With CLIP's norm before the blocks, and registers without position embeddings."""
+    for name, overrides, *_ in (MODELS[0], MODELS[2]):
+        ours = load_model(configuration(name, overrides), None, "cpu")
+        library: VisionTransformer = library_model(name, overrides)
+        pixels = ours.preprocess(scenes(32))
+        ((_, tokens),) = ours.residual_stream(pixels, [0])
+        assert torch.equal(
+            tokens, library.norm_pre(library._pos_embed(library.patch_embed(pixels)))
+        )
+
+
+def test_registers_are_where_the_map_says() -> None:
+    name, overrides, *_ = MODELS[0]
+    ours: Any = load_model(configuration(name, overrides), None, "cpu")
+    ours.forward.__self__.reg_token.data[:] = 40.0
+    ((_, tokens),) = ours.residual_stream(ours.preprocess(scenes(32)), [0])
+    at = ours.token_map.register_tokens
+    assert (tokens[:, at] > 30).all()
+    rest = torch.cat([tokens[:, : at.start], tokens[:, at.stop :]], dim=1)
+    assert (rest < 30).all()
+
+
+def test_the_pass_stops_after_the_deepest_layer() -> None:
+    name, overrides, *_ = MODELS[0]
+    ours: Any = load_model(configuration(name, overrides), None, "cpu")
+    ran: list[int] = []
+    for number, block in enumerate(ours.blocks, start=1):
+        block.attn.register_forward_hook(lambda *_, number=number: ran.append(number))
+    list(ours.residual_stream(ours.preprocess(scenes(32)), [1]))
+    assert ran == [1]
+
+
+def test_bfloat16_and_unfused_attention() -> None:
+    name, overrides, *_ = MODELS[0]
+    results = {}
+    for extraction in (
+        Extraction(), Extraction(precision="bfloat16"), Extraction(attention="eager"),
+    ):  # fmt: skip
+        model = load_model(configuration(name, overrides, extraction=extraction), None, "cpu")
+        ((_, tokens),) = model.residual_stream(model.preprocess(scenes(32)), ["final"])
+        results[extraction.precision, extraction.attention] = tokens
+    exact = results["float32", "sdpa"]
+    assert torch.allclose(results["float32", "eager"], exact, rtol=0, atol=1e-5)
+    rough = results["bfloat16", "sdpa"]
+    assert rough.dtype == torch.float32
+    assert 0 < (rough - exact).norm() < 0.03 * exact.norm()
+
+
+@pytest.mark.parametrize("side", [32, 47, 20])
+def test_preprocessing_equals_timms_within_a_grey_level(side: int) -> None:
+    """Timm resizes with PIL; both work on uint8, so they differ by at most one grey level."""
+    name, overrides, *_ = MODELS[1]
+    ours = load_model(configuration(name, overrides), None, "cpu")
+    library = library_model(name, overrides)
+    own = timm.data.resolve_model_data_config(library)
+    own |= {"input_size": (3, 32, 32), "crop_pct": 1.0, "crop_mode": "squash"}
+    theirs = timm.data.create_transform(**own, is_training=False)
+    images = scenes(side)
+    expected = torch.stack([theirs(Image.fromarray(image)) for image in images])
+    level = 1 / 255 / min(own["std"])
+    pixels = ours.preprocess(images)
+    assert torch.allclose(pixels, expected, rtol=0, atol=(1.01 if side != 32 else 1e-4) * level)
+    assert (pixels - expected).abs().mean() < 0.1 * level
+
+
+def test_weights_from_a_file(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    library = library_model("test_vit", {}) if timm.is_model("test_vit") else None
+    assert library is not None
+    file = tmp_path / "weights.safetensors"
+    save_file(library.state_dict(), file)
+    fields = {"pretrained": True, "n_layers": len(library.blocks)}
+    config = configuration("test_vit", {}, source=f"timm:test_vit:path:{file}", **fields)
+    model = load_model(config, None, "cpu")
+    pixels = model.preprocess(scenes(160, n=1))
+    ((_, tokens),) = model.residual_stream(pixels, ["final"])
+    assert torch.equal(tokens, library.forward_features(pixels))
+    assert model.revision.startswith("local files, content ")
+
+    wider = configuration("test_vit", {}, **fields, input_px=176,
+                          source=f"timm:test_vit:path:{file}")  # fmt: skip
+    assert load_model(wider, None, "cpu").token_map.grid == (11, 11)
+
+    other = configuration("test_vit2", {}, **fields, source=f"timm:test_vit2:path:{file}")
+    with pytest.raises(ModelError, match="are not those of test_vit2"):
+        load_model(other, None, "cpu")
+    state = library.state_dict()
+    del state["norm.bias"]
+    save_file(state, file)
+    with pytest.raises(ModelError, match="are not those of test_vit"):
+        load_model(config, None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("no_such_model", {}, "no model 'no_such_model'"),
+        ("vit_tiny_patch16_224", {"n_layers": 5}, "3 blocks, the configuration says 5"),
+        ("vit_tiny_patch16_224", {"input_px": 40}, "40 px is not a whole number of patches of 16"),
+        ("vit_tiny_patch16_224", {"overrides": {"color": 1}}, "timm refuses the overrides"),
+        ("swin_tiny_patch4_window7_224", {"overrides": {}}, "not a plain vision transformer"),
+        ("cait_xxs24_224", {}, "tokens, but the token map counts"),
+    ],
+)
+def test_errors_name_the_problem(name: str, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(configuration(name, **{"overrides": _TINY, **changes}), None, "cpu")
+
+
+_CURE = """
+import torch
+from bindscope.models import torchvision_shim
+declared = torchvision_shim.apply()
+again = torchvision_shim.apply()
+import timm, torchvision
+assert not again
+print(declared, torch.version.cuda or torch.version.hip)
+"""
+
+
+def test_the_cure_acts_only_where_it_is_needed() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _CURE], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""},
+    ).stdout.split()  # fmt: skip
+    assert found[0] == "False" or found[1] == "None"
+
+
+def test_the_cure_is_not_needed_with_cuda_or_working_operators(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not torchvision_shim.needed(None)
+    (tmp_path / "_C.so").touch()
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert torchvision_shim.needed(tmp_path)
+    monkeypatch.setattr(torch.ops, "load_library", lambda _: None)
+    assert not torchvision_shim.needed(tmp_path)
+    monkeypatch.undo()
+    for version in ("cuda", "hip"):
+        monkeypatch.setattr(torch.version, version, "13.0")
+        assert not torchvision_shim.needed(tmp_path)
+        monkeypatch.undo()
