@@ -1,0 +1,248 @@
+"""Training of controlled models: a vision transformer whose [CLS] is asked for one code.
+
+Runs on as many threads as torch is set to; results depend on that number (sums are split
+differently), and on nothing else besides the arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.models import Controlled
+from bindscope.errors import ModelError
+from bindscope.files import sha256, write_atomic, write_json
+from bindscope.models.vit import ViT, build, transform
+from bindscope.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+EVALUATIONS = 10  # entries of the history per split
+VAL_SCENES = 512  # the first ones, read at each evaluation
+CLIP_NORM = 1.0
+BETAS = (0.9, 0.98)
+WARM_UP = 0.1  # share of the steps
+INITIALISATION, BATCHES = range(2)  # independent streams of one seed
+
+UInt8 = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model after training.
+
+    Parameters
+    ----------
+    weights
+        The transformer's parameters, and ``head.weight`` (codes, width) and ``head.bias`` of the
+        readout; no head for the objective ``none``. On the CPU, contiguous.
+    history
+        One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` (bits per
+        scene; train: mean over the steps since the entry before).
+    input_px
+        Side of the images.
+    """
+
+    weights: dict[str, Tensor]
+    history: list[dict[str, Any]]
+    input_px: int
+
+
+def train(
+    config: Controlled,
+    dataset: SceneDistribution,
+    images: Mapping[str, UInt8],
+    objects: Mapping[str, UInt8],
+) -> Trained:
+    """Train a controlled model, or only initialise it (objective ``none``).
+
+    The readout of [CLS] after the final norm is linear and starts at the training scenes' log-odds.
+    Models with the same seed and architecture start from the same weights, whatever the objective.
+
+    Parameters
+    ----------
+    config
+        Architecture, objective, schedule, seed.
+    dataset
+        The space of the codes.
+    images
+        `train` and `val`: uint8 (N, px, px, 3).
+    objects
+        `train` and `val`: object codes, uint8 (N, K).
+
+    Returns
+    -------
+    Trained
+        Weights after the last step, and the history.
+
+    Raises
+    ------
+    ModelError
+        If the patches do not divide the images, or training diverges.
+    """
+    input_px = int(images["train"].shape[1])
+    vit = build(config.architecture, input_px, _generator(config.seed))
+    objective = config.source.partition(":")[2]
+    if objective == "none":
+        return Trained(_weights(vit, None), [], input_px)
+    targets = dict(objects)
+    if objective == "features":
+        sizes = [group.size for group in dataset.space.groups]
+        targets = {split: feature_code(codes, sizes) for split, codes in objects.items()}
+    model = _Model(vit, _head(targets["train"], config.architecture.width), input_px)
+    device = torch.device(config.training.device)
+    history = _optimise(model.to(device), config, images, targets, device)
+    return Trained(_weights(model.vit, model.head), history, input_px)
+
+
+def write_training(
+    trained: Trained, weights: str, history: str, manifest: str, *, spec: str, code: str
+) -> None:
+    """Write the weights (safetensors), the history (JSON), and last a manifest that names both.
+
+    Parameters
+    ----------
+    trained
+        What `train` returned.
+    weights, history, manifest
+        Paths; `weights` lies in the manifest's folder.
+    spec, code
+        The keys' contents.
+    """
+    content = save(trained.weights)
+    write_atomic(weights, content)
+    write_json(history, trained.history)
+    write_json(
+        manifest,
+        {
+            "weights": weights.rpartition("/")[2], "sha256": sha256(content),
+            "input_px": trained.input_px, "spec": spec, "code": code,
+        },
+    )  # fmt: skip
+
+
+class _Model(nn.Module):
+    """The transformer and its readout."""
+
+    def __init__(self, vit: ViT, head: nn.Linear, input_px: int) -> None:
+        super().__init__()
+        self.vit, self.head, self.transform = vit, head, transform(input_px)
+
+    def loss_bits(self, images: UInt8, codes: UInt8, device: torch.device) -> Tensor:
+        """Return the cross-entropy of all bits, summed over a scene's bits, mean over scenes."""
+        pixels = self.transform(images, device, "controlled model")
+        logits = self.head(self.vit.final_cls(pixels))
+        wanted = torch.from_numpy(codes).to(device, torch.float32)
+        nats = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum")
+        return nats / (len(codes) * log(2))
+
+
+def _optimise(
+    model: _Model,
+    config: Controlled,
+    images: Mapping[str, UInt8],
+    targets: Mapping[str, UInt8],
+    device: torch.device,
+) -> list[dict[str, Any]]:
+    """Train in place; return the history."""
+    training = config.training
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if p.ndim != 2]
+    optimiser = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": training.weight_decay},
+         {"params": others, "weight_decay": 0.0}],
+        lr=training.learning_rate, betas=BETAS, fused=True,
+    )  # fmt: skip
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, training.learning_rate, total_steps=training.steps, pct_start=WARM_UP,
+        cycle_momentum=False,
+    )  # fmt: skip
+    due = {round(training.steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
+    batches = _batches(len(images["train"]), training.batch_size, config.seed)
+    progress = Progress(training.steps, "steps")
+    history = [_entry(0, "val", _evaluate(model, images["val"], targets["val"], device))]
+    losses: list[float] = []
+    for step in range(1, training.steps + 1):
+        scenes = next(batches)
+        optimiser.zero_grad()
+        loss = model.loss_bits(images["train"][scenes], targets["train"][scenes], device)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+        optimiser.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+        if not isfinite(losses[-1]):
+            raise ModelError(
+                f"model {config.name}", f"training diverged at step {step}",
+                f"lower training.learning_rate ({training.learning_rate:g})",
+            )  # fmt: skip
+        if step in due:
+            history.append(_entry(step, "train", sum(losses) / len(losses)))
+            history.append(
+                _entry(step, "val", _evaluate(model, images["val"], targets["val"], device))
+            )
+            losses = []
+        progress.advance(note=f"loss {history[-1]['loss_bits']:.2f} bits (val)")
+    logger.info("val loss after %d steps: %.2f bits", training.steps, history[-1]["loss_bits"])
+    return history
+
+
+def _entry(step: int, split: str, loss_bits: float) -> dict[str, Any]:
+    return {"step": step, "split": split, "loss_bits": loss_bits}
+
+
+@torch.no_grad()
+def _evaluate(model: _Model, images: UInt8, codes: UInt8, device: torch.device) -> float:
+    """Return the loss on the first `VAL_SCENES` scenes, in bits per scene."""
+    n, block = min(len(images), VAL_SCENES), 128
+    parts = [slice(i, min(i + block, n)) for i in range(0, n, block)]
+    return sum(
+        float(model.loss_bits(images[part], codes[part], device)) * (part.stop - part.start)
+        for part in parts
+    ) / n  # fmt: skip
+
+
+def _batches(n: int, size: int, seed: int) -> Iterator[NDArray[np.intp]]:
+    """Give the scenes of one step after the other: shuffled passes over all of them, unending."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, BATCHES]))
+    waiting = np.zeros(0, np.intp)
+    while True:
+        while len(waiting) < size:
+            waiting = np.concatenate([waiting, rng.permutation(n)])
+        yield waiting[:size]
+        waiting = waiting[size:]
+
+
+def _generator(seed: int) -> torch.Generator:
+    """Return the source of initial weights."""
+    state = np.random.SeedSequence([seed, INITIALISATION]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
+
+
+def _head(codes: UInt8, width: int) -> nn.Linear:
+    """Return a readout that starts as the codes' (smoothed) log-odds, whatever it reads."""
+    odds = (codes.sum(axis=0, dtype=np.float64) + 0.5) / (len(codes) - codes.sum(axis=0) + 0.5)
+    head = nn.Linear(width, codes.shape[1], device="meta").to_empty(device="cpu")
+    with torch.no_grad():
+        head.weight.zero_()
+        head.bias.copy_(torch.from_numpy(np.log(odds)))
+    return head
+
+
+def _weights(vit: ViT, head: nn.Linear | None) -> dict[str, Tensor]:
+    named = dict(vit.state_dict())
+    if head is not None:
+        named |= {f"head.{name}": value for name, value in head.state_dict().items()}
+    return {name: value.detach().cpu().contiguous() for name, value in named.items()}

@@ -1,0 +1,158 @@
+"""A compact pre-norm vision transformer, for the models that the pipeline trains itself.
+
+Architecture: Dosovitskiy et al. 2021 (arXiv 2010.11929), with a [CLS] token, learned position
+embeddings, GELU, and a final norm; no dropout.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bindscope.config.models import Architecture
+from bindscope.errors import ModelError
+from bindscope.models.images import HALF, Transform
+
+MLP_RATIO = 4
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, n_readers: int) -> Tensor:
+        """Let the first tokens read all: (B, T, width) to (B, n_readers, width)."""
+        parts = (self.query(x[:, :n_readers]), *self.key_value(x).chunk(2, dim=-1))
+        query, key, value = (
+            part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for part in parts
+        )
+        read = functional.scaled_dot_product_attention(query, key, value)
+        mixed: Tensor = self.out(read.transpose(1, 2).flatten(2))
+        return mixed
+
+
+class Block(nn.Module):
+    """One block: attention and an MLP, each behind a norm and added to the residual stream."""
+
+    def __init__(self, width: int, n_heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = Attention(width, n_heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.expand = nn.Linear(width, MLP_RATIO * width)
+        self.out = nn.Linear(MLP_RATIO * width, width)
+
+    def forward(self, x: Tensor, n_tokens: int | None = None) -> Tensor:
+        """Residual stream in, residual stream out, (B, T, width).
+
+        With `n_tokens` only the first tokens are computed, (B, n_tokens, width).
+        """
+        n_tokens = x.shape[1] if n_tokens is None else n_tokens
+        x = x[:, :n_tokens] + self.attention(self.norm1(x), n_tokens)
+        added: Tensor = x + self.out(functional.gelu(self.expand(self.norm2(x))))
+        return added
+
+
+class ViT(nn.Module):
+    """The transformer; tokens are [CLS], then the patches in raster order.
+
+    Parameters
+    ----------
+    architecture
+        Sizes.
+    input_px
+        Side of the input image, a multiple of the patch's.
+    """
+
+    def __init__(self, architecture: Architecture, input_px: int) -> None:
+        super().__init__()
+        width, patch = architecture.width, architecture.patch_px
+        if input_px % patch:
+            raise ModelError(
+                "architecture.patch_px",
+                f"patches of {patch} px do not divide images of {input_px} px",
+                "choose a divisor of the dataset's render.size_px",
+            )
+        self.patch_px, self.rows = patch, input_px // patch
+        self.embed = nn.Linear(3 * patch**2, width)
+        self.cls = nn.Parameter(torch.empty(1, 1, width))
+        self.positions = nn.Parameter(torch.empty(1, 1 + self.rows**2, width))
+        self.blocks = nn.ModuleList(
+            Block(width, architecture.n_heads) for _ in range(architecture.n_layers)
+        )
+        self.norm = nn.LayerNorm(width)
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        """Return what enters block 1: (B, 3, px, px) to (B, 1 + patches, width)."""
+        batch, rows, patch = len(pixels), self.rows, self.patch_px
+        squares = pixels.view(batch, 3, rows, patch, rows, patch).permute(0, 2, 4, 1, 3, 5)
+        embedded = self.embed(squares.reshape(batch, rows**2, 3 * patch**2))
+        return torch.cat([self.cls.expand(batch, -1, -1), embedded], dim=1) + self.positions
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return all tokens after the final norm: (B, 3, px, px) to (B, 1 + patches, width)."""
+        x = self.tokens(pixels)
+        for block in self.blocks:
+            x = block(x)
+        normed: Tensor = self.norm(x)
+        return normed
+
+    def final_cls(self, pixels: Tensor) -> Tensor:
+        """Return [CLS] after the final norm, (B, width), and leave out what it does not depend on.
+
+        In the last block that is everything but keys and values of the patch tokens: a fifth of
+        the cost of four blocks.
+        """
+        x = self.tokens(pixels)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        normed: Tensor = self.norm(self.blocks[-1](x, 1)[:, 0])
+        return normed
+
+
+def transform(input_px: int) -> Transform:
+    """Return what turns scenes into a controlled model's input: values from -1 to 1."""
+    return Transform(input_px, "bicubic", *HALF)
+
+
+def build(architecture: Architecture, input_px: int, generator: torch.Generator) -> ViT:
+    """Return a randomly initialised transformer on the CPU.
+
+    Weights are normal with variance 1 / fan-in (so that all widths start alike), those that write
+    to the residual stream divided by the root of their number besides (Radford et al. 2019).
+    Embeddings have standard deviation 0.02, biases are zero, norms the identity.
+
+    Parameters
+    ----------
+    architecture, input_px
+        As in `ViT`.
+    generator
+        Where all randomness comes from; the global generator is not touched.
+    """
+    with torch.device("meta"):
+        vit = ViT(architecture, input_px)
+    vit.to_empty(device="cpu")
+    with torch.no_grad():
+        for name, parameter in vit.named_parameters():
+            kind = name.rpartition(".")[2]
+            if kind == "bias":
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1)
+            elif kind == "weight":
+                scale = 1 / sqrt(parameter.shape[1])
+                if ".out." in name:
+                    scale /= sqrt(2 * architecture.n_layers)
+                parameter.normal_(0, scale, generator=generator)
+            else:
+                parameter.normal_(0, 0.02, generator=generator)
+    return vit
