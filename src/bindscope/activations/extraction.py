@@ -51,6 +51,11 @@ class StoreImages:
     def __init__(self, store: Store) -> None:
         self.store = store
 
+    @property
+    def size_px(self) -> int:
+        """Side of the square images in pixels."""
+        return self.store.shape("images")[1]
+
     def __len__(self) -> int:
         return self.store.n_rows("images")
 

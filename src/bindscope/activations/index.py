@@ -39,8 +39,8 @@ def build_index(
     -------
     dict
         ``arrays`` (dtype, sample axis and shape without the samples), ``attributes`` (common to
-        all shards), ``shard_code``, and per split under ``splits``: ``n_scenes`` and the ``shards`` with
-        ``manifest``, ``n_scenes``, ``spec_key`` and ``digest`` (of the manifest).
+        all shards), ``shard_code``, and per split under ``splits``: ``n_scenes`` and the ``shards``
+        with ``manifest``, ``n_scenes``, ``spec_key`` and ``digest`` (of the manifest).
 
     Raises
     ------

@@ -1,0 +1,242 @@
+"""Extraction against an oracle in numpy."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from activations_by_hand import TinyModel, extraction, images, store
+
+from bindscope.activations.encoded import write_encoded
+from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
+from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
+from bindscope.errors import BindscopeError, ModelError, StoreError
+from bindscope.models.base import TokenMap
+from bindscope.store.arrays import write_arrays
+from bindscope.store.dtypes import from_bfloat16, to_bfloat16
+from bindscope.store.reader import open_store
+
+LAYERS = [0, 1, 2, 3, "final"]
+ROUND = {
+    "float16": lambda x: x.astype(np.float16),
+    "bfloat16": lambda x: from_bfloat16(to_bfloat16(x)),
+    "float32": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("dtype", list(ROUND))
+def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
+    model, scenes = TinyModel(), images(10)
+    with store(tmp_path / "x", model="tiny") as writer:
+        extract_pooled(model, scenes, writer, extraction(dtype=dtype))
+    found = open_store(tmp_path / "x.json")
+    assert model.batches == [4, 4, 2]
+    assert found.layers() == ("0", "1", "2", "3", "final")
+    assert found.names == ("cls", "mean", "registers")
+    for layer in LAYERS:
+        tokens = model.tokens(scenes, layer)
+        cls = ROUND[dtype](tokens[:, 0])
+        np.testing.assert_array_equal(found.read("cls", layer=layer), cls)
+        registers = ROUND[dtype](tokens[:, 1:3].reshape(10, -1))
+        np.testing.assert_array_equal(found.read("registers", layer=layer), registers)
+        mean = tokens[:, 3:].mean(1, dtype=np.float64)
+        np.testing.assert_allclose(
+            found.read("mean", layer=layer), mean,
+            rtol={"float16": 2**-10, "bfloat16": 2**-7, "float32": 1e-6}[dtype],
+        )  # fmt: skip
+
+
+def test_what_is_said_about_the_model(tmp_path):
+    model = TinyModel()
+    with store(tmp_path / "x", model="tiny") as writer:
+        extract_pooled(model, images(4), writer, extraction())
+    attributes = open_store(tmp_path / "x.json").attributes
+    assert attributes.pop("layers") == ["0", "1", "2", "3", "final"]
+    assert TokenMap.from_json(attributes.pop("token_map")) == model.token_map
+    assert attributes == {
+        "model": "tiny", "n_layers": 3, "dim": 5, "revision": "tiny", "weights_sha256": "0" * 64,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("dtype", list(ROUND))
+def test_patches_of_one_layer(tmp_path, layer, dtype):
+    model, scenes = TinyModel(), images(10)
+    with store(tmp_path / "x") as writer:
+        extract_patches(model, layer, scenes, writer, extraction(dtype=dtype))
+    found, tokens = open_store(tmp_path / "x.json"), model.tokens(scenes, layer)
+    assert set(model.deepest) == {layer}
+    np.testing.assert_array_equal(found.read("patches"), ROUND[dtype](tokens[:, 3:]))
+    np.testing.assert_array_equal(found.read("cls"), ROUND[dtype](tokens[:, 0]))
+    assert found.attributes["layer"] == str(layer)
+
+
+def test_a_model_without_cls_and_registers(tmp_path):
+    model, scenes = TinyModel(cls=False, registers=0), images(5)
+    with store(tmp_path / "pooled") as writer:
+        extract_pooled(model, scenes, writer, extraction())
+    with store(tmp_path / "patches") as writer:
+        extract_patches(model, 1, scenes, writer, extraction(dtype="float32"))
+    assert open_store(tmp_path / "pooled.json").names == ("mean",)
+    found = open_store(tmp_path / "patches.json")
+    assert found.names == ("patches",)
+    np.testing.assert_array_equal(found.read("patches"), model.tokens(scenes, 1))
+
+
+def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
+    scenes = images(10)
+    arrays = {"images": scenes, "masks": scenes[..., 0]}
+    write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", arrays, spec="{}", code="c")
+    source = StoreImages(open_store(tmp_path / "s.json"))
+    assert (len(source), source.size_px) == (10, 8)
+    for name, given in (("array", scenes), ("store", source)):
+        with store(tmp_path / name) as writer:
+            extract_pooled(TinyModel(), given, writer, extraction())
+    a, b = (open_store(tmp_path / f"{name}.json") for name in ("array", "store"))
+    assert [a.manifest.entries[n]["sha256"] for n in a.names] == [
+        b.manifest.entries[n]["sha256"] for n in b.names
+    ]
+
+
+def test_memory_is_that_of_a_batch(tmp_path):
+    n, model = 3000, TinyModel(n_layers=1, dim=20)
+    scenes = np.zeros((n, 8, 8, 3), np.uint8)
+    with store(tmp_path / "x") as writer:
+        tracemalloc.start()
+        extract_patches(model, 1, scenes, writer, extraction(batch_size=50, dtype="float32"))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    whole = n * 6 * 20 * 4
+    assert open_store(tmp_path / "x.json").shape("patches") == (n, 6, 20)
+    chunk = 2 * (2 << 20)  # one waits, one is encoded
+    assert peak < 50 * (8 * 8 * 3 + 9 * 20) * 4 * 8 + chunk + whole // 2
+
+
+def test_autocast_is_what_precision_asks_for(tmp_path):
+    seen = []
+
+    class Watched(TinyModel):
+        def residual_stream(self, pixels, layers):
+            seen.append(torch.is_autocast_enabled("cpu"))
+            for layer, tokens in super().residual_stream(pixels, layers):
+                yield layer, tokens.to(torch.bfloat16) if seen[-1] else tokens
+
+    for precision in ("float32", "bfloat16"):
+        with store(tmp_path / precision) as writer:
+            extract_pooled(Watched(), images(4), writer, extraction(precision=precision))
+    assert seen == [False, True]
+    tokens = from_bfloat16(to_bfloat16(TinyModel().tokens(images(4), 1)))
+    mean = open_store(tmp_path / "bfloat16.json").read("mean", layer=1)
+    # bfloat16 tokens, averaged in float32: rounding after the sum would be off by up to 2^-8
+    np.testing.assert_allclose(mean, tokens[:, 3:].mean(1), rtol=2**-10)
+
+
+def test_overflow_stops_with_layer_maximum_and_remedy(tmp_path):
+    class Loud(TinyModel):
+        def residual_stream(self, pixels, layers):
+            for layer, tokens in super().residual_stream(pixels, layers):
+                yield layer, tokens * 1e5 if layer == 2 else tokens
+
+    def extract(dtype):
+        with store(tmp_path / "x", model="loud") as writer:
+            extract_pooled(Loud(), images(4), writer, extraction(dtype=dtype))
+
+    with pytest.raises(StoreError, match=r"layer 2.*float16") as caught:
+        extract("float16")
+    assert "loud" in caught.value.where
+    assert caught.value.remedy == "set extraction.dtype: bfloat16 or float32"
+    assert list(tmp_path.iterdir()) == []
+    extract("bfloat16")
+
+
+def skipping(model, pixels, layers):
+    yield from (pair for pair in TinyModel.residual_stream(model, pixels, layers) if pair[0] != 2)
+
+
+def endless(model, pixels, layers):
+    yield from TinyModel.residual_stream(model, pixels, [*layers, 3])
+
+
+def lossy(model, pixels, layers):
+    for layer, tokens in TinyModel.residual_stream(model, pixels, layers):
+        yield layer, tokens[:, 1:]
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [(skipping, "out of turn"), (endless, "out of turn"), (lossy, "8 tokens")],
+)
+def test_a_model_is_held_to_its_word(tmp_path, stream, message):
+    model = type("Liar", (TinyModel,), {"residual_stream": stream})()
+
+    def extract(layer):
+        with store(tmp_path / "x") as writer:
+            if layer is None:
+                extract_pooled(model, images(4), writer, extraction())
+            else:
+                extract_patches(model, layer, images(4), writer, extraction())
+
+    for layer in (None, 2):
+        with pytest.raises(ModelError, match=message):
+            extract(layer)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_estimate_is_what_is_written(tmp_path):
+    model, scenes = TinyModel(), images(10)
+    for dtype in ROUND:
+        with store(tmp_path / "pooled") as writer:
+            extract_pooled(model, scenes, writer, extraction(dtype=dtype))
+        with store(tmp_path / "patches") as writer:
+            extract_patches(model, 1, scenes, writer, extraction(dtype=dtype))
+        for name, arrays in (
+            ("pooled", pooled_arrays(10, 3, 5, model.token_map, dtype)),
+            ("patches", patch_arrays(10, 5, model.token_map, dtype)),
+        ):
+            chunks = tmp_path.glob(f"{name}.zarr/*/c.*")
+            assert sum(path.stat().st_size for path in chunks) == bytes_needed(arrays)
+
+
+def test_estimate_of_the_paper():
+    dinov2 = TokenMap(1, 0, (16, 16), 14, True)
+    patches = bytes_needed(patch_arrays(58_800, 1024, dinov2, "float16"))
+    assert patches == pytest.approx(58_800 * 257 * 1024 * 2, rel=1e-3)  # 30.9 GB
+    pooled = bytes_needed(pooled_arrays(58_800, 24, 1024, dinov2, "float16"))
+    assert pooled == pytest.approx(58_800 * 26 * 2 * 1024 * 2, rel=1e-2)
+
+
+def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkeypatch):
+    usage = type("Usage", (), {"free": 100})
+    monkeypatch.setattr("bindscope.files.shutil.disk_usage", lambda path: usage)
+    model = TinyModel()
+
+    def extract(layer):
+        with store(tmp_path / "x") as writer:
+            if layer is None:
+                extract_pooled(model, images(10), writer, extraction())
+            else:
+                extract_patches(model, layer, images(10), writer, extraction())
+
+    for layer, what in ((None, "pooled tokens needs"), (2, "layer 2 as patch tokens needs")):
+        with pytest.raises(BindscopeError, match=what):
+            extract(layer)
+    assert model.batches == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_encoded_arrays_are_layer_0(tmp_path):
+    rng = np.random.default_rng(0)
+    cls, patches = rng.standard_normal((6, 4)), rng.standard_normal((6, 3, 4))
+    cls, patches = cls.astype(np.float32), patches.astype(np.float32)
+    token_map = TokenMap(0, 0, (1, 3), 1, False)
+    with store(tmp_path / "vector") as writer:
+        write_encoded({"cls": cls}, writer)
+    with store(tmp_path / "grid") as writer:
+        write_encoded({"cls": cls, "patches": patches}, writer, token_map=token_map)
+    vector, grid = (open_store(tmp_path / f"{name}.json") for name in ("vector", "grid"))
+    assert (vector.names, vector.layers()) == (("cls",), ("0",))
+    assert vector.attributes["token_map"] is None
+    np.testing.assert_array_equal(vector.read("cls", layer=0), cls)
+    assert TokenMap.from_json(grid.attributes["token_map"]) == token_map
+    np.testing.assert_array_equal(grid.read("patches"), patches)
+    np.testing.assert_allclose(grid.read("mean", layer=0), patches.mean(1), rtol=1e-6)
