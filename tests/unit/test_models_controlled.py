@@ -77,9 +77,9 @@ def _write(trained: Trained, folder: Path) -> Path:
     manifest = folder / "vit.json"
     write_training(
         trained,
-        str(folder / "vit.safetensors"),
-        str(folder / "vit.history.json"),
-        str(manifest),
+        folder / "vit.safetensors",
+        folder / "vit.history.json",
+        manifest,
         spec="{}",
         code="c",
     )

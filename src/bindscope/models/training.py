@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def train(
     dataset: SceneDistribution,
     images: Mapping[str, UInt8],
     objects: Mapping[str, UInt8],
+    device: torch.device | str | None = None,
 ) -> Trained:
     """Train a controlled model, or only initialise it (objective ``none``).
 
@@ -81,6 +83,8 @@ def train(
         `train` and `val`: uint8 (N, px, px, 3).
     objects
         `train` and `val`: object codes, uint8 (N, K).
+    device
+        Where to train; default: any of the kind that the configuration names.
 
     Returns
     -------
@@ -102,13 +106,19 @@ def train(
         sizes = [group.size for group in dataset.space.groups]
         targets = {split: feature_code(codes, sizes) for split, codes in objects.items()}
     model = _Model(vit, _head(targets["train"], config.architecture.width), input_px)
-    device = torch.device(config.training.device)
+    device = torch.device(device or config.training.device)
     history = _optimise(model.to(device), config, images, targets, device)
     return Trained(_weights(model.vit, model.head), history, input_px)
 
 
 def write_training(
-    trained: Trained, weights: str, history: str, manifest: str, *, spec: str, code: str
+    trained: Trained,
+    weights: Path | str,
+    history: Path | str,
+    manifest: Path | str,
+    *,
+    spec: str,
+    code: str,
 ) -> None:
     """Write the weights (safetensors), the history (JSON), and last a manifest that names both.
 
@@ -127,7 +137,7 @@ def write_training(
     write_json(
         manifest,
         {
-            "weights": weights.rpartition("/")[2], "sha256": sha256(content),
+            "weights": Path(weights).name, "sha256": sha256(content),
             "input_px": trained.input_px, "spec": spec, "code": code,
         },
     )  # fmt: skip
