@@ -1,0 +1,101 @@
+"""The conda environments: every spec parses, is the lock's version, and nothing is missing."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from rattler import MatchSpec
+
+from bindscope.commands.environment import canonical, read_pins
+from bindscope.keys import parse_module
+from bindscope.registries import ADAPTERS, FAMILIES, RENDERERS, SPACES
+
+ENVS = sorted(Path("envs").glob("*.yaml"))
+# conda-forge's name where it is not PyPI's.
+PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+# The project that an import comes from, where the names differ.
+PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow"}
+# Imported by name only: by Snakemake itself (a script's own library), by the tools that start it.
+NOT_IN_JOBS = {"snakemake", "psutil"}
+DRAWN = [
+    ".".join(path.relative_to("src").with_suffix("").parts)
+    for room in ("tables", "figures", "report")
+    for path in Path("src/bindscope", room).glob("*.py")
+]
+IMPLEMENTATIONS = {
+    "base": [*SPACES.values(), *RENDERERS.values(), ADAPTERS["known-answer"], *DRAWN],
+    "torch": [*ADAPTERS.values(), *FAMILIES.values()],
+}
+
+
+def specs(path: Path) -> dict[str, MatchSpec]:
+    entries = yaml.safe_load(path.read_text())["dependencies"]
+    parsed = [MatchSpec(entry, strict=True) for entry in entries]
+    return {spec.name.normalized: spec for spec in parsed}
+
+
+@cache
+def scripts(env: str) -> frozenset[str]:
+    """Return the scripts of the rules that run in an environment."""
+    found = set()
+    for rules in Path("workflow/rules").glob("*.smk"):
+        for rule in re.split(r"(?m)^(?:rule|use rule) ", rules.read_text())[1:]:
+            script = re.search(r'script:\s+"\.\./(scripts/\w+\.py)"', rule)
+            if script and f'"../../envs/{env}.yaml"' in rule:
+                found.add(f"workflow/{script[1]}")
+    return frozenset(found)
+
+
+def imported(env: str) -> set[str]:
+    """Return the third-party projects that an environment's scripts reach, lazy imports too."""
+    todo: list[str] = [*scripts(env), *(r.partition(":")[0] for r in IMPLEMENTATIONS[env])]
+    seen: set[str] = set()
+    foreign = set()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        base = Path("src", *name.split("."))
+        candidates = [Path(name), base.with_suffix(".py"), base / "__init__.py"]
+        file = next((path for path in candidates if path.is_file()), None)
+        if file:
+            todo.extend(parse_module(file)[1])
+        elif name.partition(".")[0] not in {"bindscope", *sys.stdlib_module_names}:
+            foreign.add(name.partition(".")[0])
+    return {canonical(PROJECT.get(name, name)) for name in foreign - NOT_IN_JOBS}
+
+
+@pytest.mark.parametrize("path", ENVS, ids=str)
+def test_versions_are_the_locks(path: Path) -> None:
+    pins = read_pins(Path("requirements.lock"))
+    for name, spec in specs(path).items():
+        if name == "python":
+            assert str(spec.version) == "3.11.*"
+            continue
+        pin = pins[canonical(PYPI.get(name, name))]
+        assert str(spec.version) == f"{pin}.*", f"{path}: {name} is {pin} in requirements.lock"
+
+
+@pytest.mark.parametrize("path", ENVS, ids=str)
+def test_only_conda_forge(path: Path) -> None:
+    assert yaml.safe_load(path.read_text())["channels"] == ["conda-forge", "nodefaults"]
+
+
+@pytest.mark.parametrize("path", ENVS, ids=str)
+def test_nothing_that_a_job_imports_is_missing(path: Path) -> None:
+    assert scripts(path.stem)
+    present = {canonical(PYPI.get(name, name)) for name in specs(path)}
+    assert not imported(path.stem) - present
+
+
+def test_every_rule_with_a_script_has_an_environment() -> None:
+    for rules in Path("workflow/rules").glob("*.smk"):
+        for rule in re.split(r"(?m)^rule ", rules.read_text())[1:]:
+            named = re.search(r"envs/(\w+)\.yaml", rule)
+            assert "script:" not in rule or (named and Path(f"envs/{named[1]}.yaml") in ENVS)
