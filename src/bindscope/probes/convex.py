@@ -1,0 +1,106 @@
+"""How linear probes are fitted: to the convex optimum of every ridge strength (`lbfgs`).
+
+A fit is `not_converged` if it used all its iterations and its validation loss still fell by more
+than 0.5 % of H(O) over the last fifth of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bindscope.config.probes import AnyProbe, LinearProbe
+from bindscope.probes.base import LN2
+from bindscope.probes.batches import Source, VectorBatches
+from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
+from bindscope.probes.runs import MOVED, RESTART, Labels, Run
+from bindscope.progress import Progress
+
+ITERATIONS = 150
+LOOK = 5
+
+
+def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyProbe) -> None:
+    """Fit linear probes to their optimum for every ridge strength; validation chooses.
+
+    Each strength starts from the optimum of the next stronger one.
+    """
+    assert isinstance(source, VectorBatches)
+    assert isinstance(probe, LinearProbe)
+    progress = Progress(len(runs) * len(probe.l2), "convex fits")
+    limit = MOVED * labels.prior_bits("val")
+    for run in runs:
+        train = _regressions(run, source, labels, "train")
+        val = _regressions(run, source, labels, "val")
+        path = _Path(run, train, val, min(probe.steps, ITERATIONS))
+        for l2 in sorted(set(probe.l2), reverse=True):
+            path.extend(l2, limit)
+            progress.advance(note=f"{run.target.name}: {run.best_loss:.3f} bits at best")
+        run.restore()
+
+
+class _Path:
+    """The optima of one probe from the strongest ridge to the weakest."""
+
+    def __init__(self, run: Run, train: Regressions, val: Regressions, iterations: int) -> None:
+        self.run, self.train, self.val, self.iterations = run, train, val, iterations
+        self.preconditioner = Preconditioner(train)
+        shape = (train.x.shape[1], train.sign.shape[1])
+        self.w = torch.zeros(shape, dtype=train.x.dtype, device=train.x.device)
+
+    def extend(self, l2: float, limit: float) -> None:
+        """Go on to a weaker ridge; keep its weights if they validate better."""
+        start, seen = self.run.steps, [(0, _loss(self.val, self.w))]
+
+        def watch(iteration: int, w: Tensor) -> None:
+            if iteration % LOOK == 0:
+                seen.append((iteration, _loss(self.val, w)))
+                self.run.record(start + iteration, "val", seen[-1][1])
+
+        solution = minimise(
+            self.train, self.w, l2, self.preconditioner, iterations=self.iterations, watch=watch
+        )
+        self.w, loss = solution.w, _loss(self.val, solution.w)
+        self.run.steps += solution.iterations
+        self.run.record(self.run.steps, "train", _loss(self.train, self.w))
+        better = loss < self.run.best_loss
+        _load(self.run.family, self.w)
+        self.run.validated(self.run.steps, loss)
+        if better:
+            late = [v for i, v in seen if i <= RESTART * self.iterations]
+            moved = solution.iterations == self.iterations and late[-1] - loss > limit
+            self.run.flags -= {"not_converged"}
+            self.run.flags |= {"not_converged"} if moved else set()
+            self.run.options["l2"] = l2
+
+
+def _loss(problem: Regressions, w: Tensor) -> float:
+    """Return the loss without ridge in bits per scene."""
+    return float(softplus(problem.margins(w)).sum(1).double().mean()) / LN2
+
+
+def _regressions(run: Run, source: VectorBatches, labels: Labels, split: str) -> Regressions:
+    """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2]."""
+    z = source.z[split]
+    bits, anchors = labels.of(split, run.target, slice(None))
+    ones = torch.ones(len(z), 1, device=z.device)
+    parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
+    x = torch.cat(parts, dim=1)
+    penalised = torch.ones(x.shape[1], 1, device=z.device)
+    penalised[z.shape[1]] = 0
+    seen = torch.arange(bits.shape[1], device=z.device) * int(run.family.conditioned)
+    return Regressions(x, 1 - 2 * bits, anchors, z.shape[1] + 1 + seen, penalised)
+
+
+@torch.no_grad()
+def _load(family: torch.nn.Module, w: Tensor) -> None:
+    """Copy weights (z; bias; bits) into a linear probe."""
+    state = family.state_dict(keep_vars=True)
+    d = len(state["weights.z"])
+    state["weights.z"].copy_(w[:d, :, None])
+    state["bias"].copy_(w[d])
+    if "weights.bits" in state:
+        state["weights.bits"].copy_(w[d + 1 :, :, None])

@@ -1,0 +1,38 @@
+"""Linear family: logit_k = w_k.z + sum_{i<k} a_ki (o_i - 1/2) + b_k (spec 1, section 2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bindscope.config.probes import LinearProbe
+from bindscope.probes.base import Target
+from bindscope.probes.convex import fit_convex
+from bindscope.probes.module import Family, Heads, Inputs, InputShape, Projection
+
+
+class Linear(Family):
+    """Logistic regression per head.
+
+    Initial weights and biases are those of `torch.nn.Linear` over [z; bits], uniform within
+    1 / sqrt(dim x), or zero if the target is anchored. `protocol: converged` starts at zero.
+    """
+
+    convex = staticmethod(fit_convex)
+
+    def __init__(
+        self, config: LinearProbe, target: Target, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__(config, target, shape, generator)
+        heads = Heads(0, target.n_heads, target.n_heads)
+        self.weights = Projection(shape.dim, heads, 1, config.conditioned, generator)
+        self.bias = nn.Parameter(torch.zeros(target.n_heads))
+        bound = 0.0 if target.anchored else self.scale(shape.dim)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-bound, bound, generator=generator)
+
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads)."""
+        assert isinstance(inputs, Tensor)
+        return self.weights(self.read(inputs, bits)).squeeze(2) + self.bias

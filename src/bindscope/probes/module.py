@@ -1,0 +1,163 @@
+"""What the probe families share: head ranges, the joint projection, the anchored logit.
+
+No family expands z per head. What all heads read of z is one matrix product, and the mask "head k
+sees bit i only if i < k" is a strictly triangular weight, so what they read of the bits is another
+(spec 1, section 2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from bindscope.config.probes import AnyProbe
+from bindscope.probes.base import Target
+
+STD = 0.02
+
+
+class Tokens(NamedTuple):
+    """A batch for a probe over patch tokens: (B, T, d), and [CLS] (B, d) or None."""
+
+    patches: Tensor
+    cls: Tensor | None
+
+
+Inputs: TypeAlias = Tensor | Tokens
+Fit: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """What a probe reads: vectors of `dim`, and whether patch tokens come with a [CLS]."""
+
+    dim: int
+    cls: bool = False
+
+
+@dataclass(frozen=True)
+class Heads:
+    """`count` successive heads of a sequence of `length` bits, from bit `first` on."""
+
+    first: int
+    count: int
+    length: int
+
+    def mask(self) -> Tensor:
+        """Return (length, count): 1 where the head sees the bit, i < first + k."""
+        bit = torch.arange(self.length)[:, None]
+        return (bit < self.first + torch.arange(self.count)).to(torch.get_default_dtype())
+
+
+def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
+    """Return a parameter drawn from N(0, 0.02^2), the released code's initial weights."""
+    return nn.Parameter(torch.randn(*shape, generator=generator) * STD)
+
+
+class Part(nn.Module):
+    """A module whose call returns a tensor."""
+
+    __call__: Callable[..., Tensor]
+
+
+class Projection(Part):
+    """`W_k [z; masked bits]` for a range of heads, as one product.
+
+    Parameters
+    ----------
+    dim
+        Dimension of z; 0 if only the bits are read.
+    heads
+        The heads.
+    width
+        Rows of each W_k.
+    conditioned
+        Whether the bits are read.
+    generator
+        Draws the weights from N(0, 0.02^2).
+    """
+
+    mask: Tensor
+
+    def __init__(
+        self, dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.z = normal(generator, dim, heads.count, width)
+        self.bits = normal(generator, heads.length, heads.count, width) if conditioned else None
+        self.register_buffer("mask", heads.mask()[:, :, None], persistent=False)
+
+    def weight(self) -> Tensor:
+        """Return the masked weight, (dim [+ length], heads, width)."""
+        if self.bits is None:
+            return self.z
+        return torch.cat([self.z, self.bits * self.mask])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Project `x` = [z; bits - 1/2], (B, dim [+ length]), to (B, heads, width)."""
+        weight = self.weight()
+        return (x @ weight.flatten(1)).view(-1, *weight.shape[1:])
+
+
+class Family(Part, ABC):
+    """Base of the families: logits = exact prior log-odds (anchored targets) + learned term.
+
+    Parameters
+    ----------
+    config
+        The probe's configuration.
+    target
+        Which bits the heads predict.
+    shape
+        What the probe reads.
+    generator
+        Draws the initial weights.
+    """
+
+    patches = False
+    convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
+    feature_probe: str | None = None  # None: the family itself
+
+    def __init__(
+        self, config: AnyProbe, target: Target, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.target, self.conditioned = target, config.conditioned
+
+    @abstractmethod
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads) from the inputs and the centred bits (B, heads)."""
+
+    def forward(self, inputs: Inputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
+        """Return teacher-forced logits.
+
+        Parameters
+        ----------
+        inputs
+            Standardised representation (B, d), or `Tokens`.
+        bits
+            The true bits (B, heads), 0 or 1; head k is given those before k.
+        anchors
+            Prior log-odds in nats (B, heads), for anchored targets.
+
+        Returns
+        -------
+        Tensor
+            Logits in nats, (B, heads).
+        """
+        term = self.term(inputs, bits - 0.5)
+        return term if anchors is None else anchors + term
+
+    def read(self, z: Tensor, bits: Tensor) -> Tensor:
+        """Return [z; bits], or z alone for an unconditioned probe."""
+        return torch.cat([z, bits], dim=1) if self.conditioned else z
+
+    def scale(self, dim: int) -> float:
+        """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
+        return 1 / sqrt(dim + (self.target.n_heads if self.conditioned else 0))

@@ -1,0 +1,143 @@
+"""One target of one seed being fitted, its labels, and its losses on a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bindscope.config.probes import AnyProbe
+from bindscope.probes.base import LN2, TARGETS, Target, all_targets
+from bindscope.probes.batches import Source, rng
+from bindscope.probes.data import ProbeData
+from bindscope.probes.module import Family, InputShape
+from bindscope.registries import FAMILIES, resolve
+
+MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
+RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
+
+
+def bits_lost(logits: Tensor, bits: Tensor) -> Tensor:
+    """Return the binary cross-entropy of every head in bits, from logits in nats."""
+    return softplus((1 - 2 * bits) * logits) / LN2
+
+
+class Labels:
+    """Bits and anchors of all targets and splits, on the device."""
+
+    def __init__(self, data: ProbeData, device: torch.device) -> None:
+        self.bits: dict[tuple[str, str], Tensor] = {}
+        self.anchors: dict[tuple[str, str], Tensor] = {}
+        for name, split in data.splits.items():
+            for target in all_targets(data.sizes):
+                bits = target.bits(split.objects, split.features)
+                self.bits[name, target.name] = torch.from_numpy(bits).to(device)
+                anchors = target.anchors(split.anchors)
+                if anchors is not None:
+                    self.anchors[name, target.name] = torch.from_numpy(anchors).to(device)
+
+    def of(
+        self, split: str, target: Target, scenes: Tensor | slice
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the bits (B, heads) as floats and the anchors (B, heads) or None."""
+        key = (split, target.name)
+        anchors = self.anchors[key][scenes] if target.anchored else None
+        return self.bits[key][scenes].float(), anchors
+
+    def prior_bits(self, split: str) -> float:
+        """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
+        key = (split, "object_anchored")
+        return float(bits_lost(self.anchors[key], self.bits[key].float()).sum(1).double().mean())
+
+
+@dataclass
+class Run:
+    """One target of one seed being fitted.
+
+    Attributes
+    ----------
+    best, best_loss, best_step
+        Weights of the smallest validation loss so far, that loss in bits, and its step.
+    evaluations
+        (step, validation loss) in order.
+    steps
+        Optimiser steps taken.
+    """
+
+    seed: int
+    target: Target
+    family: Family
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_loss: float = float("inf")
+    best_step: int = 0
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    steps: int = 0
+    flags: set[str] = field(default_factory=set)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def record(self, step: int, split: str, loss: float) -> None:
+        """Add a row to the history, unless the loss is not finite (it is a flag then)."""
+        if not np.isfinite(loss):
+            self.flags.add("diverged")
+            return
+        self.history.append(
+            {"seed": self.seed, "target": self.target.name, "step": step, "split": split}
+            | {"loss_bits": round(loss, 6)}
+        )
+
+    def validated(self, step: int, loss: float) -> None:
+        """Take note of a validation loss; keep the weights if it is the best."""
+        self.record(step, "val", loss)
+        self.evaluations.append((step, loss))
+        if loss < self.best_loss:
+            self.best_loss, self.best_step = loss, step
+            self.best = {k: v.detach().clone() for k, v in self.family.state_dict().items()}
+
+    def moved_since(self, step: int) -> float:
+        """Return by how many bits the best validation loss fell after a step."""
+        before = min((loss for at, loss in self.evaluations if at <= step), default=np.inf)
+        after = min((loss for at, loss in self.evaluations if at > step), default=np.inf)
+        return float(max(before - after, 0.0)) if np.isfinite(before - after) else 0.0
+
+    def restore(self) -> None:
+        """Load the best weights."""
+        self.family.load_state_dict(self.best)
+
+
+def build(
+    probe: AnyProbe, target: Target, shape: InputShape, seed: int = 0, device: str = "cpu"
+) -> Family:
+    """Return a probe with its initial weights, which depend on the seed and the target alone."""
+    key = rng(seed, 0, TARGETS.index(target.name)).integers(2**63)
+    generator = torch.Generator().manual_seed(int(key))
+    family: Family = resolve(FAMILIES[probe.family])(probe, target, shape, generator)
+    return family.to(device)
+
+
+@torch.inference_mode()
+def predict(
+    runs: Sequence[Run], source: Source, labels: Labels, split: str, batch: int
+) -> list[Tensor]:
+    """Return each run's logits over a split, (N, heads) on the device, in one pass."""
+    parts: list[list[Tensor]] = [[] for _ in runs]
+    for inputs, scenes in source.split(split, batch):
+        for run, part in zip(runs, parts, strict=True):
+            part.append(run.family(inputs, *labels.of(split, run.target, scenes)))
+    return [torch.cat(part) for part in parts]
+
+
+@torch.inference_mode()
+def validate(runs: Sequence[Run], source: Source, labels: Labels, batch: int) -> list[float]:
+    """Return each run's validation loss in bits per scene."""
+    losses = []
+    everything = slice(None)
+    for run, logits in zip(runs, predict(runs, source, labels, "val", batch), strict=True):
+        bits, _ = labels.of("val", run.target, everything)
+        losses.append(float(bits_lost(logits, bits).sum(1).double().mean()))
+    return losses

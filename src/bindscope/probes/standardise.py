@@ -1,0 +1,58 @@
+"""Scaling of inputs by the mean and deviation of the train split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bindscope.probes.base import Floats
+from bindscope.probes.data import Array
+
+CONSTANT = 1e-5
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    """`(z - mean) * scale` per column.
+
+    Attributes
+    ----------
+    mean, scale
+        float32 (d,). A column that is constant over the train split has scale 0: nothing can be
+        learnt from it, so nothing of it may reach the test split.
+    """
+
+    mean: Floats
+    scale: Floats
+
+    @classmethod
+    def identity(cls, dim: int) -> Standardiser:
+        """Return the scaling that changes nothing (`standardise: false`, `protocol: paper`)."""
+        return cls(np.zeros(dim, np.float32), np.ones(dim, np.float32))
+
+    @classmethod
+    def of(cls, blocks: Iterable[Array], dim: int) -> Standardiser:
+        """Measure the columns of blocks (.., d), pooled in float64 (Chan et al. 1983)."""
+        count, mean, squares = 0, np.zeros(dim), np.zeros(dim)
+        for block in blocks:
+            rows = np.asarray(block, np.float32).reshape(-1, dim)
+            here = rows.mean(0, dtype=np.float64)
+            spread = np.square(rows - here.astype(np.float32)).sum(0, dtype=np.float64)
+            total = count + len(rows)
+            squares += spread + np.square(here - mean) * (count * len(rows) / total)
+            mean += (here - mean) * (len(rows) / total)
+            count = total
+        deviation = np.sqrt(squares / max(count, 1))
+        constant = deviation <= CONSTANT * np.abs(mean) + np.finfo(np.float32).tiny
+        scale = np.where(constant, 0, 1 / np.where(constant, 1, deviation))
+        return cls(mean.astype(np.float32), scale.astype(np.float32))
+
+    def apply(self, values: Array, device: torch.device) -> Tensor:
+        """Return values (.., d), float16 or float32, scaled, as float32 on a device."""
+        z = torch.from_numpy(np.ascontiguousarray(values)).to(device).float()
+        mean, scale = (torch.from_numpy(part).to(device) for part in (self.mean, self.scale))
+        return (z - mean) * scale
