@@ -48,9 +48,9 @@ class KnownAnswer(Model):
     )
     dim: PositiveInt | None = Field(
         None,
-        description="Width of `rotated` and `conjunctive` (default: number of object cells), of "
-        "`hadamard` (default: twice that), or of each group's vectors in `tensor_product` "
-        "(default: the size of the group). Other encoders have one width only.",
+        description="Width of `rotated` (default: the number of object cells), `hadamard` and "
+        "`conjunctive` (default: twice that), or of each group's vectors in `tensor_product` "
+        "(default: twice the group's size). Other encoders have one width only.",
     )
     probability: Probability | None = Field(
         None,
@@ -109,7 +109,7 @@ class Controlled(Model):
     architecture: Architecture = Field(Architecture(), description="The transformer.")
     training: Training = Field(description="Training; for `none` only the dataset is read.")
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and batch order.")
-    extraction: Extraction = Field(Extraction(batch_size=256), description="How it is run.")
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
 
 
 class Pretrained(Model):

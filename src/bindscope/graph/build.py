@@ -34,12 +34,17 @@ def _expected(products: list[Product]) -> dict[str, dict[str, str]]:
 def _add_tables(graph: Graph, entities: Entities) -> None:
     priors = graph.of("priors")
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
-    rows = {"fits": graph.of("fit"), "nulls": graph.of("null")}
+    inputs = {
+        "fits": graph.of("fit"),
+        "nulls": graph.of("null"),
+        "priors": priors,
+        "truths": graph.of("truth"),
+    }
     graph.add(
         "table_binding_information",
         {},
         {
-            "expected": _expected([*rows["fits"], *rows["nulls"]]),
+            "expected": _expected([product for given in inputs.values() for product in given]),
             "models": {
                 name: {
                     "model_kind": model.source.partition(":")[0],
@@ -49,7 +54,7 @@ def _add_tables(graph: Graph, entities: Entities) -> None:
                 for name, model in entities.models.items()
             },
         },
-        {**rows, "priors": priors, "truths": graph.of("truth")},
+        inputs,
     )
 
 
