@@ -129,7 +129,7 @@ def rotated(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 def conjunctive(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = sum over objects of a random unit vector per conjunction, in general position."""
-    dim = _wide(config, scenes.n_cells, scenes.n_cells)
+    dim = _wide(config, 2 * scenes.n_cells, scenes.n_cells)
     return {"cls": scenes.objects @ general_directions((config.seed,), scenes.n_cells, dim)}
 
 
@@ -154,7 +154,7 @@ def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = sum over objects of u_colour (x) v_shape, flattened (Smolensky's binding)."""
     z = scenes.objects.reshape(-1, *scenes.sizes).astype(np.float64)
     for group, size in enumerate(scenes.sizes):
-        vectors = general_directions((config.seed, group), size, _wide(config, size, size))
+        vectors = general_directions((config.seed, group), size, _wide(config, 2 * size, size))
         z = np.moveaxis(np.tensordot(z, vectors, axes=(group + 1, 0)), -1, group + 1)
     return {"cls": z.reshape(len(scenes.objects), -1)}
 
