@@ -167,20 +167,13 @@ def load(
     def forward(pixels: Tensor) -> Tensor:
         return family.run(model, pixels, resized)
 
-    registers = int(getattr(settings, "num_register_tokens", 0))
     frozen = FrozenViT(
         where=where,
         forward=forward,
         blocks=list(model.get_submodule(family.blocks)),
         norm=model.get_submodule(family.norm),
         transform=transform(processor, family, px, where),
-        token_map=TokenMap(
-            prefix=int(family.has_cls) + registers,
-            registers=registers,
-            grid=(px // patch, px // patch),
-            patch_px=patch,
-            has_cls=family.has_cls,
-        ),
+        token_map=_token_map(family, settings, px // patch, patch),
         dim=int(settings.hidden_size),
         revision=found.revision if found else f"random weights, seed {config.seed}",
         weights_sha256=digest,
@@ -264,6 +257,17 @@ def _side(value: Any, what: str, where: str) -> int:
     if len(set(sides)) != 1:
         raise ModelError(where, f"its {what} is {value}, not a square", "set `input_px`")
     return int(sides[0])
+
+
+def _token_map(family: Family, settings: Any, side: int, patch_px: int) -> TokenMap:
+    registers = int(getattr(settings, "num_register_tokens", 0))
+    return TokenMap(
+        prefix=int(family.has_cls) + registers,
+        registers=registers,
+        grid=(side, side),
+        patch_px=patch_px,
+        has_cls=family.has_cls,
+    )
 
 
 def _trained_px(settings: Any) -> int:
