@@ -267,6 +267,11 @@ def test_offline_error_names_the_command(hub: Hub, tmp_path: Path) -> None:
         load_model(CONFIG, None, "cpu")
 
 
+def test_overrides_of_pretrained_weights_are_refused() -> None:
+    with pytest.raises(ModelError, match="`overrides` change the architecture"):
+        load_model(pretrained(f"hf:some/model@{SHA}", overrides={"depth": 2}), None, "cpu")
+
+
 # --- devices ---------------------------------------------------------------------------------
 
 

@@ -45,6 +45,11 @@ def load_model(
     device = torch.device(device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise no_gpu(where)
+    if getattr(config, "pretrained", False) and getattr(config, "overrides", None):
+        raise ModelError(
+            where, "`overrides` change the architecture, which pretrained weights have fixed",
+            "drop `overrides`, or set `pretrained: false`",
+        )  # fmt: skip
     library = config.source.partition(":")[0]
     model: VisionModel = resolve(ADAPTERS[library])(config, weights, device, input_px)
     expected = getattr(config, "n_layers", model.n_layers)
