@@ -7,8 +7,9 @@ the model's last norm. Pooling is in float32, whatever the forward pass and the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_ar
 from bindscope.errors import ModelError
 from bindscope.files import require_free_space
 from bindscope.progress import Progress
+from bindscope.store.dtypes import all_finite
 from bindscope.store.manifest import ArrayLayout
 from bindscope.store.reader import Store
 from bindscope.store.writer import StoreWriter
@@ -99,12 +101,12 @@ def extract_pooled(
     _prepare(model, layers, arrays, writer)
     writer.attributes["layers"] = [str(layer) for layer in layers]
     with _arithmetic(extraction):
-        for rows in _batches(len(images), extraction.batch_size):
-            stream = _stream(model, images[rows], layers)
+        for rows, batch in _batches(images, extraction.batch_size):
+            stream = _stream(model, batch, layers)
             pooled = [_pool(tokens, model.token_map) for tokens in stream]
             for name in arrays:
                 values = torch.stack([parts[name] for parts in pooled])
-                writer.write(name, rows, values.cpu().numpy())
+                writer.write(name, rows, _array(values, extraction.dtype))
 
 
 def extract_patches(
@@ -121,11 +123,11 @@ def extract_patches(
     _prepare(model, [layer], arrays, writer)
     writer.attributes["layer"] = str(layer)
     with _arithmetic(extraction):
-        for rows in _batches(len(images), extraction.batch_size):
-            (tokens,) = _stream(model, images[rows], [layer])
-            writer.write("patches", rows, tokens[:, token_map.patches].float().cpu().numpy())
+        for rows, batch in _batches(images, extraction.batch_size):
+            (tokens,) = _stream(model, batch, [layer])
+            writer.write("patches", rows, _array(tokens[:, token_map.patches], extraction.dtype))
             if token_map.cls is not None:
-                writer.write("cls", rows, tokens[:, 0].float().cpu().numpy())
+                writer.write("cls", rows, _array(tokens[:, 0], extraction.dtype))
 
 
 def _prepare(
@@ -159,12 +161,28 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
         yield
 
 
-def _batches(n: int, size: int) -> Iterator[slice]:
+def _batches(images: Images, size: int) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+    """Yield rows and their images; while a batch is worked on, the next one is read."""
+    n = len(images)
     progress = Progress(n, "scenes")
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        yield slice(start, stop)
-        progress.advance(stop - start)
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(images.__getitem__, slice(0, min(size, n)))
+        for start in range(0, n, size):
+            stop = min(start + size, n)
+            batch = ahead.result()
+            if stop < n:
+                ahead = reader.submit(images.__getitem__, slice(stop, min(stop + size, n)))
+            yield slice(start, stop), batch
+            progress.advance(stop - start)
+
+
+def _array(values: torch.Tensor, dtype: str) -> NDArray[np.floating[Any]]:
+    """Copy to NumPy, as float16 where that is what is stored (torch casts it on its device)."""
+    if dtype == "float16":
+        half = values.half().cpu().numpy()
+        if all_finite(half, dtype):
+            return half
+    return values.float().cpu().numpy()  # the writer casts, or says what does not fit
 
 
 def _stream(

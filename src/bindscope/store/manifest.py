@@ -79,9 +79,12 @@ class ArrayLayout:
         chunk = prod(self.chunks) * storage_dtype(self.dtype).itemsize + 4
         return chunk * prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
 
-    def chunk_names(self) -> list[str]:
-        """File names of all chunks, in row-major order of the chunk grid."""
-        grid = (range(ceil(n / c)) for n, c in zip(self.shape, self.chunks, strict=True))
+    def chunk_names(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """File names of the chunks that hold scenes [start, stop), row-major in the chunk grid."""
+        grid = [range(ceil(n / c)) for n, c in zip(self.shape, self.chunks, strict=True)]
+        stop = self.n_rows if stop is None else stop
+        rows = range(start // self.chunk_rows, ceil(stop / self.chunk_rows))
+        grid[self.sample_axis] = rows
         return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
 
 
@@ -89,7 +92,7 @@ def hash_file(path: Path, *, flush: bool = False) -> tuple[str, int]:
     """Return the SHA-256 and the size in bytes of a file; `flush` also forces it to the disk."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as handle:
-        while block := handle.read(4 << 20):
+        while block := handle.read(1 << 20):
             digest.update(block)
             size += len(block)
         if flush:
@@ -97,14 +100,16 @@ def hash_file(path: Path, *, flush: bool = False) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def array_entry(folder: Path, layout: ArrayLayout) -> dict[str, Any]:
-    """Describe a finished array for the manifest, and flush its files to the disk."""
-    hashes = [hash_file(folder / name, flush=True) for name in layout.chunk_names()]
+def array_entry(
+    folder: Path, layout: ArrayLayout, hashes: Mapping[str, tuple[str, int]]
+) -> dict[str, Any]:
+    """Describe a finished array for the manifest; `hashes` as `hash_file` gives them, by chunk."""
+    ordered = [hashes[name] for name in layout.chunk_names()]
     return {
         **asdict(layout),
-        "n_chunks": len(hashes),
-        "bytes": sum(size for _, size in hashes),
-        "sha256": [digest for digest, _ in hashes],
+        "n_chunks": len(ordered),
+        "bytes": sum(size for _, size in ordered),
+        "sha256": [digest for digest, _ in ordered],
         "metadata_sha256": hash_file(folder / "zarr.json", flush=True)[0],
     }
 

@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +86,7 @@ class StoreWriter:
             except BaseException:
                 shutil.rmtree(self._temporary, ignore_errors=True)
                 raise
+        self._hasher = ThreadPoolExecutor(1, "hash")
         return self
 
     def create(
@@ -125,7 +127,7 @@ class StoreWriter:
                 attributes={"dtype": dtype, "sample_axis": sample_axis},
                 config={"write_empty_chunks": True},
             )
-        self._arrays[name] = _Pending(layout, target)
+        self._arrays[name] = _Pending(layout, target, self._flush_later)
         return layout
 
     def write(self, name: str, rows: slice, values: NDArray[Any]) -> None:
@@ -159,6 +161,10 @@ class StoreWriter:
             self._refuse(name, values, layout)
         with _disk_errors(self.store_path):
             array.put(start, stop, stored)
+
+    def _flush_later(self, path: Path) -> Future[tuple[str, int]]:
+        """Hash a finished file and force it to the disk while the next ones are computed."""
+        return self._hasher.submit(hash_file, self._temporary / path, flush=True)
 
     def _refuse(self, name: str, values: NDArray[Any], layout: ArrayLayout) -> None:
         """Say which layer holds a value that is not finite after the cast."""
@@ -198,6 +204,7 @@ class StoreWriter:
                 with _disk_errors(self.store_path):
                     self._commit()
         finally:
+            self._hasher.shutdown(cancel_futures=True)
             shutil.rmtree(self._temporary, ignore_errors=True)
             shutil.rmtree(self._old, ignore_errors=True)
 
@@ -219,7 +226,7 @@ class StoreWriter:
         }
         self._group.attrs.put(json.loads(canonical_json(content)))
         entries = {
-            name: array_entry(self._temporary / name, array.layout)
+            name: array_entry(self._temporary / name, array.layout, array.hashes())
             for name, array in sorted(self._arrays.items())
         }
         metadata, _ = hash_file(self._temporary / "zarr.json", flush=True)
@@ -255,10 +262,20 @@ class StoreWriter:
 class _Pending:
     """An array under construction: which scenes are there, and chunks that are not yet full."""
 
-    def __init__(self, layout: ArrayLayout, target: zarr.Array[Any]) -> None:
-        self.layout, self.target = layout, target
+    def __init__(
+        self,
+        layout: ArrayLayout,
+        target: zarr.Array[Any],
+        flush: Callable[[Path], Future[tuple[str, int]]],
+    ) -> None:
+        self.layout, self.target, self._flush = layout, target, flush
         self.written = np.zeros(layout.n_rows, dtype=bool)
         self._waiting: dict[int, tuple[NDArray[Any], int]] = {}
+        self._flushed: dict[str, Future[tuple[str, int]]] = {}
+
+    def hashes(self) -> dict[str, tuple[str, int]]:
+        """SHA-256 and size of every chunk; waits until all are on the disk."""
+        return {name: future.result() for name, future in self._flushed.items()}
 
     def claim(self, name: str, rows: slice, shape: tuple[int, ...]) -> tuple[int, int]:
         """Mark scenes as written, and return where they start and stop."""
@@ -293,6 +310,8 @@ class _Pending:
             except OSError:
                 time.sleep(0.1)  # zarr's other writes end, or they would make the folder again
                 raise
+            for name in layout.chunk_names(low, high):
+                self._flushed[name] = self._flush(Path(self.target.basename, name))
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
