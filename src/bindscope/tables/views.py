@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -71,17 +71,19 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def family_order(families: Sequence[str]) -> list[str]:
+def family_order(families: Iterable[str]) -> list[str]:
     """Order families as the registry does: linear, quadratic, ..., attention."""
-    return [name for name in FAMILY_NAMES if name in set(families)]
+    found = set(families)
+    return [name for name in FAMILY_NAMES if name in found]
 
 
-def token_order(tokens: Sequence[str]) -> list[str]:
+def token_order(tokens: Iterable[str]) -> list[str]:
     """Order token inputs: cls, mean, cls_mean, patches."""
-    return [name for name in TOKENS if name in set(tokens)]
+    found = set(tokens)
+    return [name for name in TOKENS if name in found]
 
 
-def name_order(names: Sequence[str], preferred: Sequence[str] = ()) -> list[str]:
+def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:
     """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
     found = set(names)
     return [n for n in preferred if n in found] + sorted(found - set(preferred))

@@ -1,0 +1,191 @@
+"""F10: which objects and which features are known, in bits over the prior (spec 1, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+
+from bindscope.figures.style import BLUE, ORANGE, WIDTH_IN, new_figure, styled
+
+Array = npt.NDArray[np.float64]
+Group = tuple[str, Sequence[str]]
+COLUMNS = 3
+_WRITE_UP_TO = 64  # cells; more are too small for numbers
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Bits gained over the prior by the heads of one fit.
+
+    Attributes
+    ----------
+    objects
+        float64 (K,): per object, the null probe's test loss minus the probe's, bits per scene.
+    features
+        float64 (n,): the same per feature value.
+    chained
+        Whether objects are read given all features (the chained probe): then the features' sum is
+        a lower bound on I(F;Z), the objects' on B*. Otherwise they are the paper's plain probes.
+    """
+
+    objects: Array
+    features: Array
+    chained: bool
+
+
+def gains(
+    details: Mapping[str, npt.NDArray[Any]],
+    null: Mapping[str, npt.NDArray[Any]],
+    sizes: Sequence[int],
+) -> Breakdown:
+    """Subtract a fit's losses per head from those of its null probe.
+
+    Parameters
+    ----------
+    details, null
+        `<seed>.<target>_loss_bits`, float (heads,): mean test loss per head, of the fit and of
+        the null probe; seeds are averaged. `chained` is used where both have it (n feature heads,
+        then K object heads), else `object` and `feature`.
+    sizes
+        Sizes of the feature groups.
+
+    Returns
+    -------
+    Breakdown
+        Bits gained; negative where the probe does worse than without input.
+    """
+    n = sum(sizes)
+    fit, nothing = _by_target(details), _by_target(null)
+    if "chained" in fit and "chained" in nothing:
+        difference = nothing["chained"] - fit["chained"]
+        return Breakdown(difference[n:], difference[:n], chained=True)
+    return Breakdown(
+        nothing["object"] - fit["object"], nothing["feature"] - fit["feature"], chained=False
+    )
+
+
+def _by_target(details: Mapping[str, npt.NDArray[Any]]) -> dict[str, Array]:
+    found: dict[str, list[Array]] = {}
+    for name in sorted(details):
+        target = name.partition(".")[2].removesuffix("_loss_bits")
+        found.setdefault(target, []).append(np.asarray(details[name], np.float64))
+    return {target: np.mean(losses, axis=0) for target, losses in found.items()}
+
+
+def available(breakdowns: Mapping[str, Breakdown]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if breakdowns else "No fit with a null probe beside it was given."
+
+
+@styled
+def draw(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
+    """Draw the bits gained per object (heat map) and per feature value (bars).
+
+    Parameters
+    ----------
+    breakdowns
+        Per label (a model, say) the gains.
+    groups
+        (name, names of the values) per feature group; the first one makes the rows of the heat
+        map, all others together its columns.
+
+    Returns
+    -------
+    Figure
+        A column of panels per label.
+    """
+    labels = list(breakdowns)
+    blocks = [labels[i : i + COLUMNS] for i in range(0, len(labels), COLUMNS)]
+    n_rows, n_features = len(groups[0][1]), sum(len(values) for _, values in groups)
+    height = 1.0 + 0.27 * n_rows + 0.13 * n_features
+    width = min(COLUMNS, len(labels))
+    figure = new_figure(0.3 + height * len(blocks), WIDTH_IN if width > 1 else 0.6 * WIDTH_IN)
+    parts = figure.subfigures(len(blocks), 1, squeeze=False)[:, 0]
+    top = max(float(np.nanmax(np.abs(b.objects))) for b in breakdowns.values()) or 1.0
+    reach = [float(f(b.features)) for b in breakdowns.values() for f in (np.nanmin, np.nanmax)]
+    for part, block in zip(parts, blocks, strict=True):
+        grid = part.subplots(
+            2, width, squeeze=False, sharey="row",
+            gridspec_kw={"height_ratios": [0.27 * n_rows + 0.3, 0.13 * n_features]},
+        )  # fmt: skip
+        for axes, label in zip(grid.T, block, strict=False):
+            image = _objects(axes[0], breakdowns[label], groups, top)
+            axes[0].set_title(label)
+            _features(axes[1], breakdowns[label], groups, reach)
+        for axes in grid.T[len(block) :]:
+            axes[0].set_axis_off()
+            axes[1].set_axis_off()
+        _value_names(grid, groups)
+        bar = part.colorbar(image, ax=list(grid[0]), pad=0.01, aspect=18)
+        bar.outline.set_visible(False)
+        bar.set_label("bits gained", fontsize=7.5)
+    return figure
+
+
+def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -> Any:
+    rows = len(groups[0][1])
+    columns = prod(len(values) for _, values in groups[1:])
+    cells = part.objects.reshape(rows, columns)
+    image = axes.imshow(
+        cells, cmap="PuOr_r", norm=TwoSlopeNorm(0.0, -top, top), aspect="auto",
+        interpolation="nearest",
+    )  # fmt: skip
+    axes.grid(visible=False)
+    axes.set_frame_on(False)
+    axes.tick_params(length=0)
+    names = [
+        " ".join(combination) for combination in product(*(values for _, values in groups[1:]))
+    ]
+    axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
+    axes.tick_params(axis="x", labelsize=6.5)
+    what = "given features" if part.chained else "and features"
+    axes.set_xlabel(f"objects {what}: {_bits(part.objects)}", fontsize=8)
+    if cells.size <= _WRITE_UP_TO:
+        shades = image.to_rgba(cells)
+        for (i, j), value in np.ndenumerate(cells):
+            red, green, blue, _ = shades[i, j]
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+            axes.text(
+                j, i, f"{value:z.2f}".replace("-", "\u2212"), ha="center", va="center",
+                fontsize=6 if columns <= 6 else 5.5, color="white" if dark else "#1A1A1A",
+            )  # fmt: skip
+    return image
+
+
+def _bits(parts: Array) -> str:
+    return f"{parts.sum():z.1f} bits".replace("-", "\u2212")
+
+
+def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[float]) -> None:
+    starts = np.cumsum([0, *(len(values) for _, values in groups)])
+    for g, (start, stop) in enumerate(pairwise(starts)):
+        y = np.arange(start, stop) + 0.6 * g
+        axes.barh(y, part.features[start:stop], 0.8, color=(BLUE, ORANGE)[g % 2], linewidth=0)
+    axes.axvline(0, color="#666666", linewidth=0.7)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    axes.set_xlim(min(0.0, min(reach)) * 1.05, max(0.01, max(reach)) * 1.05)
+    axes.set_xlabel(f"features: {_bits(part.features)}", fontsize=8)
+
+
+def _value_names(grid: npt.NDArray[Any], groups: Sequence[Group]) -> None:
+    grid[0, 0].set_yticks(range(len(groups[0][1])), list(groups[0][1]))
+    grid[0, 0].set_ylabel(groups[0][0])
+    places = [i + 0.6 * g for i, g in enumerate(_group_of(groups))]
+    names = [name for _, values in groups for name in values]
+    grid[1, 0].set_yticks(places, names)
+    grid[1, 0].tick_params(axis="y", labelsize=6.5, length=0)
+    grid[1, 0].set_ylim(places[-1] + 0.7, -0.7)
+
+
+def _group_of(groups: Sequence[Group]) -> list[int]:
+    return [g for g, (_, values) in enumerate(groups) for _ in values]

@@ -1,0 +1,228 @@
+"""One figure job: read what a figure needs, draw it, or say in its place why there is nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from safetensors.numpy import load_file
+
+from bindscope.figures import (
+    attention,
+    breakdown,
+    calibration,
+    layers,
+    structure,
+    style,
+    tokens,
+    training,
+)
+from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.tables.rows import PathLike
+from bindscope.tables.rules import family_of
+from bindscope.tables.views import name_order
+
+log = logging.getLogger(__name__)
+
+Files = Mapping[str, Sequence[PathLike]]
+Groups = Sequence[breakdown.Group]
+
+# Which fit stands for a model in the breakdown, most wanted first.
+_FAMILIES = ("quadratic", "quadratic_reuse", "dnn", "multilinear_reuse", "linear")
+_TOKENS = ("cls", "cls_mean", "mean")
+
+
+def make_figure(
+    name: str,
+    table: pd.DataFrame,
+    files: Files,
+    png: PathLike,
+    svg: PathLike,
+    *,
+    published: pd.DataFrame | None = None,
+    models: Sequence[str] = (),
+    groups: Mapping[str, Groups] | None = None,
+) -> None:
+    """Draw a figure and write it as PNG and SVG.
+
+    Parameters
+    ----------
+    name
+        One of `config.root.FIGURES`.
+    table
+        `binding_information`.
+    files
+        Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
+        `nulls_details` in the same order; `training_history`; `maps`. Only what the figure reads.
+    png, svg
+        Where to write.
+    published
+        The papers' numbers.
+    models
+        The configuration's order of models.
+    groups
+        Per dataset its feature groups with the names of their values, see `value_names`.
+
+    Notes
+    -----
+    A figure whose data the run did not produce becomes one line that says so.
+    """
+    figure = _figure(name, table, files, published, models, groups or {})
+    style.save(figure, Path(png), Path(svg))
+
+
+def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[breakdown.Group]:
+    """Name the values of feature groups.
+
+    Parameters
+    ----------
+    groups
+        `name` and `size` per group.
+    rendered
+        Whether the shapes renderer draws the scenes: the first group then is a colour, the second
+        a shape. Otherwise values are numbered.
+    """
+    palettes = (tuple(COLOURS), SHAPES) if rendered else ()
+    named = []
+    for i, group in enumerate(groups):
+        size = int(group["size"])
+        known = palettes[i] if i < len(palettes) and size <= len(palettes[i]) else None
+        values = known[:size] if known else tuple(str(value) for value in range(size))
+        named.append((str(group["name"]), values))
+    return named
+
+
+def _figure(
+    name: str,
+    table: pd.DataFrame,
+    files: Files,
+    published: pd.DataFrame | None,
+    models: Sequence[str],
+    groups: Mapping[str, Groups],
+) -> Figure:
+    if name == "tokens":
+        reason = tokens.available(table)
+        return style.placeholder(reason) if reason else tokens.draw(table, published, models)
+    if name == "structure":
+        reason = structure.available(table)
+        return style.placeholder(reason) if reason else structure.draw(table, published, models)
+    if name in ("layers", "calibration"):
+        module = {"layers": layers, "calibration": calibration}[name]
+        reason = module.available(table)
+        return style.placeholder(reason) if reason else module.draw(table, models)  # type: ignore[no-any-return]
+    if name == "training":
+        histories = read_model_histories(files.get("training_history", ()))
+        probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
+        reason = training.available(histories, probes)
+        return style.placeholder(reason) if reason else training.draw(histories, probes, models)
+    if name == "attention":
+        maps = read_maps(files.get("maps", ()))
+        reason = attention.available(maps)
+        return style.placeholder(reason) if reason else attention.draw(maps)
+    if name == "breakdown":
+        return _breakdown(files, models, groups)
+    raise ValueError(f"no figure is called {name!r}")
+
+
+def read_model_histories(paths: Iterable[PathLike]) -> dict[str, Any]:
+    """Read histories of controlled models; the model's name is the file's."""
+    return {
+        Path(path).name.removesuffix(".history.json").rpartition("-")[0]: json.loads(
+            Path(path).read_text()
+        )
+        for path in paths
+    }
+
+
+def read_probe_histories(
+    rows: Sequence[PathLike], histories: Sequence[PathLike]
+) -> list[training.ProbeHistory]:
+    """Read histories of fits; names stand in the row files."""
+    found = []
+    for row_file, history in zip(rows, histories, strict=True):
+        row = _first_row(row_file)
+        family = family_of(row["options"]) or row["probe"]
+        lines = json.loads(Path(history).read_text())
+        found.append(training.ProbeHistory(row["model"], row["tokens"], family, lines))
+    return found
+
+
+def read_maps(paths: Iterable[PathLike]) -> dict[str, attention.Maps]:
+    """Read attention maps, the first file of each model; the model's name is the folder's."""
+    found: dict[str, attention.Maps] = {}
+    for path in paths:
+        model = Path(path).parent.name
+        if model in found:
+            log.info("attention: only the first maps of %s are drawn, not %s", model, path)
+        else:
+            found[model] = load_file(path)
+    return found
+
+
+def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]) -> Figure:
+    fits = _details(files.get("fits", ()), files.get("fits_details", ()))
+    nulls = _details(files.get("nulls", ()), files.get("nulls_details", ()))
+    chosen = choose_fits(fits, models)
+    datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in groups))
+    found = {}
+    for dataset, model, tokens_, probe in chosen:
+        null = _merged(nulls, (dataset, "null", "null", probe))
+        if not datasets or dataset not in groups or not null:
+            continue
+        if groups[dataset] != groups[datasets[0]]:
+            log.info("breakdown: %s on %s is left out, its feature groups differ", model, dataset)
+            continue
+        sizes = [len(values) for _, values in groups[dataset]]
+        label = f"{model} ({dataset})" if len(datasets) > 1 else model
+        details = _merged(fits, (dataset, model, tokens_, probe))
+        found[label] = breakdown.gains(details, null, sizes)
+    reason = breakdown.available(found)
+    if reason:
+        return style.placeholder(reason)
+    return breakdown.draw(found, groups[datasets[0]])
+
+
+Name = tuple[str, str, str, str]
+Details = list[tuple[Name, str, dict[str, Any]]]
+
+
+def choose_fits(fits: Details, models: Sequence[str]) -> list[Name]:
+    """Choose one fit per dataset and model: quadratic on [CLS], or what comes nearest."""
+    best: dict[tuple[str, str], tuple[int, int, Name]] = {}
+    for name, family, _ in fits:
+        dataset, model, tokens_, _ = name
+        if tokens_ not in _TOKENS or family not in _FAMILIES:
+            continue
+        rank = (_TOKENS.index(tokens_), _FAMILIES.index(family), name)
+        if (dataset, model) not in best or rank < best[dataset, model]:
+            best[dataset, model] = rank
+    order = name_order((model for _, model in best), models)
+    return [best[key][2] for key in sorted(best, key=lambda key: (key[0], order.index(key[1])))]
+
+
+def _details(rows: Sequence[PathLike], details: Sequence[PathLike]) -> Details:
+    found = []
+    for row_file, path in zip(rows, details, strict=True):
+        row = _first_row(row_file)
+        name = (row["dataset"], row["model"], row["tokens"], row["probe"])
+        found.append((name, family_of(row["options"]) or "", load_file(path)))
+    return found
+
+
+def _merged(details: Details, name: Name) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for other, _, arrays in details:
+        if other == name:
+            merged |= arrays
+    return merged
+
+
+def _first_row(path: PathLike) -> dict[str, Any]:
+    with Path(path).open() as lines:
+        row: dict[str, Any] = json.loads(next(lines))
+    return row

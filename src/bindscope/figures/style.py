@@ -1,0 +1,176 @@
+"""One look for all figures, and files that are the same for the same figure.
+
+Colours: Okabe and Ito, *Color Universal Design* (2008), told apart with any colour vision; where
+colour carries a meaning, so does a marker, a line style or a position.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bindscope.files import write_atomic
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SKY, AMBER, INK, GREY = "#56B4E9", "#E69F00", "#1A1A1A", "#767676"
+PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK, GREY)
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+WIDTH_IN: Final = 7.4
+DPI: Final = 200
+
+TOKEN_NAMES: Final = {
+    "cls": "[CLS]",
+    "mean": "mean of patches",
+    "cls_mean": "[CLS] and mean",
+    "patches": "patches (attention)",
+}
+TOKEN_COLOURS: Final = {"cls": BLUE, "mean": AMBER, "cls_mean": PINK, "patches": GREEN}
+FAMILY_NAMES: Final = {
+    "linear": "linear",
+    "quadratic": "quadratic",
+    "quadratic_reuse": "shared quadratic",
+    "multilinear_reuse": "shared multilinear",
+    "dnn": "neural net",
+    "attention_quadratic": "attention",
+}
+FAMILY_SHORT: Final = FAMILY_NAMES | {
+    "quadratic_reuse": "shared\nquadratic",
+    "multilinear_reuse": "shared\nmultilinear",
+    "dnn": "neural\nnet",
+}
+FAMILY_COLOURS: Final = {
+    "linear": GREY,
+    "quadratic": BLUE,
+    "quadratic_reuse": SKY,
+    "multilinear_reuse": PINK,
+    "dnn": ORANGE,
+    "attention_quadratic": GREEN,
+}
+
+_RC: Final[dict[str, Any]] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#666666",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.labelsize": 8.5,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "figure.dpi": 100,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "savefig.dpi": DPI,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "bindscope",
+    "xtick.color": "#444444",
+    "xtick.labelsize": 8,
+    "ytick.color": "#444444",
+    "ytick.labelsize": 8,
+}
+
+
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Run a drawing function under the common style, whatever the user's matplotlibrc says."""
+
+    @functools.wraps(draw)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            mpl.rcParams.update(_RC)  # type: ignore[arg-type]
+            return draw(*args, **kwargs)
+
+    return wrapped
+
+
+def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
+    """Make an empty figure of the page's width whose layout keeps labels apart."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.05, h_pad=0.05, wspace=0.03, hspace=0.04)  # type: ignore[call-arg]
+    return figure
+
+
+@styled
+def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
+    """Write a figure as PNG (200 dpi) and SVG, without date, host or software version in either."""
+    for path, kind, metadata in (
+        (png, "png", {"Software": None}),
+        (svg, "svg", {"Date": None, "Creator": None}),
+    ):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=metadata)
+        write_atomic(Path(path), buffer.getvalue())
+
+
+@styled
+def placeholder(reason: str) -> Figure:
+    """Return a figure that says why there is nothing to see."""
+    figure = new_figure(1.2)
+    figure.text(0.5, 0.5, reason, ha="center", va="center", color="#444444", wrap=True)
+    return figure
+
+
+def colours(names: Sequence[str]) -> dict[str, str]:
+    """Give each name a colour of the palette, in order; after eight they repeat."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+
+
+def markers(names: Sequence[str]) -> dict[str, str]:
+    """Give each name a marker, in order; after eight they repeat."""
+    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(names)}
+
+
+def handle(label: str, **style: Any) -> Line2D:
+    """Return a legend entry."""
+    return Line2D([], [], label=label, **style)
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> None:
+    """Put one legend for all panels under the figure, in rows of at most `per_row` entries."""
+    rows = -(-len(handles) // per_row)
+    figure.legend(
+        handles=list(handles),
+        loc="outside lower center",
+        ncols=-(-len(handles) // rows),
+        handlelength=1.8,
+        columnspacing=1.6,
+    )
+
+
+def reference_line(axes: Axes, value: float, label: str, vertical: bool = False) -> None:
+    """Draw a dashed line at an entropy and write its name at the line's end."""
+    if vertical:
+        axes.axvline(value, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
+        axes.annotate(
+            label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
+            textcoords="offset points", ha="center", va="bottom", fontsize=7.5,
+        )  # fmt: skip
+        return
+    axes.axhline(value, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
+    axes.annotate(
+        label, (1, value), xycoords=("axes fraction", "data"), xytext=(3, 0),
+        textcoords="offset points", ha="left", va="center", fontsize=7.5,
+    )  # fmt: skip
