@@ -116,7 +116,7 @@ def test_memory_is_that_of_a_batch(tmp_path):
         tracemalloc.stop()
     whole = n * 6 * 500 * 4
     assert open_store(tmp_path / "x.json").shape("patches") == (n, 6, 500)
-    assert peak < whole / 3  # 36 MB; a chunk that waits, one that is encoded, one that is hashed
+    assert peak < whole / 2  # 36 MB; about 11 MB are copies of one chunk on its way to the disk
 
 
 def test_autocast_is_what_precision_asks_for(tmp_path):
