@@ -31,6 +31,10 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # Measured on Linux: 2.1 GB with the CPU build of torch; CUDA's libraries come on top.
 NEEDS_GB = {"cpu": 3.0, "cuda": 10.0}
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)")
+# pip's lines about downloads of 10 MB and more.
+_LARGE = re.compile(
+    r"\s*Downloading (?:\S*/)?(?P<name>[^\s/-]+-[^\s/-]+)\S* \((?P<size>\d{2,}\.\d MB|[\d.]+ GB)\)"
+)
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
@@ -244,7 +248,7 @@ def _pip(venv: Path, arguments: Sequence[str], root: Path, n_packages: int = 0) 
     process = subprocess.Popen(
         [python(venv), *_PIP, *arguments],
         cwd=root,
-        env=_clean_environment(),
+        env={**_clean_environment(), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -254,12 +258,12 @@ def _pip(venv: Path, arguments: Sequence[str], root: Path, n_packages: int = 0) 
     with log.open("a", encoding="utf-8") as record:
         for line in process.stdout:
             record.write(line)
-            collected += line.startswith("Collecting ")
-            large = re.match(r"\s*Downloading (\S+) \((\d{2,}\.\d MB|[\d.]+ GB)\)", line)
-            if large:
-                print(f"  downloading {large[1].rpartition('/')[2]}, {large[2]}", flush=True)
+            collected += line.startswith(("Collecting ", "Processing "))
+            if large := _LARGE.match(line):
+                print(f"  downloading {large['name']}, {large['size']}", flush=True)
             elif line.startswith("Installing collected packages"):
                 print("  installing", flush=True)
+                n_packages = 0
             elif n_packages and time.monotonic() - last > 10:
                 last = time.monotonic()
                 print(f"  {collected} of {n_packages} packages found", flush=True)

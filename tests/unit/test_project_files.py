@@ -1,0 +1,139 @@
+"""The files around the code: lock, licences, citation, changelog, CI."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import bindscope
+from bindscope.commands.environment import canonical, read_pins
+
+LOCK = Path("requirements.lock")
+PROJECT = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+MAKEFILE = Path("Makefile").read_text()
+TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", MAKEFILE))
+# What a program under MIT may be shipped with; copyleft that reaches our code is not among them.
+PERMISSIVE = re.compile(
+    r"MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL|Mozilla|Zlib|HPND|CC0|Unlicense|0BSD"
+    r"|matplotlib|LGPL|NCSA|WTFPL"
+)
+
+
+def runtime() -> list[str]:
+    """Return the installed projects that the runtime dependencies need, and they themselves."""
+    pins = read_pins(LOCK)
+    todo = [Requirement(text).name for text in PROJECT["dependencies"]]
+    found: set[str] = set()
+    while todo:
+        name = canonical(todo.pop())
+        if name in found or name not in pins:
+            continue
+        found.add(name)
+        for text in distribution(name).requires or []:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                todo.append(requirement.name)
+    return sorted(found)
+
+
+def licence(name: str) -> str:
+    """Return what a project says about its licence: expression, classifiers, else its files."""
+    found = distribution(name)
+    metadata = found.metadata
+    classifiers = [c for c in metadata.get_all("Classifier") or [] if c.startswith("License")]
+    said = [metadata.get("License-Expression"), *classifiers, metadata.get("License")]
+    if not any(said):
+        files = [f for f in found.files or [] if f.name.upper().startswith(("LICENSE", "COPYING"))]
+        said = [str(file.locate().read_text(encoding="utf-8"))[:300] for file in files]
+    return " ".join(text[:300] for text in said if text)
+
+
+def test_the_lock_names_no_machine_no_build_and_no_hash() -> None:
+    lines = [line for line in LOCK.read_text().splitlines() if line.strip()[:1] not in ("", "#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!]+", line) for line in lines)
+    text = "\n".join(lines)
+    for forbidden in ("+cpu", "file:", "/", "--", "@", "nvidia", "cuda", "triton"):
+        assert forbidden not in text
+    assert "file:" not in LOCK.read_text()
+    assert "/work" not in LOCK.read_text()
+
+
+def test_the_lock_holds_what_was_seen_working() -> None:
+    pins = read_pins(LOCK)
+    seen = {
+        "torch": "2.13.0", "torchvision": "0.28.0", "timm": "1.0.31", "transformers": "5.23.0",
+        "zarr": "3.1.6", "snakemake": "9.27.1",
+    }  # fmt: skip
+    assert {name: pins[name] for name in seen} == seen
+
+
+def test_the_lock_satisfies_the_project() -> None:
+    pins = read_pins(LOCK)
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    for text in wanted:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pins[canonical(requirement.name)]), text
+
+
+@pytest.mark.parametrize("name", runtime())
+def test_licences_of_what_we_need_are_permissive(name: str) -> None:
+    said = licence(name)
+    assert PERMISSIVE.search(said), f"{name}: {said or 'says nothing'}"
+
+
+def test_one_version_everywhere() -> None:
+    assert PROJECT["version"] == bindscope.__version__
+    citation = yaml.safe_load(Path("CITATION.cff").read_text())
+    assert citation["version"] == bindscope.__version__
+    assert f"## [{bindscope.__version__}]" in Path("CHANGELOG.md").read_text()
+
+
+def test_licence_and_citation() -> None:
+    assert Path("LICENSE").read_text().startswith("MIT License\n")
+    citation = yaml.safe_load(Path("CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "license"} <= set(citation)
+    papers = {entry["identifiers"][0]["value"] for entry in citation["references"]}
+    assert papers == {"arXiv:2606.03976", "arXiv:2510.24709", "arXiv:2605.31503",
+                      "arXiv:2505.22200"}  # fmt: skip
+
+
+def steps(workflow: Path) -> list[str]:
+    jobs: dict[str, Any] = yaml.safe_load(workflow.read_text())["jobs"]
+    return [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("workflow", sorted(Path(".github/workflows").glob("*.yml")), ids=str)
+def test_workflows_call_targets_that_exist(workflow: Path) -> None:
+    called = {target for run in steps(workflow)
+              for target in re.findall(r"make (?:--[a-z-]+ )*([a-z-]+)", run)}  # fmt: skip
+    assert called
+    assert called <= TARGETS
+
+
+def test_the_ci_script_is_bash_and_calls_targets_that_exist() -> None:
+    subprocess.run(["bash", "-n", ".ci/run"], check=True)
+    called = set(re.findall(r"make --no-print-directory ([a-z-]+)", Path(".ci/run").read_text()))
+    tools = set(re.findall(r"for tool in ([a-z ]+); do", Path(".ci/run").read_text())[0].split())
+    assert called - {"lint-"} <= TARGETS
+    assert {f"lint-{tool}" for tool in tools} == {t for t in TARGETS if t.startswith("lint-")}
+
+
+def test_every_target_is_documented() -> None:
+    page = Path("docs/development.md").read_text()
+    undocumented = {t for t in TARGETS - {"help"} if f"make {t}" not in page}
+    assert {t for t in undocumented if not t.startswith("lint-")} == set()
+
+
+def test_pre_commit_uses_the_environment() -> None:
+    hooks = yaml.safe_load(Path(".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks)
+    assert all(hook["language"] == "system" for hook in hooks)
