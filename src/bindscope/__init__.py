@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bindscope.job import start as start
+    from bindscope.notebook import open as open
 
 __version__ = "0.1.0"
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
-_EXPORTS = {"start": "bindscope.start:start", "open": "bindscope.notebook:open"}
+_EXPORTS = {"start": "bindscope.job:start", "open": "bindscope.notebook:open"}
 
 
 def __getattr__(name: str) -> Any:

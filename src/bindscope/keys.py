@@ -29,7 +29,7 @@ SCRIPTS = CLONE / "workflow" / "scripts"
 # is run and reported. tests/workflow/test_code_keys.py holds this list against the tree.
 OUTSIDE = (
     "bindscope", "bindscope.config", "bindscope.errors", "bindscope.graph", "bindscope.keys",
-    "bindscope.progress", "bindscope.registries", "bindscope.start", "bindscope.cli",
+    "bindscope.progress", "bindscope.job", "bindscope.registries", "bindscope.cli",
     "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
 
@@ -178,6 +178,11 @@ def own_code(roots: tuple[str, ...]) -> str:
         if package in foreign
     }
     return sha256(canonical_json({"modules": modules, "versions": versions}))[:16]
+
+
+def numeric_versions() -> dict[str, str]:
+    """Return the versions of all numeric libraries, without what says which build it is."""
+    return {name: version(name).partition("+")[0] for name in sorted(set(NUMERIC.values()))}
 
 
 def chained_code(own: str, inputs: Iterable[str]) -> str:

@@ -53,7 +53,7 @@ def open(
     arrays = [f"patches-{layer}"] if tokens == "patches" else ["pooled"]
     wanted = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
     index = _one(graph.of("index"), wanted, configfile)
-    codes = _one(graph.of("codes"), {"dataset": dataset, "split": (split,)}, configfile)
+    codes = _one(graph.of("codes"), {"dataset": (dataset,), "split": (split,)}, configfile)
     labels = open_store(codes.path())
     activations = Activations(index.path())
     values = (

@@ -111,3 +111,8 @@ def memory(mem_mb):
         return mem_mb * attempt
 
     return find
+
+
+def captions():
+    """Captions of the report's figures: the texts that Snakemake's own report shows too."""
+    return [f"workflow/report/{p.wildcards['figure']}.rst" for p in graph.of("figure")]

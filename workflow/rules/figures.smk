@@ -1,6 +1,7 @@
 rule figure:
     input:
         unpack(made_from("figure")),
+        published="resources/published/binding_information.csv",
     output:
         png=report(
             output_of("figure", "png"),

@@ -1,6 +1,9 @@
 rule report:
     input:
         unpack(made_from("report")),
+        published="resources/published/binding_information.csv",
+        trends="resources/published/trends.csv",
+        captions=captions(),
     output:
         page=output_of("report", "page"),
     log:

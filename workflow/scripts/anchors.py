@@ -14,7 +14,7 @@ from bindscope.store.reader import open_store
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.start import Job
+    from bindscope.job import Job
 
 
 def main(job: "Job") -> None:

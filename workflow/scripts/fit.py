@@ -15,7 +15,7 @@ from bindscope.information.job import load_data, run_fit, write_fit
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.start import Job
+    from bindscope.job import Job
 
 
 def main(job: "Job") -> None:

@@ -14,7 +14,7 @@ from bindscope.files import write_json
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.start import Job
+    from bindscope.job import Job
 
 
 def main(job: "Job") -> None:

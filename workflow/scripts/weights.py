@@ -13,7 +13,7 @@ from bindscope.models.weights import fetch
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.start import Job
+    from bindscope.job import Job
 
 
 def main(job: "Job") -> None:

@@ -22,14 +22,16 @@ from bindscope.codes.prefix import (
 )
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, n_object_codes
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import SPLITS, SceneDistribution
 
 # Keeps the codes' random stream apart from those of other rooms with the same seed.
 _STREAM = int.from_bytes(b"codes", "big")
 _PHILOX_WORDS = 4
 
 
-def sample_codes(dataset: Dataset, split: str, start: int, stop: int) -> npt.NDArray[np.uint8]:
+def sample_codes(
+    dataset: SceneDistribution, split: str, start: int, stop: int
+) -> npt.NDArray[np.uint8]:
     """Draw the object codes of scenes `start` to `stop` - 1 of a split.
 
     Parameters

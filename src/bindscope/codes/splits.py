@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts
-from bindscope.config.codes import SPLITS, Dataset, HashedSplit, RankedSplit
+from bindscope.config.codes import SPLITS, HashedSplit, RankedSplit, SceneDistribution
 from bindscope.errors import ConfigError
 
 MAX_FEATURE_CODES = 2**20
 
 
-def feature_codes(dataset: Dataset, split: str) -> npt.NDArray[np.uint8]:
+def feature_codes(dataset: SceneDistribution, split: str) -> npt.NDArray[np.uint8]:
     """List the feature codes of a split.
 
     Parameters

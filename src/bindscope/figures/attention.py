@@ -10,7 +10,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from bindscope.figures.attention_share import attention_share
+from bindscope.information.attention_share import attention_share
 from bindscope.figures.style import BLUE, GREY, INK, ORANGE, handle, new_figure, styled
 
 Maps = Mapping[str, npt.NDArray[Any]]

@@ -92,11 +92,23 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
 
 def _add_figures(graph: Graph, entities: Entities) -> None:
     available = _figure_inputs(graph, entities)
-    tables = graph.of("table_priors", "table_binding_information")
+    content = {
+        "models": list(entities.models),
+        "datasets": {
+            name: {
+                "groups": [group.model_dump(mode="json") for group in dataset.space.groups],
+                "rendered": dataset.render is not None,
+            }
+            for name, dataset in entities.datasets.items()
+        },
+    }
+    table = graph.of("table_binding_information")
     for name in entities.config.report.figures:
         inputs = available[name]
         if inputs is not None:
-            graph.add("figure", {"figure": name}, {"figure": name}, {"tables": tables, **inputs})
+            graph.add(
+                "figure", {"figure": name}, {"figure": name, **content}, {"table": table, **inputs}
+            )
 
 
 def _add_report(graph: Graph, config: Config) -> None:
@@ -105,7 +117,8 @@ def _add_report(graph: Graph, config: Config) -> None:
         {},
         {"config": config.model_dump(mode="json")},
         {
-            "tables": graph.of("table_priors", "table_binding_information"),
+            "table": graph.of("table_binding_information"),
+            "priors": graph.of("table_priors"),
             "figures": graph.of("figure"),
         },
     )

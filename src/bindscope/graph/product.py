@@ -56,7 +56,7 @@ def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     references = []
     if dataset := spec.get("dataset"):
         references.append(SPACES[dataset["space"]["kind"]])
-        if "render" in dataset:
+        if rule == "scenes":
             references.append(RENDERERS[dataset["render"]["kind"]])
     if model := spec.get("model"):
         scheme, _, rest = model["source"].partition(":")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations
@@ -19,6 +19,7 @@ from bindscope.information.estimates import estimate
 from bindscope.probes.base import FitResult
 from bindscope.probes.data import ANCHORS, ArrayPatches, PatchSource, ProbeData, SplitData
 from bindscope.probes.fitting import fit
+from bindscope.probes.weights import to_safetensors
 from bindscope.store.reader import open_store
 
 log = logging.getLogger(__name__)
@@ -52,9 +53,10 @@ def load_data(
     for name, code, anchor in zip(SPLITS, codes, anchors, strict=True):
         labels, prior = open_store(code), open_store(anchor)
         objects = labels.read("objects")
-        z: np.ndarray | PatchSource = np.zeros((len(objects), 1), np.float32)
+        zeros = np.zeros((len(objects), 1), np.float32)
+        z: NDArray[np.float32] | PatchSource = zeros
         if tokens == "null" and representation["patches"]:
-            z = ArrayPatches(z[:, None], z)
+            z = ArrayPatches(zeros[:, None], zeros)
         elif activations and tokens == "patches":
             z = activations.patches(name)
         elif activations:
@@ -103,7 +105,7 @@ def write_fit(
     """
     options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
     counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
-    rows, weights, details = [], {}, {}
+    rows, details = [], {}
     for result in results:
         row = estimate(
             result, prior, data.test.objects, data.test.features, information, disjoint=disjoint
@@ -117,11 +119,9 @@ def write_fit(
             result.seed, row["binding_bits"], row["h_object_bits"], row["conditional_binding_bits"],
             row["h_object_given_feature_bits"], " ".join(result.flags),
         )  # fmt: skip
-        weights |= {f"{result.seed}.{name}": value for name, value in result.weights.items()}
         for target, losses in result.losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses.mean(0, dtype=np.float64)
-    metadata = {str(result.seed): json.dumps(result.metadata) for result in results}
-    write_atomic(output.weights, save(weights, metadata))
+    write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))
     write_atomic(Path(output.rows), "".join(canonical_json(row) + "\n" for row in rows))

@@ -19,14 +19,14 @@ from bindscope.models.base import TokenMap
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.config.codes import Dataset
+    from bindscope.config.codes import SceneDistribution
     from bindscope.config.models import KnownAnswer
     from bindscope.config.root import Tokens
 
 
 def encode(
     config: KnownAnswer,
-    dataset: Dataset,
+    dataset: SceneDistribution,
     split: str,
     start: int,
     objects: NDArray[np.uint8],
@@ -66,7 +66,7 @@ def encode(
 
 
 def truth(
-    config: KnownAnswer, dataset: Dataset, split: str = "test", tokens: Tokens = "cls"
+    config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: Tokens = "cls"
 ) -> tuple[float | None, float | None]:
     """Binding information of an encoder in closed form.
 
@@ -98,7 +98,7 @@ def truth(
 
 
 def truths(
-    config: KnownAnswer, dataset: Dataset, split: str = "test"
+    config: KnownAnswer, dataset: SceneDistribution, split: str = "test"
 ) -> dict[Tokens, tuple[float | None, float | None]]:
     """`truth` for every kind of tokens that the encoder offers."""
     kinds: tuple[Tokens, ...] = ("cls",)
@@ -107,7 +107,7 @@ def truths(
     return {tokens: truth(config, dataset, split, tokens) for tokens in kinds}
 
 
-def token_map(config: KnownAnswer, dataset: Dataset) -> TokenMap | None:
+def token_map(config: KnownAnswer, dataset: SceneDistribution) -> TokenMap | None:
     """Token map of `token_grid`: [CLS] and a square grid; None for the other encoders."""
     if encoder_name(config) != "token_grid":
         return None

@@ -17,12 +17,14 @@ from bindscope.codes.splits import feature_codes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.config.codes import Dataset
+    from bindscope.config.codes import SceneDistribution
 
 MAX_CELLS = 20
 
 
-def flip_information(dataset: Dataset, split: str, p: float) -> tuple[float | None, float | None]:
+def flip_information(
+    dataset: SceneDistribution, split: str, p: float
+) -> tuple[float | None, float | None]:
     """I(O;Z) and I(O;Z|F) in bits where Z is O with each bit flipped with probability p.
 
     I(O;Z) = H(Z) - K h(p); I(O;Z|F) = H(Z|F) - K h(p). None above 20 cells.

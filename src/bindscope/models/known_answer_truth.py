@@ -23,7 +23,7 @@ from bindscope.models.known_answer_margins import margin_sum
 from bindscope.priors.entropies import entropies
 
 if TYPE_CHECKING:
-    from bindscope.config.codes import Dataset
+    from bindscope.config.codes import SceneDistribution
     from bindscope.config.models import KnownAnswer
     from bindscope.config.root import Tokens
 
@@ -46,7 +46,7 @@ class FeatureClass(NamedTuple):
     n: int  # object codes of each
 
 
-def split_entropies(dataset: Dataset, split: str) -> Entropies:
+def split_entropies(dataset: SceneDistribution, split: str) -> Entropies:
     """Entropies of a split."""
     row = next(row for row in entropies(dataset) if row["split"] == split)
     return Entropies(
@@ -54,7 +54,7 @@ def split_entropies(dataset: Dataset, split: str) -> Entropies:
     )
 
 
-def feature_classes(dataset: Dataset, split: str) -> list[FeatureClass]:
+def feature_classes(dataset: SceneDistribution, split: str) -> list[FeatureClass]:
     """Law of F on a split: O is uniform, so a feature code with n object codes has share ~ n."""
     space = build_space(dataset.space)
     ways = space.covers()
@@ -73,36 +73,36 @@ def feature_classes(dataset: Dataset, split: str) -> list[FeatureClass]:
 # Encoders -------------------------------------------------------------------------------------
 
 
-def nothing(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def nothing(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """0 and 0."""
     return 0.0, 0.0
 
 
-def features(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def features(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(F) and 0."""
     return split_entropies(dataset, split).h_feature, 0.0
 
 
-def everything(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def everything(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(O) and H(O|F): O is a function of z."""
     h = split_entropies(dataset, split)
     return h.h_object, h.h_object_given_feature
 
 
-def hadamard(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def hadamard(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """As `everything`, where it is proven that no two codes have the same sum."""
     proven = hadamard_directions(config, build_space(dataset.space))[1]
     return everything(config, dataset, split) if proven else (None, None)
 
 
-def erasure(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(F) + p H(O|F) and p H(O|F)."""
     h = split_entropies(dataset, split)
     conditional = noise_level(config) * h.h_object_given_feature
     return h.h_feature + conditional, conditional
 
 
-def swaps(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(F) + E[C(n(F))] and E[C(n(F))], with C the information of a symmetric channel.
 
     C(n) = log2 n + a log2 a + (n - 1) b log2 b, with a = 1 - s + s / n and b = s / n.
@@ -126,7 +126,7 @@ def symmetric_channel(n: int, s: float) -> float:
     return log2(n) + _plogp(kept) + (n - 1) * _plogp(other)
 
 
-def half(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H of the first K // 2 cells: -sum_c P(c) log2(P(c) / C(K // 2, c)), P hypergeometric.
 
     Uniform spaces on a random split only. I(O;Z|F) = I(O;Z) - H(F) + H(F|Z) where there are two
@@ -194,12 +194,12 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
     )
 
 
-def flips(config: KnownAnswer, dataset: Dataset, split: str) -> Bits:
+def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(Z) - K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
     return flip_information(dataset, split, noise_level(config))
 
 
-def token_grid(dataset: Dataset, split: str, tokens: Tokens) -> Bits:
+def token_grid(dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
     """What one object per token holds, by the tokens that are read.
 
     ``patches``: all of O. ``cls``: F. ``mean`` (and ``cls_mean``, since F follows from it): the
@@ -225,7 +225,7 @@ def _plogp(p: float) -> float:
     return p * log2(p) if p > 0 else 0.0
 
 
-TRUTHS: dict[str, Callable[[KnownAnswer, Dataset, str], Bits]] = {
+TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Bits]] = {
     "zero": nothing,
     "features": features,
     "identity": everything,

@@ -21,7 +21,7 @@ from bindscope.codes.space import (
     group_slices,
     n_object_codes,
 )
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import SceneDistribution
 
 CLIP_NATS = 30.0
 _BLOCK = 65536
@@ -30,7 +30,7 @@ Bits = npt.NDArray[np.uint8]
 LogOdds = npt.NDArray[np.float64]
 
 
-def anchors(dataset: Dataset, objects: Bits) -> dict[str, npt.NDArray[np.float32]]:
+def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[np.float32]]:
     """Compute the anchors of scenes.
 
     Parameters

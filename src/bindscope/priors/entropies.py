@@ -11,12 +11,12 @@ import numpy as np
 from bindscope.codes.counting import n_feature_codes
 from bindscope.codes.space import build_space, feature_counts
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import SPLITS, SceneDistribution
 
 Counts = tuple[int, ...]
 
 
-def entropies(dataset: Dataset) -> list[dict[str, Any]]:
+def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     """Compute the entropies of a dataset, a row per split, in bits.
 
     Feature codes are grouped by how many values of each group they use, because codes with the

@@ -25,8 +25,6 @@ from bindscope.registries import resolve
 
 if TYPE_CHECKING:
     from bindscope.config.codes import SceneDistribution
-    from bindscope.config.models import AnyModel
-    from bindscope.config.probes import AnyProbe
 
 log = logging.getLogger(__name__)
 
@@ -76,16 +74,14 @@ class Job:
         )
 
     @property
-    def model(self) -> AnyModel:
-        """The model's configuration."""
-        found: AnyModel = self._entity("bindscope.config.models:AnyModel", "model")
-        return found
+    def model(self) -> Any:
+        """The model's configuration, of the class that its source says."""
+        return self._entity("bindscope.config.models:AnyModel", "model")
 
     @property
-    def probe(self) -> AnyProbe:
-        """The probe's configuration."""
-        found: AnyProbe = self._entity("bindscope.config.probes:AnyProbe", "probe")
-        return found
+    def probe(self) -> Any:
+        """The probe's configuration, of its family's class."""
+        return self._entity("bindscope.config.probes:AnyProbe", "probe")
 
     def _entity(self, union: str, name: str) -> Any:
         from pydantic import TypeAdapter

@@ -1,0 +1,65 @@
+"""Which patches the queries of an attention probe read (spec 1, figure F7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.activations.reader import Activations
+from bindscope.information.attention_share import attention_share
+from bindscope.probes.weights import attention_maps, load_probe
+from bindscope.store.reader import open_store
+
+DRAWN = 8  # scenes whose maps are kept
+MEASURED = 512  # scenes that the share is taken over
+
+
+def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, NDArray[Any]]:
+    """Attention of the query of every present object, over the first test scenes.
+
+    Parameters
+    ----------
+    weights
+        Probe weights of an attention fit.
+    index
+        Index of the patch tokens it was fitted to.
+    scenes, codes
+        Manifests of the first test shard and of the test codes.
+
+    Returns
+    -------
+    dict
+        ``images`` uint8 (S, H, W, 3), ``masks`` uint8 (S, H, W), ``maps`` float32 (S, M, T) of
+        the M objects in order of their cells, ``grid`` (2,), ``patch_px`` (1,), and ``share`` and
+        ``baseline`` float64 (N,) over the objects of up to `MEASURED` scenes; see
+        `attention_share`.
+    """
+    activations = Activations(index)
+    reader = activations.patches("test")
+    shard = open_store(scenes)
+    n = min(MEASURED, shard.n_rows("images"))
+    first = slice(0, n)
+    objects = open_store(codes).read("objects", first)
+    cls = reader.cls()
+    heads = attention_maps(
+        load_probe(Path(weights)), reader.read(0, n), None if cls is None else cls[:n], objects
+    )
+    cells, masks = shard.read("cells", first), shard.read("masks", first)
+    # The map of the j-th object is that of the head of its cell; -1 pads scenes with fewer.
+    maps = np.take_along_axis(heads, np.maximum(cells, 0)[:, :, None].astype(np.int64), axis=1)
+    token_map = reader.token_map
+    assert token_map is not None
+    share, baseline = attention_share(maps, masks, token_map.grid, token_map.patch_px)
+    present = np.isfinite(share)
+    return {
+        "images": shard.read("images", slice(0, DRAWN)),
+        "masks": masks[:DRAWN],
+        "maps": np.ascontiguousarray(maps[:DRAWN]),
+        "grid": np.asarray(token_map.grid, np.int64),
+        "patch_px": np.asarray([token_map.patch_px], np.int64),
+        "share": share[present],
+        "baseline": baseline[present],
+    }

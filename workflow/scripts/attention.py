@@ -1,0 +1,33 @@
+"""Look where the queries of an attention probe read."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+from safetensors.numpy import save
+
+import bindscope
+from bindscope.files import write_atomic, write_json
+from bindscope.information.attention import read_maps
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write maps of a few scenes, and the share of attention that lies on the right object."""
+    arrays = read_maps(
+        job.input.fit_weights[0], job.input.index[0], job.input.scenes[0], job.input.codes[0]
+    )
+    names = {name: job.wildcards[name] for name in ("dataset", "model", "layer", "probe")}
+    means = {name: float(arrays[name].mean()) for name in ("share", "baseline")}
+    write_atomic(job.output.maps, save(arrays))
+    write_json(job.output.share, {**names, **means, "n": len(arrays["share"]), **job.keys})
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,39 @@
+"""Draw one figure."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.figures.job import make_figure, value_names
+from bindscope.tables.published import read_published
+from bindscope.tables.schema import BINDING_INFORMATION
+from bindscope.tables.write import read_table
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write it as PNG and SVG."""
+    make_figure(
+        job.spec["figure"],
+        read_table(job.input.table[0], BINDING_INFORMATION),
+        {role: paths for role, paths in job.input.items() if role not in ("table", "published")},
+        job.output.png,
+        job.output.svg,
+        published=read_published(job.input.published),
+        models=job.spec["models"],
+        groups={
+            name: value_names(given["groups"], given["rendered"])
+            for name, given in job.spec["datasets"].items()
+        },
+    )
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

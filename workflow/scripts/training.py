@@ -1,0 +1,37 @@
+"""Train a controlled model, or only initialise it."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import numpy as np
+
+import bindscope
+from bindscope.models.training import train, write_training
+from bindscope.store.reader import open_store
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write weights, history and a manifest."""
+    images, objects = {}, {}
+    for manifest in job.input.codes:
+        split = manifest.rpartition("/")[2].partition("-")[0]
+        shards = [path for path in job.input.scenes if f"/{split}-" in path]
+        images[split] = np.concatenate([open_store(path).read("images") for path in shards])
+        objects[split] = open_store(manifest).read("objects")
+    write_training(
+        train(job.model, job.dataset, images, objects),
+        job.output.weights, job.output.history, job.output.manifest,
+        spec=job.spec_text, code=job.code,
+    )  # fmt: skip
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
