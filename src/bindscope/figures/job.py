@@ -88,7 +88,7 @@ def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[bre
         a shape. Otherwise values are numbered.
     """
     palettes = (tuple(COLOURS), SHAPES) if rendered else ()
-    named = []
+    named: list[breakdown.Group] = []
     for i, group in enumerate(groups):
         size = int(group["size"])
         known = palettes[i] if i < len(palettes) and size <= len(palettes[i]) else None
@@ -114,7 +114,7 @@ def _figure(
     if name in ("layers", "calibration"):
         module = {"layers": layers, "calibration": calibration}[name]
         reason = module.available(table)
-        return style.placeholder(reason) if reason else module.draw(table, models)  # type: ignore[no-any-return]
+        return style.placeholder(reason) if reason else module.draw(table, models)
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
