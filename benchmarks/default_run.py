@@ -84,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure the default run.")
     parser.add_argument("--directory", help="run there instead of in a fresh copy")
     parser.add_argument("--keep", action="store_true", help="keep the fresh copy")
-    parser.add_argument("--json", default="default_run.json", help="where the numbers go")
+    parser.add_argument("--json", default="results/default_run.json", help="where the numbers go")
     parser.add_argument("--every-s", type=float, default=0.5, help="seconds between samples")
     parser.add_argument("--no-budget", action="store_true", help="exit 0 over budget too")
     parser.add_argument("snakemake", nargs="*", help="arguments for snakemake, after --")
