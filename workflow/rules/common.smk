@@ -18,7 +18,9 @@ def read_graph():
     """Check the configuration and list its products; a mistake is told without a traceback."""
     try:
         return build(
-            load_config(config, " + ".join(map(str, workflow.configfiles)) or "--config")
+            load_config(
+                config, " + ".join(map(str, workflow.configfiles)) or "--config"
+            )
         )
     except BindscopeError as error:
         raise WorkflowError(str(error)) from None
