@@ -1,4 +1,4 @@
-"""The `bindscope` command: what will run and why, where a product is, what is sound, what is old."""
+"""The `bindscope` command: what would run and why, where products are, which are sound or old."""
 
 from __future__ import annotations
 

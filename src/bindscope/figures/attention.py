@@ -10,8 +10,8 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from bindscope.information.attention_share import attention_share
 from bindscope.figures.style import BLUE, GREY, INK, ORANGE, handle, new_figure, styled
+from bindscope.information.attention_share import attention_share
 
 Maps = Mapping[str, npt.NDArray[Any]]
 OBJECTS = 5

@@ -97,6 +97,11 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     entries = [handle(n, color=colour[n], marker=marker[n]) for n in names]
     entries.append(handle("lower bound, 95 % interval", color=INK))
     entries.append(handle("paper's estimate", color=INK, linestyle=(0, (3, 1.5)), linewidth=1))
+    if (rows["layer"] == "final").any():
+        entries.append(
+            handle("after the last norm", color=INK, marker="o", markerfacecolor="white",
+                   linestyle="none")
+        )  # fmt: skip
     legend_below(figure, entries)
     return figure
 
@@ -113,15 +118,18 @@ def _curve(axes: Axes, curve: pd.DataFrame, colour: str, marker: str) -> None:
         x, share(f"{bound}_low"), share(f"{bound}_high"), color=colour, alpha=0.2, lw=0
     )
     axes.plot(x, share(bound), color=colour, marker=marker, markersize=3.5)
+    final = (curve["layer"] == "final").to_numpy()
+    axes.plot(
+        x[final], share(bound)[final], color=colour, marker=marker, markersize=4.5,
+        markerfacecolor="white", linestyle="none",
+    )  # fmt: skip
     paper = share("conditional_binding_bits")
     axes.plot(x, paper, color=colour, linestyle=(0, (3, 1.5)), linewidth=1)
 
 
 def _layer_ticks(bottom: Sequence[Axes], rows: pd.DataFrame) -> None:
-    places = rows[["x", "layer"]].drop_duplicates().sort_values("x")
-    deepest = int(places["x"].max())
+    deepest = int(rows.loc[rows["layer"] != "final", "x"].max())
     step = max(1, -(-deepest // 8))
-    shown = places[(places["x"] % step == 0) | (places["layer"] == "final")]
     for axes in bottom:
-        axes.set_xticks(list(shown["x"]), list(shown["layer"]))
+        axes.set_xticks(range(0, deepest + 1, step))
         axes.set_xlabel("layer")

@@ -90,6 +90,8 @@ def draw(
         reference_line(axes, part["h_object_bits"].iloc[0], "H(O)")
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
+    for axes in list(grid.flat)[: len(panels)][-n_columns:]:  # the lowest panel of each column
+        axes.tick_params(labelbottom=True)
     for axes in grid[:, 0]:
         axes.set_ylabel("test loss of O, bits per scene")
     entries = [handle(n, color=colour[n], marker=marker[n]) for n in names]

@@ -92,8 +92,9 @@ def draw(
         axes.set_axis_off()
     grid[0, 0].set_yticks(range(len(families)), [FAMILY_NAMES[f] for f in families])
     grid[0, 0].set_ylim(len(families) - 0.4, -0.6)
-    for axes in grid[-1]:
+    for axes in list(grid.flat)[: len(panels)][-n_columns:]:  # the lowest panel of each column
         axes.set_xlabel("$B_O$, bits per scene")
+        axes.tick_params(labelbottom=True)
     _legend(figure, rows, len(marks) > 0)
     return figure
 

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.config.probes import AttentionProbe
-from bindscope.probes.base import Target
+from bindscope.probes.base import Heads
 from bindscope.probes.module import (
     Family,
-    Heads,
     Inputs,
     InputShape,
     Part,
     Projection,
     Tokens,
     normal,
+    visible,
 )
 
 
@@ -63,26 +63,25 @@ class AttentionQuadratic(Family):
     mask: Tensor
 
     def __init__(
-        self, config: AttentionProbe, target: Target, shape: InputShape, generator: torch.Generator
+        self, config: AttentionProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
-        super().__init__(config, target, shape, generator)
-        k, d = target.n_heads, shape.dim
-        heads = Heads(0, k, k)
+        super().__init__(config, heads, shape, generator)
+        k, d = heads.count, shape.dim
         self.temperature = 1 / sqrt(d)
         self.factor = self.scale(2 * d if shape.cls else d)
         self.query = normal(generator, d, d)
         self.base = normal(generator, k, d)
-        self.revealed = normal(generator, k, d) if config.conditioned else None
+        self.revealed = normal(generator, heads.length, d) if config.conditioned else None
         self.left = Readout(shape, heads, config, generator)
         self.right = Readout(shape, heads, config, generator)
         self.bias = nn.Parameter(torch.zeros(k))
-        self.register_buffer("mask", heads.mask().t().contiguous(), persistent=False)
-        if target.anchored:
+        self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
+        if heads.anchored:
             for parameter in self.right.parameters():
                 nn.init.zeros_(parameter)
 
     def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
-        """Return the attention weights (B, heads, T); `bits` (B, heads) are centred."""
+        """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
         base = self.base @ self.query.t()
         if self.revealed is None:
             scores = base @ inputs.patches.transpose(1, 2)

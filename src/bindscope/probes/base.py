@@ -24,6 +24,38 @@ Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
+class Heads:
+    """Successive heads of a target that are fitted together: they share no weight with others.
+
+    Attributes
+    ----------
+    name
+        The target's name; for the two parts of `chained`, `chained_feature`, `chained_object`.
+    kind
+        Whether the heads predict feature bits or object bits.
+    first, count
+        Heads [first, first + count) of the target; head k of these sees the bits before
+        first + k.
+    sizes
+        Sizes of the feature groups.
+    anchored
+        Whether the logits start from the exact prior.
+    """
+
+    name: str
+    kind: Literal["object", "feature"]
+    first: int
+    count: int
+    sizes: tuple[int, ...]
+    anchored: bool
+
+    @property
+    def length(self) -> int:
+        """Number of bits up to the last head: the width of the teacher-forced input."""
+        return self.first + self.count
+
+
+@dataclass(frozen=True)
 class Target:
     """One probe of a fit: which bits it predicts, and whether it starts from the exact prior.
 
@@ -60,6 +92,20 @@ class Target:
         """Number of heads, which is the number of bits."""
         return self.n_feature_heads + self.n_object_heads
 
+    @property
+    def parts(self) -> tuple[Heads, ...]:
+        """The ranges of heads that are fitted, stopped and selected on their own."""
+        n, k = self.n_feature_heads, self.n_object_heads
+        both = "chained" if n and k else ""
+        parts = []
+        if n:
+            name = f"{both}_feature" if both else self.name
+            parts.append(Heads(name, "feature", 0, n, self.sizes, self.anchored))
+        if k:
+            name = f"{both}_object" if both else self.name
+            parts.append(Heads(name, "object", n, k, self.sizes, self.anchored))
+        return tuple(parts)
+
     def bits(self, objects: npt.NDArray[Any], features: npt.NDArray[Any]) -> Bits:
         """Return the bits to predict, uint8 (N, heads), from codes (N, K) and (N, n)."""
         parts = {"feature": [features], "chained": [features, objects]}.get(self.name, [objects])
@@ -80,6 +126,11 @@ def all_targets(sizes: tuple[int, ...]) -> tuple[Target, ...]:
     return tuple(Target(name, tuple(sizes)) for name in TARGETS)
 
 
+def all_parts(sizes: tuple[int, ...]) -> tuple[Heads, ...]:
+    """Return what a fit fits: the parts of the four targets."""
+    return tuple(part for target in all_targets(sizes) for part in target.parts)
+
+
 @dataclass(frozen=True)
 class FitResult:
     """One seed of one fit.
@@ -93,13 +144,14 @@ class FitResult:
         heads and averaged over scenes: the cross-entropy in bits per scene. The first n heads of
         `chained` are feature heads.
     val_loss_bits
-        Target -> validation loss in bits per scene, of the same weights.
+        Target, and parts of `chained` -> validation loss in bits per scene, of the same weights.
     accuracy_object, exact_match_object, accuracy_feature
         Test accuracy per bit of O, share of scenes whose K bits are all right, and accuracy per
         bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
     history
-        Rows {seed, target, step, split, loss_bits}, split `train` or `val`; for `linear` the
-        steps of successive ridge strengths follow each other.
+        Rows {seed, target, step, split, loss_bits}, split `train` or `val`. `chained` is the sum
+        of `chained_feature` and `chained_object`, which have rows too. For `linear` the steps of
+        successive ridge strengths follow each other.
     weights
         Flat name -> array, float32; `metadata` says how to rebuild the probe from them.
     metadata

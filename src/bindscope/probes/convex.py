@@ -38,7 +38,7 @@ def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyPr
         path = _Path(run, train, val, min(probe.steps, ITERATIONS))
         for l2 in sorted(set(probe.l2), reverse=True):
             path.extend(l2, limit)
-            progress.advance(note=f"{run.target.name}: {run.best_loss:.3f} bits at best")
+            progress.advance(note=f"{run.heads.name}: {run.best_loss:.3f} bits at best")
         run.restore()
 
 
@@ -85,14 +85,16 @@ def _loss(problem: Regressions, w: Tensor) -> float:
 def _regressions(run: Run, source: VectorBatches, labels: Labels, split: str) -> Regressions:
     """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2]."""
     z = source.z[split]
-    bits, anchors = labels.of(split, run.target, slice(None))
+    bits, anchors, truth = labels.of(split, run.heads)
     ones = torch.ones(len(z), 1, device=z.device)
     parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
     x = torch.cat(parts, dim=1)
     penalised = torch.ones(x.shape[1], 1, device=z.device)
     penalised[z.shape[1]] = 0
-    seen = torch.arange(bits.shape[1], device=z.device) * int(run.family.conditioned)
-    return Regressions(x, 1 - 2 * bits, anchors, z.shape[1] + 1 + seen, penalised)
+    rows = torch.full((run.heads.count,), z.shape[1] + 1, device=z.device)
+    if run.family.conditioned:
+        rows += run.heads.first + torch.arange(run.heads.count, device=z.device)
+    return Regressions(x, 1 - 2 * truth, anchors, rows, penalised)
 
 
 @torch.no_grad()

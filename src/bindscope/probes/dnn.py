@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from bindscope.config.probes import DnnProbe
-from bindscope.probes.base import Target
-from bindscope.probes.module import Family, Heads, Inputs, InputShape, Projection, normal
+from bindscope.probes.base import Heads
+from bindscope.probes.module import Family, Inputs, InputShape, Projection, normal
 
 
 class Dnn(Family):
@@ -19,18 +19,17 @@ class Dnn(Family):
     """
 
     def __init__(
-        self, config: DnnProbe, target: Target, shape: InputShape, generator: torch.Generator
+        self, config: DnnProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
-        super().__init__(config, target, shape, generator)
-        k, width = target.n_heads, config.hidden
-        heads = Heads(0, k, k)
+        super().__init__(config, heads, shape, generator)
+        k, width = heads.count, config.hidden
         self.first = Projection(shape.dim, heads, width, config.conditioned, generator)
         self.first_bias = nn.Parameter(torch.zeros(k, width))
         self.hidden = nn.ParameterList(normal(generator, k, width, width) for _ in range(2))
         self.hidden_bias = nn.ParameterList(torch.zeros(k, 1, width) for _ in range(2))
         self.last = normal(generator, k, width, 1)
         self.last_bias = nn.Parameter(torch.zeros(k))
-        if target.anchored:
+        if heads.anchored:
             nn.init.zeros_(self.last)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:

@@ -11,21 +11,25 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.errors import ConfigError
-from bindscope.probes.base import Bits, FitResult, Floats, all_targets
+from bindscope.probes.base import FitResult, Floats, Target, all_parts, all_targets
 from bindscope.probes.batches import Source, make_source
 from bindscope.probes.data import ProbeData
-from bindscope.probes.module import Inputs, Tokens
+from bindscope.probes.module import Family, Inputs, Tokens
 from bindscope.probes.protocols import converged_plan, fit_stochastic, paper_plan
 from bindscope.probes.runs import Labels, Run, bits_lost, build, predict
+from bindscope.probes.weights import attention_maps, load_probe, to_safetensors
 from bindscope.registries import FAMILIES, resolve
 
-TOO_MUCH = 1.25
-CONSTANT = 1e-3
+__all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
+
+TOO_MUCH = 1.25  # times the loss of a probe that was not fitted: diverged
+CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
 
 
@@ -47,20 +51,19 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
         One per seed. A fit that diverges is a result with a flag.
     """
     _check(probe, data)
-    device = torch.device(probe.device)
-    source, labels = make_source(probe, data), Labels(data, device)
-    targets = all_targets(data.sizes)
+    source, labels = make_source(probe, data), Labels(data, torch.device(probe.device))
+    family: type[Family] = resolve(FAMILIES[probe.family])
 
     def start(seed: int) -> list[Run]:
-        return [Run(seed, t, build(probe, t, source.shape, seed, probe.device)) for t in targets]
+        shape, device = source.shape, probe.device
+        return [Run(seed, h, build(probe, h, shape, seed, device)) for h in all_parts(data.sizes)]
 
-    paper = probe.protocol == "paper"
-    convex = None if paper else resolve(FAMILIES[probe.family]).convex
-    if convex:
+    if probe.protocol == "converged" and family.convex:
         runs = start(seeds[0])
-        convex(runs, source, labels, probe)
-        only = _result(probe, data, source, labels, runs)
-        return [_for_seed(only, seed) for seed in seeds]
+        family.convex(runs, source, labels, probe)
+        result = _result(probe, data, source, labels, runs)
+        return [_for_seed(result, seed) for seed in seeds]
+    paper = probe.protocol == "paper"
     plan = paper_plan(data.train.n_scenes) if paper else converged_plan(probe)
     block = [start(seed) for seed in seeds]
     for runs in [list(chain(*block))] if source.shared_order else block:
@@ -85,48 +88,81 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
 def _result(
     probe: AnyProbe, data: ProbeData, source: Source, labels: Labels, runs: list[Run]
 ) -> FitResult:
-    losses: dict[str, Floats] = {}
-    right: dict[str, Bits] = {}
+    """Evaluate fitted runs of one seed on the test split."""
+    parts: dict[str, Tensor] = {}
+    right: dict[str, Tensor] = {}
     predicted = predict(runs, source, labels, "test", probe.batch_size)
     for run, logits in zip(runs, predicted, strict=True):
-        bits, _ = labels.of("test", run.target, slice(None))
-        name = run.target.name
-        losses[name] = bits_lost(logits, bits).cpu().numpy()
-        right[name] = ((logits > 0) == (bits > 0.5)).cpu().numpy()
-        _flag(run, losses[name], source, labels, probe.batch_size)
-    weights = _weights(runs, source)
+        truth, name = labels.of("test", run.heads)[2], run.heads.name
+        parts[name] = bits_lost(logits, truth)
+        right[name] = (logits > 0) == (truth > 0.5)
+        _flag(run, parts[name], source, labels, probe.batch_size)
+    flags = {run.heads.name: run.flags for run in runs}
+    val = {run.heads.name: run.best_loss for run in runs}
+    targets = all_targets(data.sizes)
     return FitResult(
         seed=runs[0].seed,
-        losses=losses,
-        val_loss_bits={run.target.name: run.best_loss for run in runs},
-        accuracy_object=float(right["object"].mean()),
-        exact_match_object=float(right["object"].all(1).mean()),
-        accuracy_feature=float(right["feature"].mean()),
-        history=[row for run in runs for row in run.history],
-        weights=weights,
+        losses={t.name: _joined(t, parts) for t in targets},
+        val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
+        accuracy_object=float(right["object"].double().mean()),
+        exact_match_object=float(right["object"].all(1).double().mean()),
+        accuracy_feature=float(right["feature"].double().mean()),
+        history=_history(runs),
+        weights=_weights(runs, source),
         metadata=_metadata(probe, data, source, runs),
         steps=max(run.steps for run in runs),
-        flags=tuple(sorted(set().union(*(run.flags for run in runs)))),
+        flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=runs[0].family.feature_probe or probe.family,
-        target_flags={run.target.name: tuple(sorted(run.flags)) for run in runs},
+        target_flags={
+            t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
+            for t in targets
+        },
     )
 
 
-def _flag(run: Run, losses: Floats, source: Source, labels: Labels, batch: int) -> None:
+def _joined(target: Target, parts: dict[str, Tensor]) -> Floats:
+    joined = torch.cat([parts[part.name] for part in target.parts], dim=1)
+    return np.asarray(joined.cpu().numpy(), np.float32)
+
+
+def _history(runs: list[Run]) -> list[dict[str, Any]]:
+    """Return the rows of all runs, and `chained` as the sum of its parts' latest losses."""
+    rows = [row for run in runs for row in run.history]
+    parts = [run.heads.name for run in runs if run.heads.name.startswith("chained_")]
+    for split in ("train", "val"):
+        own = sorted(
+            (row for row in rows if row["target"] in parts and row["split"] == split),
+            key=lambda row: row["step"],
+        )
+        latest: dict[str, float] = {}
+        sums: dict[int, float] = {}
+        for row in own:
+            latest[row["target"]] = row["loss_bits"]
+            if len(latest) == len(parts):
+                sums[row["step"]] = round(sum(latest.values()), 6)
+        rows += [
+            {"seed": runs[0].seed, "target": "chained", "step": step, "split": split}
+            | {"loss_bits": loss}
+            for step, loss in sums.items()
+        ]
+    return rows
+
+
+def _flag(run: Run, losses: Tensor, source: Source, labels: Labels, batch: int) -> None:
     """Add `diverged` and `collapsed` where they apply."""
-    if not losses.sum(1).mean() <= TOO_MUCH * _trivial_bits(run, labels):
+    if not losses.sum(1).mean() <= TOO_MUCH * _unfitted_bits(run, labels):
         run.flags.add("diverged")
     if _ignores_inputs(run, source, labels, min(batch, WATCHED)):
         run.flags.add("collapsed")
 
 
-def _trivial_bits(run: Run, labels: Labels) -> float:
+def _unfitted_bits(run: Run, labels: Labels) -> float:
     """Return the test loss of what needs no fit: the anchors, or each bit's rate in train."""
-    bits, anchors = labels.of("test", run.target, slice(None))
+    _, anchors, truth = labels.of("test", run.heads)
     if anchors is None:
-        rates = labels.of("train", run.target, slice(None))[0].mean(0).clamp(1e-4, 1 - 1e-4)
-        anchors = torch.logit(rates).expand_as(bits)
-    return float(bits_lost(anchors, bits).sum(1).double().mean())
+        rates = labels.of("train", run.heads)[2].mean(0).clamp(1e-4, 1 - 1e-4)
+        anchors = torch.logit(rates).expand_as(truth)
+    return float(bits_lost(anchors, truth).sum(1).double().mean())
 
 
 @torch.inference_mode()
@@ -138,14 +174,14 @@ def _ignores_inputs(run: Run, source: Source, labels: Labels, batch: int) -> boo
     else:
         cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
         other = Tokens(inputs.patches.roll(1, 0), cls)
-    given = labels.of("test", run.target, scenes)
-    here, there = (run.family(x, *given).sigmoid() for x in (inputs, other))
+    bits, anchors, _ = labels.of("test", run.heads, scenes)
+    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
     return bool((here - there).abs().mean() < CONSTANT)
 
 
 def _weights(runs: list[Run], source: Source) -> dict[str, Floats]:
     weights = {
-        f"{run.target.name}.{name}": value.cpu().numpy().copy()
+        f"{run.heads.name}.{name}": value.cpu().numpy().copy()
         for run in runs
         for name, value in run.family.state_dict().items()
     }
@@ -161,8 +197,8 @@ def _metadata(probe: AnyProbe, data: ProbeData, source: Source, runs: list[Run])
         "sizes": list(data.sizes),
         "dim": source.shape.dim,
         "cls": source.shape.cls,
-        "best_step": {run.target.name: run.best_step for run in runs},
-        "options": {run.target.name: run.options for run in runs},
+        "best_step": {run.heads.name: run.best_step for run in runs},
+        "chosen": {run.heads.name: run.options for run in runs},
     }
 
 

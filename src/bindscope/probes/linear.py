@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.config.probes import LinearProbe
-from bindscope.probes.base import Target
+from bindscope.probes.base import Heads
 from bindscope.probes.convex import fit_convex
-from bindscope.probes.module import Family, Heads, Inputs, InputShape, Projection
+from bindscope.probes.module import Family, Inputs, InputShape, Projection
 
 
 class Linear(Family):
@@ -21,13 +21,12 @@ class Linear(Family):
     convex = staticmethod(fit_convex)
 
     def __init__(
-        self, config: LinearProbe, target: Target, shape: InputShape, generator: torch.Generator
+        self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
-        super().__init__(config, target, shape, generator)
-        heads = Heads(0, target.n_heads, target.n_heads)
+        super().__init__(config, heads, shape, generator)
         self.weights = Projection(shape.dim, heads, 1, config.conditioned, generator)
-        self.bias = nn.Parameter(torch.zeros(target.n_heads))
-        bound = 0.0 if target.anchored else self.scale(shape.dim)
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+        bound = 0.0 if heads.anchored else self.scale(shape.dim)
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.uniform_(-bound, bound, generator=generator)

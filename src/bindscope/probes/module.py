@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.base import Target
+from bindscope.probes.base import Heads
 
 STD = 0.02
 
@@ -41,18 +41,10 @@ class InputShape:
     cls: bool = False
 
 
-@dataclass(frozen=True)
-class Heads:
-    """`count` successive heads of a sequence of `length` bits, from bit `first` on."""
-
-    first: int
-    count: int
-    length: int
-
-    def mask(self) -> Tensor:
-        """Return (length, count): 1 where the head sees the bit, i < first + k."""
-        bit = torch.arange(self.length)[:, None]
-        return (bit < self.first + torch.arange(self.count)).to(torch.get_default_dtype())
+def visible(heads: Heads) -> Tensor:
+    """Return (length, count): 1 where the head sees the bit, i < first + k."""
+    bit = torch.arange(heads.length)[:, None]
+    return (bit < heads.first + torch.arange(heads.count)).to(torch.get_default_dtype())
 
 
 def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
@@ -91,7 +83,7 @@ class Projection(Part):
         super().__init__()
         self.z = normal(generator, dim, heads.count, width)
         self.bits = normal(generator, heads.length, heads.count, width) if conditioned else None
-        self.register_buffer("mask", heads.mask()[:, :, None], persistent=False)
+        self.register_buffer("mask", visible(heads)[:, :, None], persistent=False)
 
     def weight(self) -> Tensor:
         """Return the masked weight, (dim [+ length], heads, width)."""
@@ -112,8 +104,8 @@ class Family(Part, ABC):
     ----------
     config
         The probe's configuration.
-    target
-        Which bits the heads predict.
+    heads
+        Which bits are predicted.
     shape
         What the probe reads.
     generator
@@ -122,17 +114,18 @@ class Family(Part, ABC):
 
     patches = False
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
-    feature_probe: str | None = None  # None: the family itself
+    feature_family: ClassVar[type[Family] | None] = None  # None: feature heads are like the others
+    feature_probe: ClassVar[str | None] = None  # its name
 
     def __init__(
-        self, config: AnyProbe, target: Target, shape: InputShape, generator: torch.Generator
+        self, config: AnyProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.target, self.conditioned = target, config.conditioned
+        self.heads, self.conditioned = heads, config.conditioned
 
     @abstractmethod
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
-        """Return the learned term (B, heads) from the inputs and the centred bits (B, heads)."""
+        """Return the learned term (B, heads) from the inputs and the centred bits (B, length)."""
 
     def forward(self, inputs: Inputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
         """Return teacher-forced logits.
@@ -142,7 +135,7 @@ class Family(Part, ABC):
         inputs
             Standardised representation (B, d), or `Tokens`.
         bits
-            The true bits (B, heads), 0 or 1; head k is given those before k.
+            The true bits (B, length), 0 or 1; head k is given those before first + k.
         anchors
             Prior log-odds in nats (B, heads), for anchored targets.
 
@@ -160,4 +153,4 @@ class Family(Part, ABC):
 
     def scale(self, dim: int) -> float:
         """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
-        return 1 / sqrt(dim + (self.target.n_heads if self.conditioned else 0))
+        return 1 / sqrt(dim + (self.heads.length if self.conditioned else 0))

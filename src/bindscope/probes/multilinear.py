@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from bindscope.config.probes import MultilinearReuseProbe, QuadraticReuseProbe
 from bindscope.errors import ConfigError
-from bindscope.probes.base import Target
-from bindscope.probes.module import Family, Heads, Inputs, InputShape, Part, Projection, normal
-from bindscope.probes.quadratic import QuadraticHeads
+from bindscope.probes.base import Heads
+from bindscope.probes.module import Family, Inputs, InputShape, Part, Projection, normal
+from bindscope.probes.quadratic import Quadratic
 
 ReuseConfig = QuadraticReuseProbe | MultilinearReuseProbe
 
@@ -29,8 +29,6 @@ class SharedFactor(Part):
         Dimension of z.
     heads
         The object heads.
-    sizes
-        Sizes of the feature groups.
     group
         The group g.
     config
@@ -43,15 +41,14 @@ class SharedFactor(Part):
         self,
         dim: int,
         heads: Heads,
-        sizes: tuple[int, ...],
         group: int,
         config: ReuseConfig,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.sizes, self.rank = sizes, config.rank
-        self.grid = tuple(n if i == group else 1 for i, n in enumerate(sizes))
-        self.z = normal(generator, dim, sizes[group], config.rank)
+        self.sizes, self.rank = heads.sizes, config.rank
+        self.grid = tuple(n if i == group else 1 for i, n in enumerate(heads.sizes))
+        self.z = normal(generator, dim, heads.sizes[group], config.rank)
         self.bits = None
         if config.conditioned:
             self.bits = Projection(0, heads, config.rank, True, generator)
@@ -70,41 +67,28 @@ class MultilinearReuse(Family):
     With one feature group it is linear, with two it is `quadratic_reuse`.
     """
 
+    feature_family = Quadratic
     feature_probe = "quadratic"
 
     def __init__(
-        self, config: ReuseConfig, target: Target, shape: InputShape, generator: torch.Generator
+        self, config: ReuseConfig, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
-        super().__init__(config, target, shape, generator)
+        super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
-        n, k, length = target.n_feature_heads, target.n_object_heads, target.n_heads
-        self.features = (
-            QuadraticHeads(shape.dim, Heads(0, n, length), config, target.anchored, generator)
-            if n
-            else None
-        )
-        if not k:
-            return
-        heads = Heads(n, k, length)
         self.factors = nn.ModuleList(
-            SharedFactor(shape.dim, heads, target.sizes, group, config, generator)
-            for group in range(len(target.sizes))
+            SharedFactor(shape.dim, heads, group, config, generator)
+            for group in range(len(heads.sizes))
         )
-        self.bias = nn.Parameter(torch.zeros(k))
-        if target.anchored:
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+        if heads.anchored:
             for parameter in self.factors[-1].parameters():
                 nn.init.zeros_(parameter)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
-        parts = []
-        if self.features is not None:
-            parts.append(self.features(self.read(inputs, bits), self.factor))
-        if self.target.n_object_heads:
-            product = reduce(torch.mul, (factor(inputs, bits) for factor in self.factors))
-            parts.append(product.sum(-1).flatten(1) * self.factor + self.bias)
-        return torch.cat(parts, dim=1)
+        product: Tensor = reduce(torch.mul, (factor(inputs, bits) for factor in self.factors))
+        return product.sum(-1).flatten(1) * self.factor + self.bias
 
 
 class QuadraticReuse(MultilinearReuse):
@@ -113,14 +97,14 @@ class QuadraticReuse(MultilinearReuse):
     def __init__(
         self,
         config: QuadraticReuseProbe,
-        target: Target,
+        heads: Heads,
         shape: InputShape,
         generator: torch.Generator,
     ) -> None:
-        if len(target.sizes) != 2:
+        if len(heads.sizes) != 2:
             raise ConfigError(
                 f"probes.{config.name}",
-                f"quadratic_reuse is defined for two feature groups, not {len(target.sizes)}",
+                f"quadratic_reuse is defined for two feature groups, not {len(heads.sizes)}",
                 "use family: multilinear_reuse",
             )
-        super().__init__(config, target, shape, generator)
+        super().__init__(config, heads, shape, generator)

@@ -125,8 +125,8 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
         for _ in range(plan.accumulate):
             inputs, scenes = next(batches)
             for one in live:
-                bits, anchors = labels.of("train", one.run.target, scenes)
-                loss = bits_lost(one.run.family(inputs, bits, anchors), bits).sum(1).mean()
+                bits, anchors, truth = labels.of("train", one.run.heads, scenes)
+                loss = bits_lost(one.run.family(inputs, bits, anchors), truth).sum(1).mean()
                 (loss / plan.accumulate).backward()  # type: ignore[no-untyped-call]
                 one.seen(loss.detach())
         for one in live:

@@ -1,4 +1,4 @@
-"""One target of one seed being fitted, its labels, and its losses on a split."""
+"""The heads of one seed being fitted, their labels, and its losses on a split."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.base import LN2, TARGETS, Target, all_targets
+from bindscope.probes.base import LN2, Heads, all_targets
 from bindscope.probes.batches import Source, rng
 from bindscope.probes.data import ProbeData
 from bindscope.probes.module import Family, InputShape
 from bindscope.registries import FAMILIES, resolve
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
+EVERYTHING = slice(None)
 RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
 
 
@@ -42,12 +43,18 @@ class Labels:
                     self.anchors[name, target.name] = torch.from_numpy(anchors).to(device)
 
     def of(
-        self, split: str, target: Target, scenes: Tensor | slice
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the bits (B, heads) as floats and the anchors (B, heads) or None."""
-        key = (split, target.name)
-        anchors = self.anchors[key][scenes] if target.anchored else None
-        return self.bits[key][scenes].float(), anchors
+        self, split: str, heads: Heads, scenes: Tensor | slice = EVERYTHING
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return the bits that go in, the anchors or None, and the bits to predict.
+
+        Floats (B, length), (B, heads) and (B, heads).
+        """
+        key = (split, "chained" if heads.name.startswith("chained") else heads.name)
+        bits = self.bits[key][scenes, : heads.length].float()
+        anchors = None
+        if heads.anchored:
+            anchors = self.anchors[key][scenes, heads.first : heads.length]
+        return bits, anchors, bits[:, heads.first :]
 
     def prior_bits(self, split: str) -> float:
         """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
@@ -57,7 +64,7 @@ class Labels:
 
 @dataclass
 class Run:
-    """One target of one seed being fitted.
+    """The heads of one target, or part of it, of one seed, being fitted.
 
     Attributes
     ----------
@@ -70,7 +77,7 @@ class Run:
     """
 
     seed: int
-    target: Target
+    heads: Heads
     family: Family
     best: dict[str, Tensor] = field(default_factory=dict)
     best_loss: float = float("inf")
@@ -87,7 +94,7 @@ class Run:
             self.flags.add("diverged")
             return
         self.history.append(
-            {"seed": self.seed, "target": self.target.name, "step": step, "split": split}
+            {"seed": self.seed, "target": self.heads.name, "step": step, "split": split}
             | {"loss_bits": round(loss, 6)}
         )
 
@@ -111,13 +118,15 @@ class Run:
 
 
 def build(
-    probe: AnyProbe, target: Target, shape: InputShape, seed: int = 0, device: str = "cpu"
+    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
 ) -> Family:
-    """Return a probe with its initial weights, which depend on the seed and the target alone."""
-    key = rng(seed, 0, TARGETS.index(target.name)).integers(2**63)
+    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
+    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
     generator = torch.Generator().manual_seed(int(key))
-    family: Family = resolve(FAMILIES[probe.family])(probe, target, shape, generator)
-    return family.to(device)
+    family: type[Family] = resolve(FAMILIES[probe.family])
+    if heads.kind == "feature" and family.feature_family:
+        family = family.feature_family
+    return family(probe, heads, shape, generator).to(device)
 
 
 @torch.inference_mode()
@@ -128,7 +137,7 @@ def predict(
     parts: list[list[Tensor]] = [[] for _ in runs]
     for inputs, scenes in source.split(split, batch):
         for run, part in zip(runs, parts, strict=True):
-            part.append(run.family(inputs, *labels.of(split, run.target, scenes)))
+            part.append(run.family(inputs, *labels.of(split, run.heads, scenes)[:2]))
     return [torch.cat(part) for part in parts]
 
 
@@ -136,8 +145,7 @@ def predict(
 def validate(runs: Sequence[Run], source: Source, labels: Labels, batch: int) -> list[float]:
     """Return each run's validation loss in bits per scene."""
     losses = []
-    everything = slice(None)
     for run, logits in zip(runs, predict(runs, source, labels, "val", batch), strict=True):
-        bits, _ = labels.of("val", run.target, everything)
-        losses.append(float(bits_lost(logits, bits).sum(1).double().mean()))
+        truth = labels.of("val", run.heads)[2]
+        losses.append(float(bits_lost(logits, truth).sum(1).double().mean()))
     return losses
