@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from rattler import MatchSpec
 
 from bindscope.commands.environment import canonical, read_pins
@@ -53,7 +55,12 @@ def scripts(env: str) -> frozenset[str]:
 
 def imported(env: str) -> set[str]:
     """Return the third-party projects that an environment's scripts reach, lazy imports too."""
-    todo: list[str] = [*scripts(env), *(r.partition(":")[0] for r in IMPLEMENTATIONS[env])]
+    return reached(*scripts(env), *(r.partition(":")[0] for r in IMPLEMENTATIONS[env]))
+
+
+def reached(*roots: str) -> set[str]:
+    """Return the third-party projects that modules and scripts import, through the library."""
+    todo = list(roots)
     seen: set[str] = set()
     foreign = set()
     while todo:
@@ -99,3 +106,13 @@ def test_every_rule_with_a_script_has_an_environment() -> None:
         for rule in re.split(r"(?m)^rule ", rules.read_text())[1:]:
             named = re.search(r"envs/(\w+)\.yaml", rule)
             assert "script:" not in rule or (named and Path(f"envs/{named[1]}.yaml") in ENVS)
+
+
+def test_everything_imported_is_declared() -> None:
+    declared = tomllib.loads(Path("pyproject.toml").read_text())["project"]["dependencies"]
+    names = {canonical(Requirement(text).name) for text in declared}
+    modules = [
+        ".".join(path.relative_to("src").with_suffix("").parts)
+        for path in Path("src/bindscope").rglob("*.py")
+    ]
+    assert not reached(*modules) - names
