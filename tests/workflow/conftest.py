@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from filelock import FileLock
 from harness import Clone
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Clone:
     """A clone in which `config/presets/ci.yaml` has run; tests must not change it."""
-    clone = Clone.make(tmp_path_factory.mktemp("finished") / "clone")
-    clone.snakemake()
-    return clone
+    base = tmp_path_factory.getbasetemp()
+    # Workers of pytest-xdist have a folder each in one that they share.
+    folder = (base if worker_id == "master" else base.parent) / "finished"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            Clone.make(folder).snakemake()
+    return Clone(folder)
