@@ -32,6 +32,10 @@ _OBJECTIVES = {
     "controlled:features": "a vision transformer trained to name the features only",
     "controlled:none": "an untrained vision transformer",
 }
+STATUS_WORDS = {
+    "failed": "the fit did not end, and numbers are missing",
+    "undefined": "measured, but a quantity has no value",
+}
 FLAG_WORDS = {
     "above_prior": "a loss above that of knowing the prior alone: the probe did worse than nothing",
     "above_truth": f"a lower bound more than {STANDARD_ERRORS:g} standard errors above the known "
@@ -208,11 +212,11 @@ def warnings(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
         Rows as text.
     """
     found = []
-    for status in ("failed", "undefined"):
+    for status, meaning in STATUS_WORDS.items():
         rows = table[table["status"] == status]
         if len(rows):
             lines = [f"{row_name(row)}: {row['reason']}" for row in _records(rows)]
-            found.append((f"{len(rows)} rows {status}", lines))
+            found.append((f"{status}: {meaning}", lines))
     flags = table["flags"].map(flag_list)
     for flag, words in FLAG_WORDS.items():
         rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
@@ -228,8 +232,9 @@ def controls(table: pd.DataFrame) -> list[str]:
         return []
     largest = float(rows["binding_lower_bound_bits"].max())
     return [
-        f"In {len(rows)} control fits labels and scenes were paired at random, so that there is "
-        f"nothing to know; the largest lower bound on B_O among them is {bits(largest)} bits."
+        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} labels and scenes were paired "
+        "at random, so that there is nothing to know; the largest lower bound on B_O is "
+        f"{bits(largest)} bits."
     ]
 
 

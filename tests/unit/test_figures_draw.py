@@ -1,0 +1,309 @@
+"""Every figure draws what is there, says what is not, clips nothing, and is the same bytes."""
+
+import json
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from sample_tables import default_table, known_rows, make_row, make_table, paper_table, vit_rows
+
+from bindscope.config.root import FIGURES
+from bindscope.figures import (
+    attention,
+    breakdown,
+    calibration,
+    layers,
+    structure,
+    style,
+    tokens,
+    training,
+)
+from bindscope.figures.job import choose_fits, make_figure, value_names
+from bindscope.tables.published import read_published
+
+ROOT = Path(__file__).parents[2]
+ORDER = ("vit-objects", "vit-features", "vit-random")
+GROUPS = [("color", ("red", "blue")), ("shape", ("circle", "square", "cross"))]
+FROM_TABLE = (tokens, layers, structure, calibration)
+
+
+@pytest.fixture(scope="module")
+def published():
+    return read_published(ROOT / "resources" / "published" / "binding_information.csv")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Few pixels: what is tested does not depend on how many there are."""
+    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
+
+
+def words(figure):
+    """Return all text of a figure."""
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def points(figure):
+    """Return x and y of all lines' points."""
+    lines = [line.get_xydata() for line in figure.findobj(mpl.lines.Line2D)]
+    return np.concatenate([np.asarray(line, float) for line in lines if len(line)])
+
+
+def attention_arrays(n_scenes=2, n_objects=3):
+    """Return two objects in each scene; the third is absent."""
+    masks = np.zeros((n_scenes, 8, 8), np.uint8)
+    masks[:, 1:3, 1:3] = 1
+    masks[:, 5:7, 4:8] = 2
+    maps = np.full((n_scenes, n_objects, 16), 1 / 16, np.float32)
+    maps[:, 2] = np.nan
+    images = np.full((n_scenes, 8, 8, 3), 255, np.uint8)
+    return {
+        "images": images, "masks": masks, "maps": maps, "grid": np.array([4, 4]),
+        "patch_px": np.array([2]),
+    }  # fmt: skip
+
+
+def history(seed=0, targets=("object", "chained")):
+    """Return the history of one fit."""
+    return [
+        {"seed": seed, "target": target, "step": step, "split": split, "loss_bits": 26.0 - step}
+        for target in targets
+        for split in ("train", "val")
+        for step in (1, 5, 10)
+    ]
+
+
+@pytest.mark.parametrize("module", FROM_TABLE)
+def test_what_is_missing_is_said(module):
+    table = default_table()
+    assert module.available(table) is None
+    assert module.available(table.iloc[:0]).endswith(".")
+    failed = table.assign(status="failed", reason="diverged")
+    assert module.available(failed).endswith(".")
+    shuffled = table.assign(control="shuffled_labels")
+    assert module.available(shuffled).endswith(".")
+
+
+def test_known_answers_and_models_are_not_mixed():
+    table = default_table()
+    known = table[table["model_kind"] == "known-answer"]
+    assert tokens.available(known)
+    assert calibration.available(table[table["model_kind"] != "known-answer"])
+    assert "cipher" not in " ".join(words(tokens.draw(table)))
+
+
+@pytest.mark.parametrize("module", FROM_TABLE)
+def test_figures_draw_with_missing_numbers_and_groups(module):
+    table = default_table()
+    table.loc[::3, [c for c in table if c.endswith(("_low", "_high"))]] = np.nan
+    table.loc[::4, ["null_loss_object_bits", "loss_object_bits", "binding_bits"]] = np.nan
+    table.loc[::5, ["truth_conditional_bits", "conditional_binding_bits"]] = np.nan
+    table = table[~((table["model"] == "vit-random") & (table["tokens"] == "mean"))]
+    module.draw(table).draw_without_rendering()
+    table = table[(table["probe"] == "quadratic") | (table["model_kind"] != "known-answer")]
+    module.draw(table).draw_without_rendering()
+
+
+def test_a_negative_estimate_is_drawn_where_it_is(published):
+    rows = [make_row(loss_object=50.0, loss_given=25.0), make_row(tokens="mean", layer="3")]
+    rows.append(make_row(layer="3", loss_object=49.0, loss_given=24.0))
+    figure = tokens.draw(make_table(rows), published)
+    assert np.isclose(points(figure)[:, 0], 26.488 - 50.0).any()
+    assert min(axes.get_xlim()[0] for axes in figure.axes) < 26.488 - 50.0
+    figure = layers.draw(make_table(rows))
+    lowest = 100 * (19.271 - 25.0) / 19.271
+    assert np.isclose(points(figure)[:, 1], lowest).any()
+    assert min(axes.get_ylim()[0] for axes in figure.axes) < lowest
+
+
+def test_the_papers_marks_stand_only_beside_the_same_setting(published):
+    def stars(table):
+        figure = tokens.draw(table, published)
+        return [line for line in figure.findobj(mpl.lines.Line2D) if line.get_marker() == "*"]
+
+    assert len(stars(paper_table())) == 4 + 1  # and the legend's
+    assert not stars(default_table())
+    other = paper_table()
+    other["h_object_bits"] += 0.2
+    assert not stars(other)
+
+
+def test_layers_leave_single_layers_out_and_mark_the_last_norm():
+    rows = [make_row(layer=layer, loss_object=20.0 - i) for i, layer in enumerate("024")]
+    rows.append(make_row(layer="final"))
+    rows.append(make_row("single"))
+    figure = layers.draw(make_table(rows))
+    assert "single" not in words(figure)
+    assert "after the last norm" in words(figure)
+    assert points(figure)[:, 0].max() >= 5
+    assert layers.available(make_table([make_row()]))
+
+
+def test_orders_follow_the_configuration():
+    titles = [axes.get_title(loc="left") for axes in tokens.draw(default_table(), None, ORDER).axes]
+    assert [title for title in titles if title] == list(ORDER)
+
+
+def test_structure_quotes_the_cost_of_sharing(published):
+    table = default_table()
+    text = " ".join(words(structure.draw(table, published, ORDER)))
+    assert "vit-objects +1." in text or "vit-objects +0." in text
+    assert "+2.4" in text
+    assert "+2.4" not in " ".join(words(structure.draw(table)))
+
+
+def test_two_datasets_get_panels_of_their_own():
+    rows = [row | {"dataset": name} for name in ("one", "two") for row in vit_rows()]
+    table = make_table(rows)
+    for module in (tokens, layers, structure):
+        text = " ".join(words(module.draw(table)))
+        assert "one" in text
+        assert "two" in text
+
+
+def test_training_draws_models_and_probes():
+    model = [
+        {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
+    ]
+    probes = [
+        training.ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
+        training.ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
+    ]
+    assert training.available({}, []) is not None
+    assert training.available({"vit-random": []}, []) is not None
+    for models in ({"vit-objects": model, "vit-random": []}, {}):
+        figure = training.draw(models, probes, ORDER)
+        assert {"linear", "step", "vit-random"} <= set(words(figure))
+    assert "vit-objects" in words(training.draw({"vit-objects": model}, []))
+
+
+def test_breakdown_subtracts_the_null_probe_head_by_head():
+    fit = {"0.chained_loss_bits": np.arange(11) / 10, "1.chained_loss_bits": np.arange(11) / 10}
+    null = {"0.chained_loss_bits": np.ones(11)}
+    gained = breakdown.gains(fit, null, (2, 3))
+    assert gained.chained
+    np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
+    np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
+    plain = {"0.object_loss_bits": np.zeros(6), "0.feature_loss_bits": np.full(5, 2.0)}
+    nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)} | null
+    gained = breakdown.gains(plain, nothing, (2, 3))
+    assert not gained.chained
+    np.testing.assert_allclose(gained.features, -1)
+    figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
+    assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
+    assert breakdown.available({})
+
+
+def test_breakdown_takes_more_than_two_groups():
+    groups = [*GROUPS, ("size", ("small", "large"))]
+    part = breakdown.Breakdown(np.zeros(12), np.zeros(7), chained=True)
+    assert "cross large" in words(breakdown.draw(dict.fromkeys("abcd", part), groups))
+
+
+def test_attention_draws_present_objects_and_the_share():
+    arrays = attention_arrays()
+    share, baseline = attention.shares(arrays)
+    assert len(share) == len(baseline) == 4
+    np.testing.assert_allclose(share, baseline)  # a uniform query
+    more = arrays | {"share": np.array([0.5, 1.0]), "baseline": np.array([0.1, 0.1])}
+    assert "75 %" in words(attention.draw({"one": more}))
+    assert {"one", "two"} <= set(words(attention.draw({"one": arrays, "two": more})))
+    assert attention.available({})
+
+
+def test_files_are_the_same_bytes_and_hold_no_date(tmp_path, published):
+    for name in ("a", "b"):
+        figure = tokens.draw(paper_table(), published)
+        style.save(figure, tmp_path / f"{name}.png", tmp_path / f"{name}.svg")
+        with mpl.rc_context({"font.size": 20, "svg.hashsalt": None}):  # a user's own settings
+            attentive = attention.draw({"one": attention_arrays()})
+            style.save(attentive, tmp_path / f"{name}2.png", tmp_path / f"{name}2.svg")
+    for ending in (".png", ".svg", "2.png", "2.svg"):
+        one, two = ((tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
+        assert one == two
+        assert b"Matplotlib" not in one
+        assert b"<dc:date>" not in one
+
+
+def write_products(folder):
+    """Write what fits, nulls and models leave behind; return paths by role."""
+    files = {role: [] for role in ("fits", "fits_history", "fits_details", "nulls",
+                                   "nulls_details", "training_history", "maps")}  # fmt: skip
+
+    def details(name):
+        losses = {"0.chained_loss_bits": np.linspace(0, 1, 48)}
+        save_file(losses, folder / f"{name}.details.safetensors")
+        return folder / f"{name}.details.safetensors"
+
+    for model in ORDER:
+        for probe in ("linear", "quadratic"):
+            row = make_row(model, probe=probe)
+            name = f"{model}-{probe}"
+            (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+            (folder / f"{name}.history.json").write_text(json.dumps(history()))
+            files["fits"].append(folder / f"{name}.jsonl")
+            files["fits_history"].append(folder / f"{name}.history.json")
+            files["fits_details"].append(details(name))
+    for probe in ("linear", "quadratic"):
+        row = make_row("null", "", "null", probe)
+        (folder / f"null-{probe}.jsonl").write_text(json.dumps(row) + "\n")
+        files["nulls"].append(folder / f"null-{probe}.jsonl")
+        files["nulls_details"].append(details(f"null-{probe}"))
+    path = folder / "vit-objects-01234567.history.json"
+    path.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
+    files["training_history"].append(path)
+    for model in ORDER[:2]:
+        (folder / model).mkdir()
+        save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
+        files["maps"].append(folder / model / "4-attention-0.safetensors")
+    return files
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
+    files = write_products(tmp_path)
+    table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
+                        ("linear", "quadratic")] + known_rows()[:3])  # fmt: skip
+    groups = {"colorshape": value_names([{"name": n, "size": 6} for n in ("color", "shape")], True)}
+    png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
+    make_figure(name, table, files, png, svg, published=published, models=ORDER, groups=groups)
+    drawn = png.stat().st_size
+    assert svg.read_bytes().startswith(b"<?xml")
+    make_figure(name, table.iloc[:0], {}, png, svg)
+    assert png.stat().st_size < drawn
+
+
+def test_an_unknown_figure_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no figure is called"):
+        make_figure("pie", default_table(), {}, tmp_path / "a.png", tmp_path / "a.svg")
+
+
+def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
+    fits = [
+        (("d", "m", "mean", "quadratic"), "quadratic", {}),
+        (("d", "m", "cls", "linear"), "linear", {}),
+        (("d", "m", "cls", "quadratic"), "quadratic", {}),
+        (("d", "n", "mean", "dnn"), "dnn", {}),
+        (("d", "n", "patches", "attention"), "attention_quadratic", {}),
+    ]
+    assert choose_fits(fits, ("n", "m")) == [
+        ("d", "n", "mean", "dnn"),
+        ("d", "m", "cls", "quadratic"),
+    ]
+
+
+def test_values_are_named_where_the_renderer_has_names():
+    groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 20}]
+    named = value_names(groups, rendered=True)
+    assert named[0] == ("color", ("red", "blue", "green"))
+    assert named[1][1][19] == "19"
+    assert value_names(groups, rendered=False)[0][1] == ("0", "1", "2")
+
+
+def test_every_figure_and_table_has_a_caption():
+    for name in (*FIGURES, "table_priors", "table_binding_information", "workflow"):
+        text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
+        assert "{{" not in text
+        assert len(text) > 80
