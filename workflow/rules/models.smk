@@ -28,6 +28,8 @@ rule training:
         log_of("training"),
     benchmark:
         benchmark_of("training")
+    # The longest way through the graph begins here.
+    priority: 10
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("training")

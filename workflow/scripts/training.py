@@ -9,6 +9,7 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 import numpy as np
 
 import bindscope
+from bindscope.models.devices import hold_device
 from bindscope.models.training import train, write_training
 from bindscope.store.reader import open_store
 
@@ -26,8 +27,10 @@ def main(job: "Job") -> None:
         shards = [path for path in job.input.scenes if f"/{split}-" in path]
         images[split] = np.concatenate([open_store(path).read("images") for path in shards])
         objects[split] = open_store(manifest).read("objects")
+    with hold_device(job.spec["device"]) as device:
+        trained = train(job.model, job.dataset, images, objects, device)
     write_training(
-        train(job.model, job.dataset, images, objects),
+        trained,
         job.output.weights, job.output.history, job.output.manifest,
         spec=job.spec_text, code=job.code,
     )  # fmt: skip
