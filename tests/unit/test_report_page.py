@@ -196,7 +196,7 @@ def test_flags_failures_and_controls_stand_before_the_numbers():
     text = text_of(page)
     assert "other, layer 4, cls, quadratic, seed 0: the loss is <infinite>" in text
     assert text.index("carry a warning") < text.index("what goes with what. In the last layer")
-    assert "collapsed: the probe gives the same answer" in text
+    assert "collapsed: a probe of the row gives the same answer" in text
     assert "In 1 control fit labels and scenes were paired at random" in text
     assert "<infinite>" not in page
     assert "carry a warning" not in text_of(page_of(default_table()))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.patheffects import withStroke
 
 from bindscope.figures.style import BLUE, GREY, INK, ORANGE, handle, new_figure, styled
 from bindscope.information.attention_share import attention_share
@@ -16,6 +17,7 @@ from bindscope.information.attention_share import attention_share
 Maps = Mapping[str, npt.NDArray[Any]]
 OBJECTS = 5
 _CELL_IN = 1.2
+_DARK = 4.0  # times a uniform weight: no map is darkest below it, so that uniform looks pale
 
 
 def shares(maps: Maps) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -89,7 +91,7 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
         rows, columns = np.nonzero(mask == j + 1)
         row[0].text(
             float(columns.max()) + 1, float(rows.min()), str(number), fontsize=6.5, va="bottom",
-            ha="left", color=INK,
+            ha="left", color=INK, path_effects=[withStroke(linewidth=2, foreground="white")],
         )  # fmt: skip
     grey = np.asarray(image, float).mean(axis=2) * 0.45 + 0.55 * 255
     height, width = mask.shape
@@ -98,7 +100,7 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
         weights = arrays["maps"][scene, j].reshape([int(n) for n in arrays["grid"]])
         axes.imshow(
             weights, cmap="Blues", alpha=0.65, extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-            interpolation="nearest", vmin=0,
+            interpolation="nearest", vmin=0, vmax=max(weights.max(), _DARK / weights.size),
         )  # fmt: skip
         _outline(axes, mask == j + 1, ORANGE)
         axes.set_title(str(number), fontsize=7.5, pad=2)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from bindscope.figures.style import (
     FAMILY_SHORT,
@@ -94,6 +95,7 @@ def draw(
             if target == targets[0]:
                 axes.set_title(FAMILY_SHORT[family], fontsize=8)
             axes.set_xlabel("step")
+            axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         row[0].set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
     entries = [handle(name, color=colour[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
@@ -118,6 +120,7 @@ def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -
             )
     axes.set_title("models: training loss (thin) and validation loss (thick)")
     axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_ylabel("loss of the objective,\nbits per scene", fontsize=7.5)
     axes.set_ylim(bottom=0)
 

@@ -37,12 +37,13 @@ STATUS_WORDS = {
     "undefined": "measured, but a quantity has no value",
 }
 FLAG_WORDS = {
-    "above_prior": "a loss above that of knowing the prior alone: the probe did worse than nothing",
+    "above_prior": "a probe of the row lost more than somebody who knows the prior alone; its "
+    "estimate is negative",
     "above_truth": f"a lower bound more than {STANDARD_ERRORS:g} standard errors above the known "
     "truth: a bug, or bad luck",
-    "collapsed": "the probe gives the same answer to every scene",
-    "diverged": "the loss grew instead of falling",
-    "not_converged": "a longer fit would still lower the validation loss",
+    "collapsed": "a probe of the row gives the same answer to every scene",
+    "diverged": "a probe of the row ended worse than before it was fitted",
+    "not_converged": "a longer fit would still lower the validation loss of a probe of the row",
 }
 # The probe that speaks for a token input: fixed beforehand, not the one that came out best.
 _SPOKESMEN = (
