@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 
@@ -27,10 +27,13 @@ class _Probe(Model):
     steps: PositiveInt = Field(
         400, description="Optimiser steps (L-BFGS: iterations, at most 150)."
     )
-    batch_size: PositiveInt = Field(512, description="Scenes per step.")
+    batch_size: PositiveInt = Field(
+        256, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
     patience: NonNegativeInt = Field(
         8,
-        description="Early stopping: evaluations without a better validation loss; 0 never stops.",
+        description="Early stopping: evaluations without a better validation loss, of 20 in a "
+        "fit; 0 never stops.",
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
@@ -40,8 +43,10 @@ class LinearProbe(_Probe):
     """Logistic regression per head on the representation and the revealed bits."""
 
     family: Literal["linear"]
-    l2: tuple[float, ...] = Field(
-        (0.0, 1e-4, 1e-3, 1e-2, 1e-1), description="Ridge strengths; validation chooses."
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+        min_length=1,
+        description="Ridge strengths of `converged`; validation chooses.",
     )
 
 
@@ -75,13 +80,16 @@ class DnnProbe(_Probe):
     family: Literal["dnn"]
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
     learning_rate: float = Field(3e-3, gt=0, description="Peak of the one-cycle schedule.")
-    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
+    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
 
 class AttentionProbe(_Ranked):
     """Heads that read the patch tokens by attention, then quadratic; needs `tokens: patches`."""
 
     family: Literal["attention_quadratic"]
+    batch_size: PositiveInt = Field(
+        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
     memory_mb: PositiveInt = Field(
         1024, description="Memory for patch tokens; larger data are streamed in shuffled blocks."
     )

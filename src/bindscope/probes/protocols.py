@@ -63,11 +63,11 @@ def one_cycle(step: int, steps: int) -> float:
 
 
 def two_cycles(step: int, steps: int) -> float:
-    """Return the share of the peak rate: a cycle, and a half as high one over the last fifth."""
+    """Return the share of the peak rate: a cycle, and another over the last fifth."""
     restart = round(RESTART * steps)
     if step < restart:
         return one_cycle(step, restart)
-    return one_cycle(step - restart, steps - restart) / 2
+    return one_cycle(step - restart, steps - restart)
 
 
 def converged_plan(probe: AnyProbe) -> Plan:
