@@ -97,16 +97,6 @@ def truth(
     return known_answer_truth.TRUTHS[name](config, dataset, split)
 
 
-def truths(
-    config: KnownAnswer, dataset: SceneDistribution, split: str = "test"
-) -> dict[Tokens, tuple[float | None, float | None]]:
-    """`truth` for every kind of tokens that the encoder offers."""
-    kinds: tuple[Tokens, ...] = ("cls",)
-    if encoder_name(config) == "token_grid":
-        kinds = ("cls", "mean", "cls_mean", "patches")
-    return {tokens: truth(config, dataset, split, tokens) for tokens in kinds}
-
-
 def token_map(config: KnownAnswer, dataset: SceneDistribution) -> TokenMap | None:
     """Token map of `token_grid`: [CLS] and a square grid; None for the other encoders."""
     if encoder_name(config) != "token_grid":
