@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from bindscope.report import words
@@ -86,27 +86,14 @@ def build_page(
         HTML: no external request, no date, no host; the same for the same arguments.
     """
     table = tables["binding_information"]
-    order = [str(model["name"]) for model in config.get("models", ())]
     drawn = {name: _figure(name, png, svg, caption) for name, png, svg, caption in figures}
     aside = (HEADLINE_FIGURE, CALIBRATION_FIGURE)
-    environment = Environment(
-        loader=PackageLoader("bindscope.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["bits"] = two_decimals
-    return environment.get_template("template.html.j2").render(
+    return _template().render(
         title=config.get("report", {}).get("title", "Binding information"),
-        key_numbers=words.key_numbers(table, order),
-        headline=words.headline(table, config),
-        notes=words.seed_note(table, config),
-        warnings=words.warnings(table),
+        **_sentences(table, config),
         headline_figure=drawn.get(HEADLINE_FIGURE),
         figures=[figure for name, figure in drawn.items() if name not in aside],
         missing=sorted((missing or {}).items()),
-        calibration=[*words.calibration(table), *words.controls(table)],
         calibration_figure=drawn.get(CALIBRATION_FIGURE),
         labels=_labels(table),
         numbers=NUMBERS,
@@ -120,6 +107,30 @@ def build_page(
         keys=sorted((keys or {}).items()),
         row_keys=_row_keys(table),
     )
+
+
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("bindscope.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["bits"] = two_decimals
+    return environment.get_template("template.html.j2")
+
+
+def _sentences(table: pd.DataFrame, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that is said in words, by its name in the template."""
+    order = [str(model["name"]) for model in config.get("models", ())]
+    return {
+        "key_numbers": words.key_numbers(table, order),
+        "headline": words.headline(table, config),
+        "notes": words.seed_note(table, config),
+        "warnings": words.warnings(table),
+        "calibration": [*words.calibration(table), *words.controls(table)],
+    }
 
 
 def caption_html(text: str) -> Markup:

@@ -94,7 +94,7 @@ def build_binding_information(
         For a row that was not asked for, is damaged, or disagrees with the priors.
     """
     rows = [row for path in row_files for row in _rows_of(path, expected)]
-    one_of_each(rows, BINDING_INFORMATION.key, "binding_information")
+    one_of_each(rows, BINDING_INFORMATION.key, BINDING_INFORMATION.name)
     nulls = one_of_each(
         (row for path in null_files for row in read_rows(path, expected)),
         ("dataset", "probe", "seed"),
@@ -112,9 +112,8 @@ def build_binding_information(
         _join_null(row, nulls)
         _join_prior(row, priors)
         _join_truth(row, truths)
-    frame = frame_of(rows, BINDING_INFORMATION)
-    frame["flags"] = _with_above_truth(frame)
-    return validate(order(frame, BINDING_INFORMATION), BINDING_INFORMATION, "binding_information")
+    frame = order(_flagged(frame_of(rows, BINDING_INFORMATION)), BINDING_INFORMATION)
+    return validate(frame, BINDING_INFORMATION, BINDING_INFORMATION.name)
 
 
 def order(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
@@ -215,10 +214,11 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
         row["truth_conditional_bits"] = truth["truth_conditional_bits"]
 
 
-def _with_above_truth(frame: pd.DataFrame) -> pd.Series[str]:
+def _flagged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the flag `above_truth` where a bound exceeds a known truth."""
     above = above_truth(frame)
     texts = [
         _flag_text([*flag_list(flags), *(["above_truth"] if is_above else [])])
         for flags, is_above in zip(frame["flags"], above, strict=True)
     ]
-    return pd.Series(texts, index=frame.index, dtype="str")
+    return frame.assign(flags=pd.Series(texts, index=frame.index, dtype="str"))
