@@ -90,6 +90,7 @@ class AttentionProbe(_Ranked):
     batch_size: PositiveInt = Field(
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
+    learning_rate: float = Field(2e-2, gt=0, description="Peak of the one-cycle schedule.")
     memory_mb: PositiveInt = Field(
         1024, description="Memory for patch tokens; larger data are streamed in shuffled blocks."
     )

@@ -81,15 +81,15 @@ class Projection(Part):
         self, dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.z = normal(generator, dim, heads.count, width)
+        self.z = normal(generator, dim, heads.count, width) if dim else None
         self.bits = normal(generator, heads.length, heads.count, width) if conditioned else None
         self.register_buffer("mask", visible(heads)[:, :, None], persistent=False)
 
     def weight(self) -> Tensor:
         """Return the masked weight, (dim [+ length], heads, width)."""
-        if self.bits is None:
-            return self.z
-        return torch.cat([self.z, self.bits * self.mask])
+        parts: list[Tensor] = [] if self.z is None else [self.z]
+        parts += [] if self.bits is None else [self.bits * self.mask]
+        return torch.cat(parts)
 
     def forward(self, x: Tensor) -> Tensor:
         """Project `x` = [z; bits - 1/2], (B, dim [+ length]), to (B, heads, width)."""

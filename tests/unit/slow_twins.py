@@ -1,0 +1,170 @@
+"""Literal twins of the probe families, from the equations of spec 1, section 2.
+
+z is repeated for every head beside that head's masked bits, (B, heads, dim x), and every head does
+its own small products; nothing is folded or shared. The slow way, whose only virtue is that it can
+be checked against the page. Each twin takes the weights of a fast probe, so that both compute the
+same function; its leaves carry their own gradients.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import torch
+from torch.nn.functional import gelu
+
+from bindscope.config.probes import AnyProbe
+from bindscope.probes.base import Heads
+from bindscope.probes.module import Family, Tokens
+
+
+class Twin:
+    """Logits of one head after the other; subclasses define `_logit(k, x)`.
+
+    Parameters
+    ----------
+    family
+        The fast probe whose weights are copied.
+    config
+        Its configuration.
+    """
+
+    def __init__(self, family: Family, config: AnyProbe) -> None:
+        self.conditioned, self.heads = config.conditioned, family.heads
+        state = family.state_dict()
+        self.leaves = {name: value.clone().requires_grad_() for name, value in state.items()}
+        self.sees = torch.tensor(
+            [
+                [float(i < self.heads.first + k) for i in range(self.heads.length)]
+                for k in range(self.heads.count)
+            ],
+            dtype=next(iter(state.values())).dtype,
+        )
+
+    def parameters(self):
+        """Return the leaves."""
+        return list(self.leaves.values())
+
+    def __call__(self, inputs, bits, anchors=None):
+        """Return logits (B, heads)."""
+        x = self._x(inputs, (bits - 0.5)[:, None] * self.sees)
+        logits = torch.stack([self._logit(k, x[:, k]) for k in range(self.heads.count)], dim=1)
+        return logits if anchors is None else anchors + logits
+
+    def _x(self, z, seen):
+        """What each head reads, (B, heads, dim x): [z; masked bits]."""
+        copies = z[:, None].repeat(1, self.heads.count, 1)
+        return torch.cat([copies, seen], dim=2) if self.conditioned else copies
+
+    def rows(self, k, z, bits):
+        """Return W_k' (dim x, width) from the names of its z part and its bit part."""
+        parts = [self.leaves[z][:, k]] + ([self.leaves[bits][:, k]] if self.conditioned else [])
+        return torch.cat(parts)
+
+
+class LinearTwin(Twin):
+    """w_k.x + b_k."""
+
+    def _logit(self, k, x):
+        return (x @ self.rows(k, "weights.z", "weights.bits"))[:, 0] + self.leaves["bias"][k]
+
+
+class QuadraticTwin(Twin):
+    """<W1_k x, W2_k x> / sqrt(dim x) + b_k."""
+
+    def _logit(self, k, x):
+        u, v = (x @ self.rows(k, f"{name}.z", f"{name}.bits") for name in ("left", "right"))
+        return (u * v).sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
+
+
+class MultilinearTwin(Twin):
+    """sum_r prod_g (W_g,k x)_r / sqrt(dim x) + b_k; z part of W_g,k by the value of group g."""
+
+    def _logit(self, k, x):
+        product = torch.ones((), dtype=x.dtype)
+        rest, values = k, []
+        for size in reversed(self.heads.sizes):  # the last group varies fastest
+            values.insert(0, rest % size)
+            rest //= size
+        for group, value in enumerate(values):
+            parts = [self.leaves[f"factors.{group}.z"][:, value]]
+            if self.conditioned:
+                parts.append(self.leaves[f"factors.{group}.bits.bits"][:, k])
+            product = product * (x @ torch.cat(parts))
+        return product.sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
+
+
+class DnnTwin(Twin):
+    """Four linear layers with GELU."""
+
+    def _logit(self, k, x):
+        y = gelu(x @ self.rows(k, "first.z", "first.bits") + self.leaves["first_bias"][k])
+        for layer in range(2):
+            y = y @ self.leaves[f"hidden.{layer}"][k] + self.leaves[f"hidden_bias.{layer}"][k, 0]
+            y = gelu(y)
+        return (y @ self.leaves["last"][k])[:, 0] + self.leaves["last_bias"][k]
+
+
+class AttentionTwin(Twin):
+    """A query per sample and head, softmax over tokens, quadratic readout."""
+
+    def _x(self, inputs, seen):
+        queries = self.leaves["base"].repeat(len(seen), 1, 1)
+        if self.conditioned:
+            queries = queries + seen @ self.leaves["revealed"]
+        queries = queries @ self.leaves["query"].t()  # every sample of every head through Wq
+        tokens = inputs.patches
+        scores = queries @ tokens.transpose(1, 2) / sqrt(tokens.shape[2])
+        pooled = scores.softmax(2) @ tokens
+        parts = [] if inputs.cls is None else [inputs.cls[:, None].repeat(1, self.heads.count, 1)]
+        parts += [pooled] + ([seen] if self.conditioned else [])
+        self.has_cls = inputs.cls is not None
+        return torch.cat(parts, dim=2)
+
+    def _logit(self, k, x):
+        u, v = (x @ self.readout(k, name) for name in ("left", "right"))
+        return (u * v).sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
+
+    def readout(self, k, name):
+        """W_k' (dim x, rank) for x = [CLS; pooled; bits]."""
+        parts = [self.leaves[f"{name}.rest.z"][:, k]] if self.has_cls else []
+        parts.append(self.leaves[f"{name}.pooled"][k])
+        if self.conditioned:
+            parts.append(self.leaves[f"{name}.rest.bits"][:, k])
+        return torch.cat(parts)
+
+
+TWINS = {
+    "linear": LinearTwin,
+    "quadratic": QuadraticTwin,
+    "quadratic_reuse": MultilinearTwin,
+    "multilinear_reuse": MultilinearTwin,
+    "dnn": DnnTwin,
+    "attention_quadratic": AttentionTwin,
+}
+
+
+def twin_of(family: Family, config: AnyProbe) -> Twin:
+    """Return the twin of a fast probe; feature heads of the reuse families are quadratic."""
+    name = config.family
+    if family.heads.kind == "feature" and name.endswith("_reuse"):
+        name = "quadratic"
+    return TWINS[name](family, config)
+
+
+def random_inputs(generator, batch, dim, heads: Heads, tokens=0, cls=True, dtype=torch.float64):
+    """Return inputs, bits and anchors for a family."""
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    z = normal(batch, dim)
+    inputs = Tokens(normal(batch, tokens, dim), z if cls else None) if tokens else z
+    bits = torch.randint(0, 2, (batch, heads.length), generator=generator).to(dtype)
+    return inputs, bits, normal(batch, heads.count) if heads.anchored else None
+
+
+def bits_lost(logits, bits):
+    """-log2 of the probability of each bit, by the definition."""
+    p = torch.sigmoid(logits)
+    return -(bits * torch.log2(p) + (1 - bits) * torch.log2(1 - p))

@@ -1,0 +1,209 @@
+"""Families against their literal twins, masks, initial weights."""
+
+import numpy as np
+import pytest
+import torch
+from probe_problems import FAMILIES, SIZES, generator, heads, probe
+from slow_twins import bits_lost as definition
+from slow_twins import random_inputs, twin_of
+
+from bindscope.errors import ConfigError
+from bindscope.probes.base import all_parts
+from bindscope.probes.module import InputShape, Tokens
+from bindscope.probes.runs import bits_lost, build
+
+DIM, TOKENS, BATCH = 7, 5, 6
+PARTS = [part.name for part in all_parts(SIZES)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+def shaken(family, scale=0.3):
+    """Large random weights everywhere, so that no term hides behind a zero."""
+    draw = generator(1)
+    for parameter in family.parameters():
+        noise = torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype)
+        parameter.data.copy_(scale * noise)
+    return family
+
+
+def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
+    config = probe(name, conditioned=conditioned, **fields)
+    patches = name == "attention_quadratic"
+    family = build(config, heads(part, sizes), InputShape(DIM, cls and patches), seed=3)
+    return config, family, (TOKENS if patches else 0)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("conditioned", [True, False])
+def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
+    config, family, tokens = make(name, part, conditioned=conditioned)
+    family = shaken(family.double())
+    twin = twin_of(family, config)
+    inputs, bits, anchors = random_inputs(generator(2), BATCH, DIM, family.heads, tokens)
+    truth = bits[:, family.heads.first :]
+    fast, slow = family(inputs, bits, anchors), twin(inputs, bits, anchors)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
+    bits_lost(fast, truth).sum().backward()
+    definition(slow, truth).sum().backward()
+    gradients = dict(family.named_parameters())
+    assert gradients.keys() == twin.leaves.keys()
+    for parameter, leaf in twin.leaves.items():
+        torch.testing.assert_close(gradients[parameter].grad, leaf.grad, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_single_precision_equals_the_twin_in_double(name):
+    config, family, tokens = make(name, "chained_object")
+    shaken(family)
+    inputs, bits, anchors = random_inputs(
+        generator(2), BATCH, DIM, family.heads, tokens, dtype=torch.float32
+    )
+    fast = family(inputs, bits, anchors)
+    wide = Tokens(*(part.double() for part in inputs)) if tokens else inputs.double()
+    slow = twin_of(family.double(), config)(wide, bits.double(), anchors.double())
+    torch.testing.assert_close(fast.double(), slow, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_same_loss_curve_over_fifty_steps(name):
+    config, family, tokens = make(name, "object")
+    family = family.double()
+    twin = twin_of(family, config)
+    curves = []
+    for model in (family, twin):
+        optimiser = torch.optim.AdamW(list(model.parameters()), lr=1e-2, weight_decay=1e-4)
+        draw, curve = generator(4), []
+        for _ in range(50):
+            inputs, bits, _ = random_inputs(draw, BATCH, DIM, family.heads, tokens)
+            loss = bits_lost(model(inputs, bits), bits).sum(1).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            curve.append(loss.item())
+        curves.append(curve)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-6)
+    assert curves[0][0] != curves[0][-1]
+
+
+@pytest.mark.parametrize("cls", [True, False])
+def test_attention_with_and_without_cls(cls):
+    config, family, tokens = make("attention_quadratic", "object", cls=cls)
+    family = shaken(family.double())
+    inputs, bits, _ = random_inputs(generator(2), BATCH, DIM, family.heads, tokens, cls)
+    slow = twin_of(family, config)(inputs, bits)
+    torch.testing.assert_close(family(inputs, bits), slow, rtol=1e-9, atol=1e-11)
+    weights = family.attention(inputs, bits - 0.5)
+    torch.testing.assert_close(weights.sum(2), torch.ones(BATCH, 12, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 3, 2)])
+def test_multilinear_reuse_for_any_number_of_groups(sizes):
+    for part in all_parts(sizes):
+        config, family, _ = make("multilinear_reuse", part.name, sizes=sizes)
+        family = shaken(family.double())
+        inputs, bits, anchors = random_inputs(generator(2), BATCH, DIM, family.heads)
+        slow = twin_of(family, config)(inputs, bits, anchors)
+        torch.testing.assert_close(family(inputs, bits, anchors), slow, rtol=1e-9, atol=1e-11)
+
+
+def test_objects_with_a_feature_in_common_share_its_projection():
+    _, family, _ = make("quadratic_reuse", "object", conditioned=False)
+    z = torch.randn(4, DIM, generator=generator())
+    factor = family.factors[0](z, z)
+    assert factor.shape == (4, 3, 1, 16)  # one row per first feature, for all second ones
+    assert family.factors[1](z, z).shape == (4, 1, 4, 16)
+
+
+def test_quadratic_reuse_is_for_two_groups():
+    with pytest.raises(ConfigError, match="multilinear_reuse"):
+        make("quadratic_reuse", "object", sizes=(2, 2, 2))
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_head_sees_only_the_bits_before_it(name, part):
+    _, family, tokens = make(name, part)
+    shaken(family)
+    inputs, bits, anchors = random_inputs(
+        generator(2), 2, DIM, family.heads, tokens, dtype=torch.float32
+    )
+    jacobian = torch.autograd.functional.jacobian(
+        lambda b: family(inputs, b, anchors).sum(0), bits
+    ).abs().sum(1)  # fmt: skip
+    first = family.heads.first
+    for k in range(family.heads.count):
+        assert torch.all(jacobian[k, first + k :] == 0)
+        assert torch.all(jacobian[k, : first + k] > 0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_unconditioned_probe_sees_no_bits(name):
+    _, family, tokens = make(name, "object", conditioned=False)
+    shaken(family)
+    inputs, bits, _ = random_inputs(generator(2), 3, DIM, family.heads, tokens, dtype=torch.float32)
+    torch.testing.assert_close(family(inputs, bits), family(inputs, 1 - bits), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("part", ["object_anchored", "chained_feature", "chained_object"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_anchored_probe_starts_at_its_anchor_and_can_leave_it(name, part):
+    _, family, tokens = make(name, part)
+    inputs, bits, anchors = random_inputs(
+        generator(2), 5, DIM, family.heads, tokens, dtype=torch.float32
+    )
+    logits = family(inputs, bits, anchors)
+    assert torch.equal(logits, anchors)
+    bits_lost(logits, bits[:, family.heads.first :]).sum().backward()
+    assert any(p.grad.abs().max() > 0 for p in family.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
+def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
+    config = probe(name)
+    family = build(config, heads("object", (6, 6)), InputShape(96, True), seed=0)
+    biases = {n: p for n, p in family.named_parameters() if "bias" in n}
+    assert all(torch.all(p == 0) for p in biases.values())
+    for label, parameter in family.named_parameters():
+        if label in biases:
+            continue
+        values = parameter.detach().flatten()
+        assert values.std() == pytest.approx(0.02, rel=5 / np.sqrt(2 * len(values)))
+        assert abs(values.mean()) < 5 * 0.02 / np.sqrt(len(values))
+        assert values.abs().max() > 0.04  # not uniform: sqrt(3) * 0.02 is 0.035
+
+
+def test_initial_weights_of_linear_are_those_of_torch():
+    family = build(probe("linear"), heads("object", (6, 6)), InputShape(96), seed=0)
+    bound = 1 / np.sqrt(96 + 36)
+    for parameter in family.parameters():
+        values = parameter.detach().flatten()
+        assert values.abs().max() <= bound
+        tolerance = 4 * bound / np.sqrt(12 * len(values))
+        assert values.std() == pytest.approx(bound / np.sqrt(3), abs=2 * tolerance)
+
+
+def test_initial_weights_depend_on_seed_and_part_only():
+    config = probe("quadratic")
+    weights = [
+        build(config, heads(part), InputShape(DIM), seed).left.z
+        for part, seed in (("object", 0), ("object", 0), ("object", 1), ("feature", 0))
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert not torch.equal(weights[0][:, :3], weights[3][:, :3])
+
+
+def test_bits_lost_is_the_cross_entropy_and_finite_at_extremes():
+    logits = torch.linspace(-20, 20, 41, dtype=torch.float64)[:, None]
+    bits = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    for bit in bits:
+        expected = definition(logits, bit.expand_as(logits))
+        torch.testing.assert_close(bits_lost(logits, bit), expected, rtol=1e-6, atol=1e-12)
+    far = bits_lost(torch.tensor([-1e4, 1e4]), torch.tensor([1.0, 1.0]))
+    assert far[0] == pytest.approx(1e4 / np.log(2))
+    assert far[1] == 0
