@@ -66,8 +66,8 @@ def build_binding_information(
     Parameters
     ----------
     row_files
-        JSON lines, one row per seed: every column of the table except null losses and truths,
-        which are joined here (entropies and the split gap may be given and must then agree).
+        JSON lines, one row per seed: every column but null losses and truths, which are joined
+        here (entropies and the split gap may be given and must then agree).
     null_files
         Rows of the null fits (z = 0); `dataset`, `probe`, `seed`, `loss_object_bits` and
         `loss_feature_bits` are read.
@@ -100,8 +100,7 @@ def build_binding_information(
         ("dataset", "probe", "seed"),
         "null fits",
     )
-    table = build_priors(prior_files, expected)
-    priors = one_of_each(_records(table[table["split"] == "test"]), ("dataset",), "priors")
+    priors = _test_priors(build_priors(prior_files, expected))
     truths = one_of_each(
         (row for path in truth_files for row in read_product(path, expected)),
         ("dataset", "model"),
@@ -160,8 +159,10 @@ def _known_fields(row: Row, schema: TableSchema, where: str) -> None:
         )
 
 
-def _records(frame: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+def _test_priors(table: pd.DataFrame) -> dict[Any, Row]:
+    records = table[table["split"] == "test"].to_dict("records")
+    rows = [{str(name): value for name, value in row.items()} for row in records]
+    return one_of_each(rows, ("dataset",), PRIORS.name)
 
 
 def _join_model(row: Row, models: Mapping[str, Mapping[str, Any]]) -> None:
