@@ -4,6 +4,8 @@ rule report:
         published="resources/published/binding_information.csv",
         trends="resources/published/trends.csv",
         captions=captions(),
+        # Not a module, so not in the code key.
+        template="src/bindscope/report/template.html.j2",
     output:
         page=output_of("report", "page"),
     log:
