@@ -5,7 +5,7 @@ rule figure:
     output:
         png=report(
             output_of("figure", "png"),
-            caption="../report/{figure}.rst",
+            caption="../report/figure.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
