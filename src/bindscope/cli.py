@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bindscope.config.loading import load_config, read_yaml
-from bindscope.errors import BindscopeError
+from bindscope.errors import BindscopeError, remember_configfiles
 from bindscope.graph.build import build
 from bindscope.graph.paths import PATHS
 from bindscope.graph.product import Graph
@@ -18,6 +18,7 @@ DEFAULT = "config/config.yaml"
 
 def load_graph(configfile: str) -> Graph:
     """Read a configuration file and list its products."""
+    remember_configfiles([configfile])
     return build(load_config(read_yaml(Path(configfile)), configfile))
 
 

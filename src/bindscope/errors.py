@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
+# Set by the Snakefile and inherited by its jobs: a command that a message names needs it.
+CONFIGFILES = "BINDSCOPE_CONFIGFILES"
+
+
+def remember_configfiles(files: Sequence[str | os.PathLike[str]]) -> None:
+    """Let the messages of this process and of those it starts name these files."""
+    os.environ[CONFIGFILES] = " ".join(os.path.relpath(file) for file in files)
+
+
+def snakemake_command(arguments: str) -> str:
+    """Return a `snakemake` command line with the configuration files of this run."""
+    files = os.environ.get(CONFIGFILES)
+    return f"snakemake --cores all {arguments}" + (f" --configfile {files}" if files else "")
+
 
 class BindscopeError(Exception):
     """A problem the user can mend.

@@ -131,6 +131,8 @@ def _describe(wildcards: Any) -> str:
 def _log_to(path: Path | None) -> None:
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if path:
+        # Snakemake shows the log of a job that failed; the error would stand on the screen twice.
+        handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
         path.parent.mkdir(parents=True, exist_ok=True)
         handlers.append(logging.FileHandler(path, mode="w"))
     logging.basicConfig(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
 from bindscope.cli import DEFAULT, load_graph
-from bindscope.errors import StoreError
+from bindscope.errors import StoreError, snakemake_command
 from bindscope.graph.product import Product
 from bindscope.store.reader import open_store
 
@@ -68,9 +68,7 @@ def _one(products: list[Product], wanted: dict[str, tuple[str, ...]], configfile
     for product in products:
         if all(product.wildcards[name] in values for name, values in wanted.items()):
             if not Path(product.path()).exists():
-                raise StoreError(
-                    product.path(), "not made yet", f"snakemake --cores all {product.path()}"
-                )
+                raise StoreError(product.path(), "not made yet", snakemake_command(product.path()))
             return product
     raise StoreError(
         configfile, f"no {wanted} is configured", "add it to `fits`, or give another configfile"

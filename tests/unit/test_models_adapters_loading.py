@@ -247,7 +247,7 @@ def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) 
 
 def test_offline_error_names_the_command(hub: Hub, tmp_path: Path) -> None:
     manifest = tmp_path / "weights" / "m.json"
-    command = f"snakemake --cores 1 --force {manifest}"
+    command = f"snakemake --cores all --force {manifest}"
     with pytest.raises(ModelError, match="does not exist") as caught:
         load_model(CONFIG, manifest, "cpu")
     assert command in caught.value.remedy

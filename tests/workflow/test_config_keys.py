@@ -86,7 +86,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "SplitCounts.test": ("datasets.0.n_scenes.test", 128,
                          {"codes", "anchors", "scenes", "encoded", "pooled", "patches", "index",
                           *READOUT, *FITS}),
-    "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, {"report"}),
+    "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, {"figure", "report"}),
     "ShapesRenderer.size_px": ("datasets.0.render.size_px", 40, {"scenes", *TRAINING}),
     "ShapesRenderer.object_px": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
@@ -187,7 +187,7 @@ def broad() -> dict[str, Any]:
         {"name": "ranked", "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2],
                                      "n_objects": 3},
          "split": {"rule": "ranked_feature_codes",
-                   "n_feature_codes": {"train": 5, "val": 2, "test": 2}}, **common},
+                   "n_feature_codes": {"train": 1, "val": 1, "test": 1}}, **common},
         {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
     ]  # fmt: skip
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}

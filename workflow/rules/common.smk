@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from bindscope.config.loading import load_config
-from bindscope.errors import BindscopeError
+from bindscope.errors import BindscopeError, remember_configfiles
 from bindscope.graph.build import build, leaves
 from bindscope.graph.paths import PATHS, WILDCARDS, stem
 from snakemake.exceptions import WorkflowError
@@ -23,9 +23,11 @@ def read_graph():
             )
         )
     except BindscopeError as error:
-        raise WorkflowError(str(error)) from None
+        # Snakemake would show where in this file a WorkflowError comes from, as a traceback.
+        raise SystemExit(f"\n{error}") from None
 
 
+remember_configfiles(workflow.configfiles)
 graph = read_graph()
 
 

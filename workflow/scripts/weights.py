@@ -1,6 +1,7 @@
 """Bring a published checkpoint onto this machine, pinned by revision and checksum."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if "snakemake" in globals():  # this clone's code, never an installed copy
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a manifest of the files; the only script that uses a network."""
-    write_json(job.output.manifest, {**fetch(job.model), **job.keys})
+    manifest = Path(job.output.manifest)
+    write_json(manifest, {**fetch(job.model, manifest), **job.keys})
 
 
 if "snakemake" in globals():

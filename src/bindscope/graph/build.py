@@ -5,17 +5,24 @@ from __future__ import annotations
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
-from bindscope.graph.data import add_priors
+from bindscope.graph.data import add_priors, check_split
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
 
 
 def build(config: Config) -> Graph:
-    """List every product of a configuration with its keys; imports no numeric library."""
+    """List every product of a configuration with its keys; imports no more than NumPy.
+
+    Raises
+    ------
+    ConfigError
+        If a split has no feature codes, or a model's files or module are not there.
+    """
     graph = Graph()
     entities = Entities.of(config)
     for dataset in config.datasets:
+        check_split(dataset)
         add_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)

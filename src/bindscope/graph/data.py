@@ -4,8 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.codes.counting import n_feature_codes
+from bindscope.config.codes import SPLITS, Dataset, RandomSplit
 from bindscope.graph.product import Graph, Product
+from bindscope.registries import SPACES, resolve
+
+# Up to here listing all feature codes takes no time that is noticed.
+_LISTED_BEFORE_RUNNING = 4096
+
+
+def check_split(dataset: Dataset) -> None:
+    """Refuse a split without feature codes, before anything runs.
+
+    Where the space has many, only the job that draws from them looks.
+
+    Raises
+    ------
+    ConfigError
+        If a split has no feature codes.
+    """
+    if isinstance(dataset.split, RandomSplit):
+        return
+    space = resolve(SPACES[dataset.space.kind])(dataset.space)
+    total = sum(n_feature_codes(space.sizes, counts) for counts in space.covers())
+    if total <= _LISTED_BEFORE_RUNNING:
+        from bindscope.codes.splits import feature_codes  # imports NumPy
+
+        for split in SPLITS:
+            feature_codes(dataset, split)
 
 
 def space_slice(dataset: Dataset) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load as load_tensors
 
 from bindscope.config.models import Controlled
-from bindscope.errors import ModelError
+from bindscope.errors import ModelError, snakemake_command
 from bindscope.files import sha256
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze
@@ -46,7 +46,7 @@ def load(
     if weights is None or not weights.is_file():
         raise ModelError(
             where, f"its weights are not there ({weights})",
-            "let the pipeline train it: `snakemake --cores all`",
+            "run snakemake, which trains it",
         )  # fmt: skip
     manifest = json.loads(weights.read_text())
     path = weights.parent / manifest["weights"]
@@ -54,7 +54,7 @@ def load(
     if sha256(content) != manifest["sha256"]:
         raise ModelError(
             str(path), "is missing or not what its manifest describes",
-            f"train again: `snakemake --cores all --forcerun {weights}`",
+            f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
         )  # fmt: skip
     vit = ViT(config.architecture, manifest["input_px"])
     tensors = load_tensors(content)

@@ -20,7 +20,7 @@ from typing import Any
 import huggingface_hub
 
 from bindscope.config.models import Pretrained
-from bindscope.errors import ModelError
+from bindscope.errors import ModelError, snakemake_command
 from bindscope.files import canonical_json, sha256, write_json
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
@@ -106,7 +106,9 @@ def content_key(path: Path | str) -> str:
     return _combined(_entries(path.parent, [path.name]) if path.is_file() else _folder(path))
 
 
-def fetch(config: Pretrained, cache: Path | None = None) -> dict[str, Any]:
+def fetch(
+    config: Pretrained, manifest: Path | None = None, cache: Path | None = None
+) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it.
 
     Parameters
@@ -114,6 +116,8 @@ def fetch(config: Pretrained, cache: Path | None = None) -> dict[str, Any]:
     config
         The model. With ``path:`` nothing is downloaded; with ``pretrained: false`` there is nothing
         to describe but the seed.
+    manifest
+        Where the caller will write what is returned; for the message where nothing can be.
     cache
         Folder of the download; default: the Hugging Face cache (`HF_HOME`).
 
@@ -149,8 +153,9 @@ def fetch(config: Pretrained, cache: Path | None = None) -> dict[str, Any]:
         raise ModelError(
             f"{repo}@{source.revision or 'main'}",
             f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
-            "check the name, the revision and the network (gated models: `hf auth login`), and "
-            "rerun; files that arrived are kept",
+            "check the name, the revision and the network (gated models: `hf auth login`); "
+            + (_download(manifest) if manifest else "rerun")
+            + "; files that arrived are kept",
         ) from error
     return _manifest(config.source, repo, str(about.sha), folder, _entries(folder, names))
 
@@ -210,9 +215,12 @@ def _missing(source: str, problem: str, manifest: Path | None) -> ModelError:
     return ModelError(
         source,
         f"its weights are not on this machine: {problem}",
-        f"where there is a network, run `snakemake --cores 1 --force {manifest}` "
-        "(HF_HOME must be a folder that the compute nodes see)",
+        f"{_download(manifest)} (HF_HOME must be a folder that the compute nodes see)",
     )
+
+
+def _download(manifest: Path) -> str:
+    return f"where there is a network, run `{snakemake_command(f'--force {manifest}')}`"
 
 
 def _local(source: Source, where: str) -> tuple[Path, list[str]]:
@@ -300,8 +308,7 @@ def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manif
             raise ModelError(
                 str(path),
                 f"it is not the file that {manifest} describes",
-                f"delete it and run `snakemake --cores 1 --force {manifest}` where there is a "
-                "network",
+                f"delete it; {_download(manifest)}",
             )
 
 

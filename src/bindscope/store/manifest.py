@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bindscope import __version__
-from bindscope.errors import StoreError
+from bindscope.errors import StoreError, snakemake_command
 from bindscope.files import canonical_json, sha256
 from bindscope.store.dtypes import storage_dtype
 
@@ -25,7 +25,7 @@ _VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
 
 def remedy(manifest_path: Path | str) -> str:
     """Return the command that makes a damaged or foreign store anew."""
-    return f"snakemake --cores all --forcerun {manifest_path}"
+    return snakemake_command(f"--forcerun {manifest_path}")
 
 
 @dataclass(frozen=True)

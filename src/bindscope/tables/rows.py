@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bindscope.errors import StoreError
+from bindscope.errors import StoreError, snakemake_command
 
 Row = dict[str, Any]
 PathLike = str | os.PathLike[str]
@@ -133,7 +133,7 @@ def _check_fields(name: str, number: int, row: Row, wanted: Mapping[str, Any]) -
 
 
 def _rerun(path: PathLike) -> str:
-    return f"snakemake --cores all --forcerun {os.fspath(path)}"
+    return snakemake_command(f"--forcerun {os.fspath(path)}")
 
 
 def _refuse(constant: str) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pandera.pandas as pandera
 import pyarrow as pa
 
-from bindscope.errors import StoreError
+from bindscope.errors import StoreError, snakemake_command
 from bindscope.tables import rules
 from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS, Column
 from bindscope.tables.rules import Rule
@@ -124,7 +124,7 @@ def validate(frame: pd.DataFrame, schema: TableSchema, where: str) -> pd.DataFra
             where,
             f"table {schema.stamp} breaks its schema: {_failures(frame, schema, error)}",
             "rows of another version of the code? rerun the fits that the message names "
-            "(snakemake --cores all --forcerun <row file>); otherwise report this as a bug",
+            f"({snakemake_command('--forcerun <row file>')}); otherwise report this as a bug",
         ) from error
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from bindscope.errors import StoreError
+from bindscope.errors import StoreError, snakemake_command
 from bindscope.files import write_atomic
 from bindscope.tables.rows import PathLike
 from bindscope.tables.schema import TableSchema, pandas_type, validate
@@ -69,7 +69,7 @@ def read_table(path: PathLike, schema: TableSchema) -> pd.DataFrame:
     StoreError
         If the file is missing, no Parquet file, of another schema or version, or invalid.
     """
-    remedy = f"snakemake --cores all --forcerun {path}"
+    remedy = snakemake_command(f"--forcerun {path}")
     try:
         table = parquet.read_table(str(path))
     except (OSError, pa.ArrowInvalid) as error:
