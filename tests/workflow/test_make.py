@@ -1,0 +1,39 @@
+"""What `make` calls, on a finished run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import ROOT, Clone
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+
+def test_the_launcher_on_a_finished_run(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    done = subprocess.run(
+        [sys.executable, "-m", "bindscope.commands.launch", "--configfile", clone.configfile],
+        cwd=clone.path, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("  Report   results/report.html")
+
+
+def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    clone.snakemake("--report", "results/snakemake-report.html")
+    page = (clone.path / "results/snakemake-report.html").read_text()
+    for name in ("tokens", "table_priors"):
+        first_words = (ROOT / f"workflow/report/{name}.rst").read_text()[:40]
+        assert first_words in page
+
+
+def test_two_ways_of_starting_are_one_for_snakemake(finished: Clone, tmp_path: Path) -> None:
+    """`make run` adds cores and memory; neither may make a plain run start anything."""
+    clone = finished.copy(tmp_path / "clone")
+    done = clone.snakemake("--resources", "mem_mb=12345")
+    assert "Nothing to be done" in done.stdout + done.stderr
