@@ -34,12 +34,9 @@ help:
 
 # The environment: made once from requirements.lock, made anew when that changes.
 setup:
-	@command -v "$(PYTHON)" >/dev/null || { \
-		echo "error: no Python 3.11 or later was found" >&2; \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "error: $(or $(PYTHON),no python3 on PATH) is not Python 3.11 or later" >&2; \
 		echo "  remedy: install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "error: $(PYTHON) is older than Python 3.11" >&2; \
-		echo "  remedy: name another: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@PYTHONPATH=src "$(PYTHON)" -m bindscope.commands.environment "$(VENV)"
 
 run: setup
