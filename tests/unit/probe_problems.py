@@ -12,6 +12,7 @@ FAMILIES = (
     "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic",
 )  # fmt: skip
 SIZES = (3, 4)
+PRIOR = -np.log(3.0)  # log-odds of rate 1/4
 ADAPTER = TypeAdapter(AnyProbe)
 
 
@@ -35,24 +36,25 @@ def feature_codes(objects, sizes):
 
 
 def problem(n=(300, 100, 80), dim=10, sizes=SIZES, noise=0.3, seed=0, tokens=0, cls=True):
-    """Independent bits of rate 1/2 seen through a random matrix and noise.
+    """Independent bits of rate 1/4 seen through a random matrix and noise.
 
-    The anchors are the exact prior of O (log-odds 0); those of F and of O given F need no
-    counting to be valid distributions and are 0 too, except where F rules an object out.
+    The anchors are the exact prior of O; those of F and of O given F need not be exact to be
+    valid distributions, and are simple, but rule out what F rules out. (With bits of rate 1/2 a
+    quadratic form of centred inputs could not tell a code from its complement.)
     """
     rng = np.random.default_rng(seed)
     k = int(np.prod(sizes))
     mix = rng.normal(size=(k, dim))
     splits = {}
     for name, count in zip(("train", "val", "test"), n, strict=True):
-        objects = rng.integers(0, 2, (count, k), dtype=np.uint8)
+        objects = (rng.random((count, k)) < 0.25).astype(np.uint8)
         features = feature_codes(objects, sizes)
         z = ((objects - 0.5) @ mix + noise * rng.normal(size=(count, dim))).astype(np.float32)
         allowed = feature_mask(features, sizes)
         anchors = {
-            "object": np.zeros((count, k), np.float32),
+            "object": np.full((count, k), PRIOR, np.float32),
             "feature": np.zeros(features.shape, np.float32),
-            "object_given_feature": np.where(allowed, 0, -30).astype(np.float32),
+            "object_given_feature": np.where(allowed, PRIOR, -30).astype(np.float32),
         }
         if tokens:
             patches = rng.normal(size=(count, tokens, dim)).astype(np.float32) * noise

@@ -22,13 +22,12 @@ from bindscope.probes.batches import Source, make_source
 from bindscope.probes.data import ProbeData
 from bindscope.probes.module import Family, Inputs, Tokens
 from bindscope.probes.protocols import converged_plan, fit_stochastic, paper_plan
-from bindscope.probes.runs import Labels, Run, bits_lost, build, predict
+from bindscope.probes.runs import TOO_MUCH, Labels, Run, bits_lost, build, predict
 from bindscope.probes.weights import attention_maps, load_probe, to_safetensors
 from bindscope.registries import FAMILIES, resolve
 
 __all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
 
-TOO_MUCH = 1.25  # times the loss of a probe that was not fitted: diverged
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
 
@@ -157,11 +156,10 @@ def _flag(run: Run, losses: Tensor, source: Source, labels: Labels, batch: int) 
 
 
 def _unfitted_bits(run: Run, labels: Labels) -> float:
-    """Return the test loss of what needs no fit: the anchors, or each bit's rate in train."""
+    """Return the test loss of a probe before its fit: that of the anchors, or a bit per head."""
     _, anchors, truth = labels.of("test", run.heads)
     if anchors is None:
-        rates = labels.of("train", run.heads)[2].mean(0).clamp(1e-4, 1 - 1e-4)
-        anchors = torch.logit(rates).expand_as(truth)
+        return run.heads.count
     return float(bits_lost(anchors, truth).sum(1).double().mean())
 
 

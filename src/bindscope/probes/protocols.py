@@ -140,6 +140,8 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
     for run in runs:
         if run.moved_since(plan.restart) > limit:
             run.flags.add("not_converged")
+        if run.risen():
+            run.flags.add("diverged")
         run.restore()
 
 

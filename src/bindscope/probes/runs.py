@@ -19,6 +19,7 @@ from bindscope.probes.module import Family, InputShape
 from bindscope.registries import FAMILIES, resolve
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
+TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
 EVERYTHING = slice(None)
 RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
 
@@ -111,6 +112,11 @@ class Run:
         before = min((loss for at, loss in self.evaluations if at <= step), default=np.inf)
         after = min((loss for at, loss in self.evaluations if at > step), default=np.inf)
         return float(max(before - after, 0.0)) if np.isfinite(before - after) else 0.0
+
+    def risen(self) -> bool:
+        """Return whether the last train loss is far above the loss before the fit."""
+        train = [row["loss_bits"] for row in self.history if row["split"] == "train"]
+        return bool(train) and train[-1] > TOO_MUCH * self.evaluations[0][1]
 
     def restore(self) -> None:
         """Load the best weights."""

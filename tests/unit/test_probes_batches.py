@@ -1,0 +1,174 @@
+"""Batches: every scene, the right tokens, the same streamed as held; scaling."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from probe_problems import probe, problem
+
+from bindscope.probes.batches import (
+    PatchBatches,
+    VectorBatches,
+    epoch_order,
+    make_source,
+    rng,
+    stream,
+)
+from bindscope.probes.data import ArrayPatches, SplitData
+from bindscope.probes.standardise import Standardiser
+
+CPU = torch.device("cpu")
+
+
+class Reader:
+    """Patch tokens that count what is read."""
+
+    def __init__(self, tokens):
+        self.tokens, self.shape, self.largest = tokens, tokens.shape, 0
+
+    def read(self, start, stop):
+        """Return a copy, as a store does."""
+        self.largest = max(self.largest, stop - start)
+        return self.tokens[start:stop].copy()
+
+    def cls(self):
+        """Return nothing: no [CLS]."""
+        return
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 120), st.integers(1, 40), st.integers(1, 60), st.integers(1, 30), st.integers(0)
+)
+def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, batch, seed):
+    tokens = np.arange(n, dtype=np.float32)[:, None, None] * np.ones((1, 2, 3), np.float32)
+    plan = epoch_order(n, block, buffer, rng(seed))
+    seen = []
+    for drawn, scenes in stream(Reader(tokens), plan, batch):
+        assert len(drawn) == len(scenes) == batch
+        assert np.array_equal(drawn[:, 0, 0], scenes)
+        seen.extend(scenes.tolist())
+    assert len(seen) == len(set(seen)) == n // batch * batch
+
+
+def test_one_buffer_is_a_full_shuffle():
+    (ranges, shuffle), *rest = epoch_order(50, 50, 50, rng(0))
+    assert ranges == [(0, 50)]
+    assert not rest
+    assert sorted(shuffle) == list(range(50))
+    assert list(shuffle) != list(range(50))
+
+
+def streamed(memory, tokens=6, cls=True):
+    data = problem(tokens=tokens, cls=cls)
+    return data, PatchBatches(data, memory, True, CPU)
+
+
+def test_streamed_batches_equal_held_ones_in_the_same_order():
+    data, held = streamed(2**30)
+    _, source = streamed(20_000)
+    assert held.buffer == 300
+    assert source.buffer < 300
+    assert source.buffer * 6 * 10 * 2 * 2 <= 20_000
+    batches = list(islice(source.train(32, 0), 25))
+    every = torch.cat([scenes for _, scenes in batches])
+    assert len(every[: 32 * 9].unique()) == 32 * 9  # the first epoch
+    for (patches, cls), scenes in batches:
+        raw = data.train.z.tokens[scenes.numpy()]
+        expected = held.standardisers["patches"].apply(raw, CPU)
+        assert torch.equal(patches, expected)
+        assert torch.equal(cls, held.cls["train"][scenes])
+
+
+def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
+    _, source = streamed(2**30)
+    orders = [
+        torch.cat([scenes for _, scenes in islice(source.train(100, seed), 6)]) for seed in (0, 1)
+    ]
+    assert torch.equal(*orders)
+    assert not torch.equal(orders[0][:300], orders[0][300:])
+
+
+def test_the_order_of_vectors_is_the_seed_s_own():
+    source = VectorBatches(problem(), True, CPU)
+    first, again, other = (
+        torch.cat([scenes for _, scenes in islice(source.train(100, seed), 6)])
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert sorted(first[:300].tolist()) == list(range(300))
+
+
+@pytest.mark.parametrize("memory", [2**30, 20_000])
+def test_splits_come_in_order_and_whole(memory):
+    data, source = streamed(memory)
+    for name, split in data.splits.items():
+        scenes = torch.cat([index for _, index in source.split(name, 32)])
+        assert scenes.tolist() == list(range(split.n_scenes))
+
+
+def test_a_reader_is_never_asked_for_more_than_a_buffer():
+    data = problem(tokens=6, cls=False)
+    reader = Reader(data.train.z.tokens)
+    data = replace(data, train=replace(data.train, z=reader))
+    source = PatchBatches(data, 20_000, False, CPU)
+    list(islice(source.train(32, 0), 20))
+    assert reader.largest <= source.block
+    assert source.shape.cls is False
+
+
+def test_an_error_of_the_reader_reaches_the_caller():
+    class Broken(Reader):
+        def read(self, start, stop):
+            if start > 100:
+                raise OSError("disk")
+            return super().read(start, stop)
+
+    reader = Broken(np.zeros((300, 2, 2), np.float32))
+    with pytest.raises(OSError, match="disk"):
+        list(stream(reader, epoch_order(300, 20, 100, rng(0)), 10))
+
+
+def test_scaling_is_by_train_and_constant_columns_vanish():
+    values = np.random.default_rng(0).normal(3, 2, (1000, 4)).astype(np.float32)
+    values[:, 1] = 1e4
+    values[:, 2] = 0
+    scaling = Standardiser.of([values[:300], values[300:]], 4)
+    np.testing.assert_allclose(scaling.mean, values.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(scaling.scale[[0, 3]], 1 / values[:, [0, 3]].std(0), rtol=1e-5)
+    assert scaling.scale[1] == scaling.scale[2] == 0
+    scaled = scaling.apply(values, CPU)
+    assert scaled.std(0).numpy() == pytest.approx([1, 0, 0, 1], abs=1e-2)
+    assert torch.all(scaling.apply(values + 7, CPU)[:, 1:3] == 0)
+
+
+def test_a_large_mean_does_not_drown_the_deviation():
+    values = np.random.default_rng(0).normal(1e3, 0.1, (5000, 3)).astype(np.float32)
+    scaling = Standardiser.of(np.array_split(values, 7), 3)
+    np.testing.assert_allclose(1 / scaling.scale, values.astype(np.float64).std(0), rtol=1e-3)
+
+
+def test_inputs_are_raw_without_standardisation_and_under_the_paper_s_protocol():
+    data = problem()
+    for fields in ({"standardise": False}, {"protocol": "paper"}):
+        source = make_source(probe("quadratic", **fields), data)
+        inputs, _ = next(source.split("val", 1000))
+        assert np.array_equal(inputs.numpy(), data.val.z)
+    inputs, _ = next(make_source(probe("quadratic"), data).split("train", 1000))
+    assert inputs.mean(0).abs().max() < 1e-5
+    assert inputs.std(0, correction=0).numpy() == pytest.approx(1, abs=1e-4)
+
+
+def test_half_precision_tokens_are_kept_in_half_precision():
+    data = problem(tokens=4)
+    source = PatchBatches(data, 2**30, True, CPU)
+    assert source.patches["train"].tokens.dtype == np.float16
+    (patches, _), _ = next(source.train(8, 0))
+    assert patches.dtype == torch.float32
+    assert isinstance(data.train.z, ArrayPatches)
+    assert isinstance(data.train, SplitData)

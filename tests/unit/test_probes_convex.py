@@ -1,0 +1,133 @@
+"""Linear probes: the optimum is scikit-learn's, head by head."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from probe_problems import heads, probe, problem
+from sklearn.linear_model import LogisticRegression
+from torch.nn.functional import softplus
+
+from bindscope.probes.batches import make_source
+from bindscope.probes.convex import _regressions
+from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
+from bindscope.probes.runs import Labels, Run, build
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+def regressions(part, dtype=torch.float64, conditioned=True, **fields):
+    data, config = problem(**fields), probe("linear", conditioned=conditioned)
+    source, labels = make_source(config, data), Labels(data, torch.device("cpu"))
+    run = Run(0, heads(part), build(config, heads(part), source.shape))
+    found = _regressions(run, source, labels, "train")
+    offset = None if found.offset is None else found.offset.to(dtype)
+    return Regressions(
+        found.x.to(dtype), found.sign.to(dtype), offset, found.rows, found.penalised.to(dtype)
+    )
+
+
+def solve(problem_, l2, **fields):
+    shape = (problem_.x.shape[1], problem_.sign.shape[1])
+    start = torch.zeros(shape, dtype=problem_.x.dtype)
+    return minimise(problem_, start, l2, Preconditioner(problem_), **fields)
+
+
+def gradient_norm(problem_, w, l2):
+    return problem_.gradient(w, problem_.margins(w).sigmoid(), l2).norm(dim=0)
+
+
+@pytest.mark.parametrize("l2", [1e-1, 1e-2, 1e-3])
+def test_the_optimum_is_that_of_scikit_learn(l2):
+    problem_ = regressions("object", noise=1.0)
+    solution = solve(problem_, l2, tolerance=1e-14)
+    assert gradient_norm(problem_, solution.w, l2).max() < 1e-6
+    n, bias = len(problem_.x), 10
+    for k, rows in enumerate(problem_.rows.tolist()):
+        used = [i for i in range(rows) if i != bias]
+        oracle = LogisticRegression(C=1 / (l2 * n), tol=1e-10, max_iter=10_000)
+        oracle.fit(problem_.x[:, used].numpy(), (problem_.sign[:, k] < 0).numpy())
+        np.testing.assert_allclose(solution.w[used, k], oracle.coef_[0], rtol=1e-4, atol=1e-6)
+        assert float(solution.w[bias, k]) == pytest.approx(float(oracle.intercept_[0]), abs=1e-5)
+        assert torch.all(solution.w[rows:, k] == 0)  # bits that this head may not see
+
+
+def test_single_precision_reaches_the_same_loss():
+    l2, losses = 1e-3, []
+    for dtype in (torch.float32, torch.float64):
+        problem_ = regressions("object", dtype=dtype, noise=1.0)
+        w = solve(problem_, l2).w
+        losses.append(float(softplus(problem_.margins(w)).mean(0).sum()))
+        assert gradient_norm(problem_, w, l2).max() < 1e-3
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_anchors_are_an_offset_of_the_optimum():
+    """An offset that is itself linear in the inputs is taken back by the weights."""
+    problem_ = regressions("object", noise=4.0)
+    w = solve(problem_, 0.0, tolerance=1e-14).w
+    shift = torch.randn(w.shape, dtype=w.dtype, generator=torch.Generator().manual_seed(0))
+    shift *= problem_.mask()
+    moved = Regressions(problem_.x, problem_.sign, problem_.x @ shift, problem_.rows,
+                        problem_.penalised)  # fmt: skip
+    torch.testing.assert_close(solve(moved, 0.0, tolerance=1e-14).w + shift, w, rtol=0, atol=1e-4)
+
+
+def test_inputs_of_any_rank_and_scale():
+    """Constant, repeated and badly scaled columns do not stop the descent."""
+    problem_ = regressions("object", noise=1.0)
+    x = problem_.x.clone()
+    x[:, 0] = 0
+    x[:, 1] = x[:, 2]
+    x[:, 3] *= 1e4
+    bad = Regressions(x, problem_.sign, None, problem_.rows, problem_.penalised)
+    solution = solve(bad, 1e-4, tolerance=1e-12)
+    assert solution.iterations < 150
+    assert torch.isfinite(solution.w).all()
+    assert solution.decrement.max() <= 1e-12
+
+
+def test_separable_data_without_ridge_stop_at_no_loss():
+    problem_ = regressions("object", noise=0.0, dtype=torch.float32, dim=40)
+    w = solve(problem_, 0.0).w
+    assert torch.isfinite(w).all()
+    assert float(softplus(problem_.margins(w)).mean(0).sum()) < 0.02
+
+
+def test_a_preconditioned_step_is_exact_per_column():
+    """The inverse of a leading block, by one factor for all columns."""
+    problem_ = regressions("object", noise=1.0)
+    preconditioner = Preconditioner(problem_)
+    inverse, mask = preconditioner.factor(0.1), problem_.mask()
+    g = torch.randn(mask.shape, dtype=mask.dtype) * mask
+    found = mask * (inverse.t() @ (mask * (inverse @ g)))
+    matrix = torch.linalg.inv(inverse)
+    matrix = matrix @ matrix.t()
+    for k, rows in enumerate(problem_.rows.tolist()):
+        expected = torch.linalg.solve(matrix[:rows, :rows], g[:rows, k])
+        torch.testing.assert_close(found[:rows, k], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_iterations_are_bounded():
+    problem_ = regressions("object", noise=1.0)
+    seen = []
+    solution = solve(problem_, 0.0, tolerance=0.0, iterations=3, watch=lambda i, w: seen.append(i))
+    assert solution.iterations == 3
+    assert seen == [1, 2, 3]
+    assert solution.decrement.max() > 0
+
+
+def test_the_loss_never_rises():
+    problem_, losses = regressions("object", noise=0.5), []
+
+    def watch(_, w):
+        ridge = 0.005 * (w * problem_.penalised).square().sum(0)
+        losses.append(softplus(problem_.margins(w)).mean(0) + ridge)
+
+    solve(problem_, 0.01, watch=watch)
+    for before, after in pairwise(losses):
+        assert torch.all(after <= before + 1e-12)

@@ -1,0 +1,304 @@
+"""Whole fits: results, seeds, determinism, flags, null probes, protocols, weights."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from probe_problems import FAMILIES, SIZES, probe, problem
+
+from bindscope.errors import ConfigError, StoreError
+from bindscope.probes.base import TARGETS, Target, all_parts, all_targets
+from bindscope.probes.data import ArrayPatches, ProbeData
+from bindscope.probes.fitting import attention_maps, fit, load_probe, to_safetensors
+from bindscope.probes.protocols import one_cycle, paper_plan, two_cycles
+
+FAST = {"steps": 20, "batch_size": 64}
+K, N_FEATURES = 12, 7
+H_OBJECT = K * 0.8113  # bits of rate 1/4
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+def fitted(name, seeds=(0,), data=None, **fields):
+    data = data or problem(tokens=14 if name == "attention_quadratic" else 0)
+    return fit(probe(name, **({**FAST, **fields})), data, seeds)
+
+
+def bits_of(result, target):
+    return float(result.losses[target].sum(1).mean())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_result_holds_what_the_contract_says(name):
+    (result,) = fitted(name, seeds=(5,))
+    assert result.seed == 5
+    assert set(result.losses) == set(TARGETS)
+    for target in all_targets(SIZES):
+        losses = result.losses[target.name]
+        assert losses.shape == (80, target.n_heads)
+        assert losses.dtype == np.float32
+        assert np.isfinite(losses).all()
+        assert losses.min() >= 0
+    assert result.val_loss_bits["chained"] == pytest.approx(
+        result.val_loss_bits["chained_feature"] + result.val_loss_bits["chained_object"]
+    )
+    for share in (result.accuracy_object, result.exact_match_object, result.accuracy_feature):
+        assert 0 <= share <= 1
+    assert result.feature_probe == ("quadratic" if name.endswith("_reuse") else name)
+    assert set(result.target_flags) == set(TARGETS)
+    assert result.flags == tuple(sorted(set().union(*result.target_flags.values())))
+    json.dumps([result.metadata, result.history], allow_nan=False)
+    for row in result.history:
+        assert set(row) == {"seed", "target", "step", "split", "loss_bits"}
+        assert row["seed"] == 5
+    seen = {(row["target"], row["split"]) for row in result.history}
+    assert {(target, split) for target in TARGETS for split in ("train", "val")} <= seen
+    assert all(value.dtype == np.float32 for value in result.weights.values())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
+    block = fitted(name, seeds=(0, 1))
+    (alone,) = fitted(name, seeds=(1,))
+    (again,) = fitted(name, seeds=(1,))
+    for other in (alone, again):
+        assert other.history == block[1].history
+        assert other.metadata == block[1].metadata
+        for target in TARGETS:
+            assert np.array_equal(other.losses[target], block[1].losses[target])
+        for key, value in block[1].weights.items():
+            assert np.array_equal(other.weights[key], value)
+    if name != "linear":  # convex: one optimum for all seeds
+        assert not np.array_equal(block[0].losses["object"], block[1].losses["object"])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
+    data = problem(tokens=14 if name == "attention_quadratic" else 0)
+    results = fitted(name, seeds=(0, 3), data=data)
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(to_safetensors(results))
+    for result in results:
+        loaded, test = load_probe(path, result.seed), data.test
+        z = test.z.read(0, 80) if data.patches else test.z
+        cls = test.z.cls() if data.patches else None
+        for target in all_targets(SIZES):
+            bits = target.bits(test.objects, test.features)
+            anchors = target.anchors(test.anchors)
+            logits = loaded.logits(target.name, z, bits, anchors, cls)
+            losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
+            np.testing.assert_allclose(losses, result.losses[target.name], rtol=1e-4, atol=1e-5)
+    assert load_probe(path).config == probe(name, **FAST)
+    with pytest.raises(StoreError, match="no probe of seed 9"):
+        load_probe(path, 9)
+
+
+def test_the_weights_file_is_the_same_every_time():
+    results = fitted("quadratic", seeds=(0, 1, 2), steps=2)
+    assert len({to_safetensors(results) for _ in range(8)}) == 1
+
+
+def test_a_loaded_probe_asks_for_what_it_needs(tmp_path):
+    data, path = problem(tokens=4), tmp_path / "weights.safetensors"
+    path.write_bytes(to_safetensors(fitted("attention_quadratic", data=data, steps=1)))
+    loaded, z = load_probe(path), data.test.z
+    with pytest.raises(StoreError, match="anchored"):
+        loaded.logits("chained", z.tokens, data.test.objects, cls=z.cls())
+    with pytest.raises(StoreError, match="CLS"):
+        loaded.logits("object", z.tokens, data.test.objects)
+    maps = attention_maps(loaded, z.tokens, z.cls(), data.test.objects)
+    assert maps.shape == (80, K, 4)
+    np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
+    both = np.concatenate([data.test.features, data.test.objects], axis=1)
+    assert attention_maps(loaded, z.tokens, z.cls(), both, "chained").shape == (80, 19, 4)
+
+
+def test_only_attention_probes_have_maps(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(to_safetensors(fitted("quadratic", steps=1)))
+    data = problem()
+    with pytest.raises(StoreError, match="attention_quadratic"):
+        attention_maps(load_probe(path), data.test.z, None, data.test.objects)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_null_probe_learns_nothing_and_says_so(name):
+    data = problem(tokens=14 if name == "attention_quadratic" else 0).null()
+    (result,) = fitted(name, data=data)
+    assert all("collapsed" in flags for flags in result.target_flags.values())
+    assert "diverged" not in result.flags
+    assert bits_of(result, "object_anchored") == pytest.approx(H_OBJECT, abs=0.5)
+    assert bits_of(result, "object") < K + 0.1
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_readable_code_is_read(name):
+    data = problem((1000, 200, 200), 24, noise=0.0, tokens=12 * (name == "attention_quadratic"))
+    (result,) = fitted(name, data=data, steps=150, batch_size=128)
+    assert bits_of(result, "object") < 0.4 * H_OBJECT
+    assert bits_of(result, "chained") < 0.4 * H_OBJECT
+    assert "collapsed" not in result.flags
+    assert "diverged" not in result.flags
+    assert result.accuracy_object > 0.9
+    assert result.exact_match_object > 0.3
+
+
+def test_validation_chooses_the_ridge():
+    easy = fitted("linear", data=problem((600, 300, 300), noise=0.0, dim=24))[0]
+    hard = fitted("linear", data=problem((60, 300, 300), noise=3.0, dim=24))[0]
+    assert easy.metadata["chosen"]["object"]["l2"] < hard.metadata["chosen"]["object"]["l2"]
+
+
+def test_a_fit_that_diverges_is_a_result_with_a_flag():
+    (result,) = fitted("quadratic", learning_rate=1e4, patience=0)
+    assert "diverged" in result.flags
+    assert np.isfinite(result.losses["object"]).all()
+    assert all(np.isfinite(row["loss_bits"]) for row in result.history)
+
+
+def test_a_probe_far_worse_than_no_probe_has_diverged():
+    """Test scenes of another kind than train and validation: the loss is far above the anchors."""
+    data = problem(noise=0.0)
+    test = replace(data.test, z=np.float32(-50) * data.test.z)
+    (result,) = fitted("linear", data=replace(data, test=test))
+    assert result.target_flags["object"] == ("diverged",)
+
+
+def test_a_fit_cut_short_has_not_converged():
+    data = problem((1000, 300, 300), 24, noise=0.0)
+    (short,) = fitted("quadratic", data=data, steps=20)
+    assert "not_converged" in short.target_flags["object"]
+    (long,) = fitted("quadratic", data=data, steps=400, learning_rate=0.03, patience=0)
+    assert "not_converged" not in long.target_flags["object"]
+    (linear,) = fitted("linear", data=data, steps=2, l2=[0.0])
+    assert "not_converged" in linear.target_flags["object"]
+
+
+def test_a_run_stops_when_validation_does_and_others_go_on():
+    data = problem((80, 200, 200), noise=2.0, dim=40)
+    (result,) = fitted("quadratic", data=data, steps=200, patience=3)
+    last = {
+        part.name: max(row["step"] for row in result.history if row["target"] == part.name)
+        for part in all_parts(SIZES)
+    }
+    assert min(last.values()) < 200
+    assert len(set(last.values())) > 1
+    assert result.steps == max(last.values())
+    (patient,) = fitted("quadratic", data=data, steps=200, patience=0)
+    assert patient.steps == 200
+
+
+def test_the_best_validation_weights_are_reported():
+    data = problem((80, 200, 200), noise=2.0, dim=40)
+    (result,) = fitted("dnn", data=data, steps=100, patience=0, learning_rate=0.03)
+    curve = [
+        row["loss_bits"]
+        for row in result.history
+        if row["target"] == "object" and row["split"] == "val"
+    ]
+    assert result.val_loss_bits["object"] == pytest.approx(min(curve), abs=1e-5)
+    assert min(curve) < curve[-1] - 0.1
+
+
+def test_the_paper_s_protocol():
+    data = problem((1100, 100, 100))
+    for name in ("linear", "quadratic"):
+        (result,) = fitted(name, data=data, protocol="paper")
+        assert result.steps == 40  # 1024 scenes make a step in each of 40 epochs
+        assert np.array_equal(result.weights["standardise.z.scale"], np.ones(10))
+    plan = paper_plan(39_200)
+    assert plan.steps == 1520
+    assert (plan.batch, plan.accumulate, plan.patience) == (512, 2, 0)
+    rates = [plan.rate(step) for step in (0, 8 * 38 - 1, 8 * 38, 16 * 38, 1519)]
+    assert rates == pytest.approx([1e-3, 1e-3, 2e-4, 4e-5, 1e-3 * 0.2**4])
+    optimiser = plan.optimiser([torch.nn.Parameter(torch.zeros(1))])
+    assert type(optimiser) is torch.optim.Adam
+    assert optimiser.defaults["weight_decay"] == 1e-4
+
+
+def test_the_schedule_has_two_cycles():
+    rates = np.array([two_cycles(step, 400) for step in range(400)])
+    assert rates[0] == pytest.approx(1 / 25)
+    assert rates[96] == pytest.approx(1)
+    assert rates[319] < 1e-3
+    assert rates[344] == pytest.approx(1)
+    assert rates[399] < 1e-2
+    assert max(one_cycle(step, 100) for step in range(100)) == pytest.approx(1)
+    assert np.all(rates > 0)
+
+
+def test_streamed_attention_is_attention():
+    """A memory too small for the tokens changes the order of the scenes, not what is learnt."""
+    data = problem((3000, 200, 200), 16, noise=0.1, tokens=12, cls=False)
+    held, streamed = (
+        fitted("attention_quadratic", data=data, steps=100, memory_mb=memory)[0]
+        for memory in (1024, 1)
+    )
+    assert held.history != streamed.history
+    assert bits_of(held, "object") < 0.5 * H_OBJECT
+    assert bits_of(streamed, "object") == pytest.approx(bits_of(held, "object"), abs=1.0)
+
+
+def test_attention_and_vectors_are_not_confused():
+    with pytest.raises(ConfigError, match="tokens: \\[patches\\]"):
+        fitted("attention_quadratic", data=problem())
+    with pytest.raises(ConfigError, match="tokens: \\[cls\\]"):
+        fitted("quadratic", data=problem(tokens=3))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_device_is_named():
+    with pytest.raises(ConfigError, match="device: cpu"):
+        fitted("quadratic", device="cuda")
+
+
+def test_data_of_unlike_shapes_are_refused():
+    data = problem()
+    with pytest.raises(StoreError, match="features of split val"):
+        replace(data, val=replace(data.val, features=data.val.objects))
+    with pytest.raises(StoreError, match="activations of split test"):
+        replace(data, test=replace(data.test, z=data.test.z[:, :3]))
+    broken = data.train.z.copy()
+    broken[3, 2] = np.nan
+    with pytest.raises(StoreError, match="not finite"):
+        replace(data, train=replace(data.train, z=broken))
+    anchors = {name: value for name, value in data.test.anchors.items() if name != "feature"}
+    with pytest.raises(StoreError, match="absent"):
+        replace(data, test=replace(data.test, anchors=anchors))
+
+
+def test_null_and_shuffled_data():
+    data = problem(tokens=3)
+    null = data.null()
+    assert null.train.z.shape == (300, 1, 1)
+    assert null.test.z.cls().shape == (80, 1)
+    assert not null.test.z.read(0, 80).any()
+    assert problem(tokens=3, cls=False).null().train.z.cls() is None
+    assert problem().null().val.z.shape == (100, 1)
+    shuffled, again = data.shuffled_labels(1), data.shuffled_labels(1)
+    assert np.array_equal(shuffled.train.objects, again.train.objects)
+    assert not np.array_equal(shuffled.train.objects, data.train.objects)
+    assert shuffled.train.z is data.train.z
+    assert isinstance(shuffled, ProbeData)
+    assert isinstance(null.train.z, ArrayPatches)
+    rows = {row.tobytes() for row in np.hstack([data.train.objects, data.train.features])}
+    mixed = np.hstack([shuffled.train.objects, shuffled.train.features])
+    assert {row.tobytes() for row in mixed} == rows  # codes stay whole
+
+
+def test_targets():
+    objects, features = np.eye(12, dtype=np.uint8)[:3], np.zeros((3, 7), np.uint8)
+    chained = Target("chained", SIZES)
+    assert (chained.n_feature_heads, chained.n_object_heads, chained.n_heads) == (7, 12, 19)
+    bits = chained.bits(objects, features)
+    assert np.array_equal(bits[:, 7:], objects)
+    assert [part.length for part in chained.parts] == [7, 19]
+    assert [part.name for part in all_parts(SIZES)] == [
+        "object", "feature", "object_anchored", "chained_feature", "chained_object",
+    ]  # fmt: skip
+    assert Target("object", SIZES).anchors({}) is None
