@@ -17,3 +17,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Clone:
         if not folder.exists():
             Clone.make(folder).snakemake()
     return Clone(folder)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of a worker waits for the run above; on a busy machine that takes minutes."""
+    for item in items:
+        if item.get_closest_marker("workflow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(900))

@@ -54,7 +54,7 @@ class Clone:
             env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=600,
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
