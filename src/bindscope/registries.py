@@ -17,7 +17,7 @@ SPACES = {
 RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
 
 ADAPTERS = {
-    "known-answer": "bindscope.models.known_answer:load",
+    "known-answer": "bindscope.models.known_answer:encode",
     "controlled": "bindscope.models.controlled:load",
     "timm": "bindscope.models.timm_adapter:load",
     "hf": "bindscope.models.hf_adapter:load",

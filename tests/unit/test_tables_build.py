@@ -53,7 +53,7 @@ class Products:
 
     def truth(self, model, bits, conditional, dataset="known"):
         """Write a truth."""
-        row = {"dataset": dataset, "model": model, "truth_bits": bits}
+        row = {"dataset": dataset, "model": model, "tokens": "cls", "truth_bits": bits}
         row |= {"truth_conditional_bits": conditional} | KEYS
         self.truths.append(self.json(f"{model}.json", row))
 
@@ -102,7 +102,7 @@ def test_truths_are_joined_and_excess_is_flagged(products):
         products.truth(row["model"], row["truth_bits"], row["truth_conditional_bits"])
     products.truths[3] = products.json(
         "lower.json",
-        {"dataset": "known", "model": "half-the-time", "truth_bits": 1.0,
+        {"dataset": "known", "model": "half-the-time", "tokens": "cls", "truth_bits": 1.0,
          "truth_conditional_bits": None},
     )  # fmt: skip
     table = products.build().set_index("model")

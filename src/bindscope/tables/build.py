@@ -74,7 +74,7 @@ def build_binding_information(
     prior_files
         Per dataset the JSON list of priors.
     truth_files
-        Per (dataset, model) of a known-answer model a JSON object with `dataset`, `model`,
+        Per (dataset, model, tokens) of a known-answer model a JSON object with these,
         `truth_bits` and `truth_conditional_bits`, each of the two a number or null.
     expected
         Per row and null file what its rows must say, see `rows.read_rows`; priors and truths are
@@ -103,7 +103,7 @@ def build_binding_information(
     priors = _test_priors(build_priors(prior_files, expected))
     truths = one_of_each(
         (row for path in truth_files for row in read_product(path, expected)),
-        ("dataset", "model"),
+        ("dataset", "model", "tokens"),
         "truths",
     )
     for row in rows:
@@ -203,7 +203,7 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
     elif row.get("control") == "shuffled_labels":
         row["truth_bits"] = row["truth_conditional_bits"] = 0.0
     else:
-        names = (row["dataset"], row["model"])
+        names = (row["dataset"], row["model"], row["tokens"])
         if names not in truths:
             raise StoreError(
                 f"truth of {row['model']} on {row['dataset']}",
