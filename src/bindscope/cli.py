@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bindscope.config.loading import load_config, read_yaml
+from bindscope.config.loading import read_yaml
 from bindscope.errors import BindscopeError, remember_configfiles
-from bindscope.graph.build import build
+from bindscope.graph.build import read_graph
 from bindscope.graph.paths import PATHS
 from bindscope.graph.product import Graph
 
@@ -19,10 +19,18 @@ DEFAULT = "config/config.yaml"
 def load_graph(configfile: str) -> Graph:
     """Read a configuration file and list its products."""
     remember_configfiles([configfile])
-    return build(load_config(read_yaml(Path(configfile)), configfile))
+    return read_graph(read_yaml(Path(configfile)), configfile)
 
 
 def _path(arguments: argparse.Namespace) -> int:
+    outputs = list(PATHS[arguments.rule])
+    if arguments.output not in (None, *outputs):
+        raise BindscopeError(
+            arguments.rule, f"has no output {arguments.output!r}", f"choose {', '.join(outputs)}"
+        )
+    for pair in arguments.names:
+        if "=" not in pair:
+            raise BindscopeError(pair, "is not NAME=VALUE", "write split=test, for example")
     wanted = dict(pair.split("=", 1) for pair in arguments.names)
     found = [
         product
@@ -30,13 +38,14 @@ def _path(arguments: argparse.Namespace) -> int:
         if all(product.wildcards.get(name) == value for name, value in wanted.items())
     ]
     for product in found:
-        for output in [arguments.output] if arguments.output else PATHS[product.rule]:
+        for output in [arguments.output] if arguments.output else outputs:
             print(product.path(output))
     if not found:
         raise BindscopeError(
             arguments.configfile,
             f"no {arguments.rule} with {' '.join(arguments.names) or 'any name'} is configured",
-            f"`bindscope path {arguments.rule}` lists those that are",
+            f"`bindscope path {arguments.rule} --configfile {arguments.configfile}` lists those "
+            "that are",
         )
     return 0
 

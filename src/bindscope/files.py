@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bindscope.errors import BindscopeError
+from bindscope.errors import BindscopeError, StoreError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FREE = "free space (`bindscope gc` lists products that no configuration needs) and rerun"
 
 
 def canonical_json(value: Any) -> str:
@@ -31,23 +38,57 @@ def fsync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def disk_errors(path: Path | str) -> Iterator[None]:
+    """Turn a full or read-only disk into an error that says what to do.
+
+    Parameters
+    ----------
+    path
+        What is being written, for the message.
+
+    Raises
+    ------
+    StoreError
+        If the system says that the disk is full, or that `path` may not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreError(str(path), f"the disk is full ({error.strerror})", _FREE) from error
+        if error.errno in _REFUSED:
+            raise StoreError(
+                str(path),
+                f"cannot be written ({error.strerror}: {error.filename})",
+                "make its folder writable for this user and rerun",
+            ) from error
+        raise
+
+
 def write_atomic(path: Path | str, content: str | bytes) -> None:
     """Write a file so that a reader sees the whole of it or nothing.
 
     The content goes to ``<path>.tmp-<pid>``, is flushed to the disk and renamed.
+
+    Raises
+    ------
+    StoreError
+        If the disk is full or may not be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        with temporary.open("wb") as handle:
-            handle.write(content.encode() if isinstance(content, str) else content)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_directory(path.parent)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        try:
+            with temporary.open("wb") as handle:
+                handle.write(content.encode() if isinstance(content, str) else content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        fsync_directory(path.parent)
 
 
 def write_json(path: Path | str, value: Any) -> None:
@@ -71,5 +112,5 @@ def require_free_space(folder: Path | str, need_bytes: int, what: str) -> None:
         raise BindscopeError(
             str(folder),
             f"{what} needs {need_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free",
-            "free the space (`bindscope gc` lists products that no configuration needs) and rerun",
+            _FREE,
         )

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import bindscope
 from bindscope.errors import BindscopeError
 from bindscope.graph.product import roots
 from bindscope.keys import SOURCE, own_code, spec_key
@@ -114,6 +113,7 @@ def start(snakemake: Any) -> Job:
     spec_text, code = str(snakemake.params.spec), str(snakemake.params.code)
     spec = json.loads(spec_text)
     _refuse_foreign_libraries()
+    _refuse_other_copy(Path(str(snakemake.scriptdir)))
     _refuse_other_code(snakemake.rule, spec, code)
     threads = int(spec.get("threads", 1))
     _set_threads(threads)
@@ -200,13 +200,16 @@ def _refuse_foreign_libraries() -> None:
             )
 
 
-def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
-    loaded = Path(str(bindscope.__file__)).resolve().parents[1]
-    if loaded != SOURCE:
+def _refuse_other_copy(scripts: Path) -> None:
+    expected = scripts.resolve().parents[1] / "src"
+    if expected != SOURCE:
         raise BindscopeError(
-            str(loaded), f"bindscope was loaded from here, not from {SOURCE}",
-            "run the pipeline's scripts through Snakemake, in one clone",
+            str(SOURCE), f"bindscope was loaded from here, not from {expected}",
+            "take this folder off PYTHONPATH, or uninstall the copy that starts with Python",
         )  # fmt: skip
+
+
+def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
     own = own_code(roots(rule, spec))
     if own != code.partition(":")[0]:
         raise BindscopeError(

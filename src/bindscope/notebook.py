@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bindscope.activations.reader import Activations
 from bindscope.cli import DEFAULT, load_graph
 from bindscope.errors import StoreError, snakemake_command
-from bindscope.graph.product import Product
+from bindscope.graph.product import Graph, Product
 from bindscope.store.reader import open_store
 
 
@@ -52,8 +52,8 @@ def open(
     graph = load_graph(configfile)
     arrays = [f"patches-{layer}"] if tokens == "patches" else ["pooled"]
     wanted = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
-    index = _one(graph.of("index"), wanted, configfile)
-    codes = _one(graph.of("codes"), {"dataset": (dataset,), "split": (split,)}, configfile)
+    index = _one(graph, "index", wanted, configfile)
+    codes = _one(graph, "codes", {"dataset": (dataset,), "split": (split,)}, configfile)
     labels = open_store(codes.path())
     activations = Activations(index.path())
     values = (
@@ -64,12 +64,14 @@ def open(
     return Opened(values, labels.read("objects"), labels.read("features"))
 
 
-def _one(products: list[Product], wanted: dict[str, tuple[str, ...]], configfile: str) -> Product:
-    for product in products:
+def _one(graph: Graph, rule: str, wanted: dict[str, tuple[str, ...]], configfile: str) -> Product:
+    for product in graph.of(rule):
         if all(product.wildcards[name] in values for name, values in wanted.items()):
             if not Path(product.path()).exists():
                 raise StoreError(product.path(), "not made yet", snakemake_command(product.path()))
             return product
+    asked = ", ".join(f"{name}={' or '.join(values)}" for name, values in wanted.items())
     raise StoreError(
-        configfile, f"no {wanted} is configured", "add it to `fits`, or give another configfile"
-    )
+        configfile, f"no {rule} with {asked} is configured",
+        "add it to `fits`, or give another configfile",
+    )  # fmt: skip

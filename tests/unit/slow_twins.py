@@ -47,8 +47,8 @@ class Twin:
 
     def __call__(self, inputs, bits, anchors=None):
         """Return logits (B, heads)."""
-        x = self._x(inputs, (bits - 0.5)[:, None] * self.sees)
-        logits = torch.stack([self._logit(k, x[:, k]) for k in range(self.heads.count)], dim=1)
+        x = self._x(inputs, (bits - 0.5)[:, None] * self.sees).unbind(1)
+        logits = torch.stack([self._logit(k, x[k]) for k in range(self.heads.count)], dim=1)
         return logits if anchors is None else anchors + logits
 
     def _x(self, z, seen):

@@ -174,7 +174,7 @@ CONFIG = pretrained(f"hf:some/model@{SHA}")
 
 
 def test_fetch_takes_what_is_needed_and_describes_it(hub: Hub) -> None:
-    manifest = weights.fetch(CONFIG)
+    manifest = weights.fetch(CONFIG.source)
     assert hub.asked[0] == ("some/model", SHA)
     assert hub.asked[1] == ["config.json", "preprocessor_config.json", "model.safetensors"]
     assert json.loads(json.dumps(manifest)) == manifest
@@ -190,11 +190,11 @@ def test_fetch_takes_what_is_needed_and_describes_it(hub: Hub) -> None:
 def test_fetch_takes_shards_and_refuses_pickles(hub: Hub) -> None:
     shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     hub.names = ["config.json", "model.safetensors.index.json", *shards, "pytorch_model.bin"]
-    files = [entry["path"] for entry in weights.fetch(CONFIG)["files"]]
+    files = [entry["path"] for entry in weights.fetch(CONFIG.source)["files"]]
     assert files == sorted(["config.json", "model.safetensors.index.json", *shards])
     hub.names = ["config.json", "pytorch_model.bin"]
     with pytest.raises(ModelError, match=r"no safetensors \(there are: pytorch_model.bin\)"):
-        weights.fetch(CONFIG)
+        weights.fetch(CONFIG.source)
 
 
 def test_fetch_of_timm_asks_where_timm_keeps_the_weights(hub: Hub) -> None:
@@ -207,7 +207,7 @@ def test_fetch_of_timm_asks_where_timm_keeps_the_weights(hub: Hub) -> None:
 def test_fetch_without_network(hub: Hub) -> None:
     hub.online = False
     with pytest.raises(ModelError, match=r"ConnectionError: no network(.|\n)*remedy: check"):
-        weights.fetch(CONFIG)
+        weights.fetch(CONFIG.source)
 
 
 def test_fetch_of_nothing_and_of_local_files(hub: Hub, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_fetch_of_nothing_and_of_local_files(hub: Hub, tmp_path: Path) -> None:
 
 def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.json"
-    manifest.write_text(json.dumps(weights.fetch(CONFIG)))
+    manifest.write_text(json.dumps(weights.fetch(CONFIG.source)))
     hub.online = False
     found = weights.resolve(CONFIG, manifest)
     assert found.tensors == [hub.cache / "model.safetensors"]
@@ -252,7 +252,7 @@ def test_offline_error_names_the_command(hub: Hub, tmp_path: Path) -> None:
         load_model(CONFIG, manifest, "cpu")
     assert command in caught.value.remedy
     manifest.parent.mkdir()
-    manifest.write_text(json.dumps(weights.fetch(CONFIG)))
+    manifest.write_text(json.dumps(weights.fetch(CONFIG.source)))
     (hub.cache / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="is gone") as caught:
         load_model(CONFIG, manifest, "cpu")

@@ -137,3 +137,14 @@ def test_pre_commit_uses_the_environment() -> None:
     hooks = yaml.safe_load(Path(".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks)
     assert all(hook["language"] == "system" for hook in hooks)
+
+
+def test_the_slurm_profile_repeats_the_default_one() -> None:
+    """A workflow profile replaces profiles/default, so its lines must stand there too."""
+    default, slurm = (
+        yaml.safe_load(Path(folder, "profile.yaml").read_text())
+        for folder in ("profiles/default", "workflow/profiles/slurm")
+    )
+    assert default
+    assert {key: slurm.get(key) for key in default} == default
+    assert slurm["executor"] == "slurm"

@@ -14,6 +14,10 @@ from pathlib import Path
 
 import yaml
 
+from bindscope.config.root import Config
+from bindscope.graph.build import build
+from bindscope.graph.product import Product
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "src", "resources")
 # Lines of a dry run's job table: `fit    6`.
@@ -60,6 +64,18 @@ class Clone:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def bindscope(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run the `bindscope` command of this clone."""
+        return subprocess.run(
+            [sys.executable, "-m", "bindscope.cli", *arguments, "--configfile", self.configfile],
+            cwd=self.path,
+            env={**os.environ, "PYTHONPATH": str(self.path / "src")},
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=check,
+        )
+
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake."""
         return [
@@ -83,6 +99,21 @@ class Clone:
             assign(config, path, value)
         file.write_text(yaml.safe_dump(config, sort_keys=False))
 
+    def with_configfile(self, configfile: str) -> Clone:
+        """Give this clone another configuration, at first a copy of its own."""
+        shutil.copy2(self.path / self.configfile, self.path / configfile)
+        return Clone(self.path, configfile)
+
+    def product(self, rule: str, **wildcards: str) -> Product:
+        """Look up the one product of a rule with these wildcards."""
+        config = Config.model_validate(yaml.safe_load((self.path / self.configfile).read_text()))
+        (found,) = (
+            product
+            for product in build(config).of(rule)
+            if wildcards.items() <= product.wildcards.items()
+        )
+        return found
+
     def results(self) -> dict[str, str]:
         """Hash every product, by path; logs, benchmarks and Snakemake's time stamps left out."""
         root = self.path / "results"
@@ -96,8 +127,18 @@ class Clone:
 
 
 def assign(config: object, path: str, value: object) -> None:
-    """Set one value of a nested configuration by its dotted path."""
+    """Set one value of a nested configuration by its dotted path; one past a list's end appends."""
     *parents, last = path.split(".")
     for name in parents:
         config = config[int(name)] if isinstance(config, list) else config.setdefault(name, {})  # type: ignore[attr-defined]
-    config[int(last) if isinstance(config, list) else last] = value  # type: ignore[index]
+    if isinstance(config, list):
+        config[int(last) : int(last) + 1] = [value]
+    else:
+        config[last] = value  # type: ignore[index]
+
+
+def flip_a_byte(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)

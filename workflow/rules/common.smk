@@ -7,28 +7,24 @@ from pathlib import Path
 # Before any import of bindscope: this clone's code, never an installed copy.
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
-from bindscope.config.loading import load_config
 from bindscope.errors import BindscopeError, remember_configfiles
-from bindscope.graph.build import build, leaves
+from bindscope.graph.build import leaves, read_graph
 from bindscope.graph.paths import PATHS, WILDCARDS, stem
 from snakemake.exceptions import WorkflowError
 
 
-def read_graph():
-    """Check the configuration and list its products; a mistake is told without a traceback."""
+def checked_graph():
+    """Check the configuration and list its products."""
+    source = " + ".join(map(str, workflow.configfiles)) or "--config"
     try:
-        return build(
-            load_config(
-                config, " + ".join(map(str, workflow.configfiles)) or "--config"
-            )
-        )
+        return read_graph(config, source)
     except BindscopeError as error:
         # Snakemake would show where in this file a WorkflowError comes from, as a traceback.
         raise SystemExit(f"\n{error}") from None
 
 
 remember_configfiles(workflow.configfiles)
-graph = read_graph()
+graph = checked_graph()
 
 
 def product(rule_name, wildcards):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a manifest of the files; the only script that uses a network."""
     manifest = Path(job.output.manifest)
-    write_json(manifest, {**fetch(job.model, manifest), **job.keys})
+    write_json(manifest, {**fetch(job.spec["model"]["source"], manifest), **job.keys})
 
 
 if "snakemake" in globals():

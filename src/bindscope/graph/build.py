@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
+from bindscope.errors import BindscopeError, ConfigError
 from bindscope.graph.data import add_priors, check_split
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
 
 
-def build(config: Config) -> Graph:
-    """List every product of a configuration with its keys; imports no more than NumPy.
+def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
+    """Check a configuration and list its products.
+
+    Parameters
+    ----------
+    raw
+        The configuration as read from YAML.
+    source
+        The file it came from, for messages.
 
     Raises
     ------
     ConfigError
-        If a split has no feature codes, or a model's files or module are not there.
+        If a key is wrong, a split has no feature codes, or a model's files or module are not there.
     """
+    config = load_config(raw, source)
+    try:
+        return build(config)
+    except BindscopeError as error:
+        raise ConfigError(f"{source}: {error.where}", error.problem, error.remedy) from None
+
+
+def build(config: Config) -> Graph:
+    """List every product of a configuration with its keys; imports no more than NumPy."""
     graph = Graph()
     entities = Entities.of(config)
     for dataset in config.datasets:

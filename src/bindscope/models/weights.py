@@ -20,7 +20,7 @@ from typing import Any
 import huggingface_hub
 
 from bindscope.config.models import Pretrained
-from bindscope.errors import ModelError, snakemake_command
+from bindscope.errors import ModelError, StoreError, snakemake_command
 from bindscope.files import canonical_json, sha256, write_json
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
@@ -106,16 +106,13 @@ def content_key(path: Path | str) -> str:
     return _combined(_entries(path.parent, [path.name]) if path.is_file() else _folder(path))
 
 
-def fetch(
-    config: Pretrained, manifest: Path | None = None, cache: Path | None = None
-) -> dict[str, Any]:
+def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it.
 
     Parameters
     ----------
-    config
-        The model. With ``path:`` nothing is downloaded; with ``pretrained: false`` there is nothing
-        to describe but the seed.
+    source
+        A ``timm:`` or ``hf:`` source of the configuration. With ``path:`` nothing is downloaded.
     manifest
         Where the caller will write what is returned; for the message where nothing can be.
     cache
@@ -131,16 +128,14 @@ def fetch(
     ModelError
         If the hub cannot be reached, or has no safetensors for the model.
     """
-    source = parse_source(config.source)
-    if not config.pretrained:
-        return _manifest(config.source, "", f"random weights, seed {config.seed}", Path(), [])
-    if source.path is not None:
-        folder, names = _local(source, config.source)
+    parts = parse_source(source)
+    if parts.path is not None:
+        folder, names = _local(parts, source)
         entries = _entries(folder, names)
-        return _manifest(config.source, "", _path_revision(entries), folder, entries)
-    repo, wanted = _repository(source)
+        return _manifest(source, "", _path_revision(entries), folder, entries)
+    repo, wanted = _repository(parts)
     try:
-        about = huggingface_hub.HfApi().model_info(repo, revision=source.revision)
+        about = huggingface_hub.HfApi().model_info(repo, revision=parts.revision)
         names = _needed([file.rfilename for file in about.siblings or ()], wanted, repo)
         folder = Path(
             huggingface_hub.snapshot_download(
@@ -151,13 +146,13 @@ def fetch(
         raise
     except Exception as error:  # whatever the hub's client raises, the user can do the same
         raise ModelError(
-            f"{repo}@{source.revision or 'main'}",
+            f"{repo}@{parts.revision or 'main'}",
             f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
             "check the name, the revision and the network (gated models: `hf auth login`); "
             + (_download(manifest) if manifest else "rerun")
             + "; files that arrived are kept",
         ) from error
-    return _manifest(config.source, repo, str(about.sha), folder, _entries(folder, names))
+    return _manifest(source, repo, str(about.sha), folder, _entries(folder, names))
 
 
 def resolve(config: Pretrained, manifest: Path | None) -> Weights:
@@ -357,6 +352,6 @@ def _file_sha256(path: Path) -> str:
         pass
     with real.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    with contextlib.suppress(OSError):  # a home that cannot be written costs only time
+    with contextlib.suppress(OSError, StoreError):  # a home not to be written costs only time
         write_json(note, {"state": state, "sha256": digest})
     return digest

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from bindscope.files import canonical_json, sha256
 from bindscope.store.dtypes import storage_dtype
 
 CHUNK_BYTES = 2 << 20
+_NAMED_KEY = re.compile(r"-([0-9a-f]{8})\.json$")  # as in bindscope.graph.paths
 _VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
 
 
@@ -170,7 +172,7 @@ def read_manifest(path: Path | str) -> Manifest:
     Raises
     ------
     StoreError
-        If the file is missing, truncated or changed.
+        If the file is missing, truncated or changed, or of another key than its name says.
     """
     path = Path(path)
     try:
@@ -185,6 +187,13 @@ def read_manifest(path: Path | str) -> Manifest:
         intact = False
     if not intact:
         raise StoreError(str(path), "the manifest is truncated or was changed", remedy(path))
+    named = _NAMED_KEY.search(path.name)
+    if named and not content["spec_key"].startswith(named[1]):
+        raise StoreError(
+            str(path),
+            f"a store from another configuration ({content['spec_key'][:8]} instead of {named[1]})",
+            remedy(path),
+        )
     entries = content["arrays"]
     arrays = {
         name: ArrayLayout(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +20,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from bindscope.errors import StoreError
-from bindscope.files import canonical_json, fsync_directory, sha256, write_json
+from bindscope.files import canonical_json, disk_errors, fsync_directory, sha256, write_json
 from bindscope.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
 from bindscope.store.manifest import (
     ArrayLayout,
@@ -32,9 +30,6 @@ from bindscope.store.manifest import (
     remedy,
     seal,
 )
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class StoreWriter:
@@ -77,7 +72,7 @@ class StoreWriter:
         self._arrays: dict[str, _Pending] = {}
 
     def __enter__(self) -> Self:
-        with _disk_errors(self.store_path):
+        with disk_errors(self.store_path):
             for path in (self.store_path, self.manifest_path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _remove_stale(path)
@@ -115,7 +110,7 @@ class StoreWriter:
         layout = ArrayLayout.plan(shape, dtype, sample_axis)
         # crc32c comes last everywhere: it covers every byte of the file, zstd's frame header too.
         compress = [] if dtype in FLOATS else [ZstdCodec(level=3, checksum=True)]
-        with _disk_errors(self.store_path):
+        with disk_errors(self.store_path):
             target = self._group.create_array(
                 name,
                 shape=layout.shape,
@@ -159,7 +154,7 @@ class StoreWriter:
         stored = cast(values, layout.dtype)
         if not all_finite(stored, layout.dtype):
             self._refuse(name, values, layout)
-        with _disk_errors(self.store_path):
+        with disk_errors(self.store_path):
             array.put(start, stop, stored)
 
     def _flush_later(self, path: Path) -> Future[tuple[str, int]]:
@@ -201,7 +196,7 @@ class StoreWriter:
     ) -> None:
         try:
             if kind is None:
-                with _disk_errors(self.store_path):
+                with disk_errors(self.store_path):
                     self._commit()
         finally:
             self._hasher.shutdown(cancel_futures=True)
@@ -315,27 +310,6 @@ class _Pending:
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn a full or read-only disk into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _FULL:
-            raise StoreError(
-                str(path),
-                f"the disk is full ({error.strerror})",
-                "free space (`bindscope gc` lists products that no configuration needs) and rerun",
-            ) from error
-        if error.errno in _REFUSED:
-            raise StoreError(
-                str(path),
-                f"cannot be written ({error.strerror}: {error.filename})",
-                "make its folder writable for this user and rerun",
-            ) from error
-        raise
 
 
 def _remove_stale(path: Path) -> None:

@@ -1,0 +1,135 @@
+"""What every script does first, without Snakemake: checks, threads, the log and the screen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A script as Snakemake runs it, with what Snakemake would put into it.
+START = """
+import json, sys
+from types import SimpleNamespace
+import bindscope
+from bindscope.graph.product import roots
+from bindscope.keys import own_code
+
+spec = {{"dataset": {{"space": {{"kind": "uniform"}}}}, "threads": 2}}
+code = own_code(roots("priors", spec)) + ":0"
+snakemake = SimpleNamespace(
+    rule="priors", log=["logs/job.log"], scriptdir={scripts!r}, input=[], output=[],
+    params=SimpleNamespace(spec=json.dumps(spec), code={code}), wildcards={{"dataset": "tiny"}},
+)
+job = bindscope.start(snakemake)
+{body}
+"""
+
+
+def run(
+    folder: Path, body: str = "", code: str = "code", path: tuple[Path, ...] = (ROOT / "src",)
+) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run a script that starts a job; also return its log."""
+    text = START.format(scripts=str(ROOT / "workflow/scripts"), code=code, body=body)
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
+    )  # fmt: skip
+    return done, (folder / "logs/job.log").read_text()
+
+
+def test_a_job_gets_its_keys_and_threads_and_writes_a_log(tmp_path: Path) -> None:
+    body = "print(job.threads, job.rule, job.code == code, sorted(job.keys))"
+    done, log = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 priors True ['code_key', 'spec_key']\n"
+    assert log.endswith(" priors: dataset=tiny\n")
+    assert done.stderr == log
+
+
+def test_threads_of_the_libraries_that_are_loaded(tmp_path: Path) -> None:
+    body = """
+import threadpoolctl, numpy
+from bindscope.job import _set_threads
+_set_threads(1)
+print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
+"""
+    done, _ = run(tmp_path, body)
+    assert done.stdout == "{1}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("mistake", "in_log", "not_in_log"),
+    [
+        (
+            "from bindscope.errors import StoreError as E; raise E('a.json', 'is bad', 'do so')",
+            "a.json: is bad\n  remedy: do so\n", "Traceback",
+        ),
+        ("1 / 0", "ZeroDivisionError: division by zero", "remedy"),
+    ],
+    ids=["of the user", "of ours"],
+)  # fmt: skip
+def test_an_error_is_in_the_log_which_snakemake_shows(
+    mistake: str, in_log: str, not_in_log: str, tmp_path: Path
+) -> None:
+    done, log = run(tmp_path, mistake)
+    assert done.returncode == 1
+    assert log.count(in_log) == 1
+    assert not_in_log not in log
+    assert in_log not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_code_that_was_not_planned_is_refused(tmp_path: Path) -> None:
+    done, log = run(tmp_path, "print('ran')", code="'0123456789abcdef:0'")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the code behind rule priors changed after the run was planned" in log
+    assert "remedy: start snakemake again" in log
+
+
+def test_another_copy_of_the_library_is_refused(tmp_path: Path) -> None:
+    copy = tmp_path / "installed"
+    for part in ("src", "workflow"):
+        shutil.copytree(
+            ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", "*.rst")
+        )
+    done, log = run(tmp_path, "print('ran')", path=(copy / "src",))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{copy / 'src'}: bindscope was loaded from here, not from {ROOT / 'src'}" in log
+    assert "remedy: take this folder off PYTHONPATH" in log
+
+
+def test_numpy_from_outside_the_environment_is_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "elsewhere/numpy/__init__.py"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+    done, log = run(tmp_path, "print('ran')", path=(tmp_path / "elsewhere", ROOT / "src"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{foreign}: numpy would be imported from outside this job's environment" in log
+    assert "remedy: add numpy to the rule's file in envs/, or install requirements.lock" in log
+
+
+def test_importing_the_library_is_light() -> None:
+    assert loaded("import bindscope") == set()
+    assert loaded("import bindscope.cli") <= {"pydantic", "huggingface_hub"}
+
+
+HEAVY = (
+    "huggingface_hub", "matplotlib", "numpy", "pandas", "pydantic", "scipy", "sklearn", "timm",
+    "torch", "torchvision", "transformers", "zarr",
+)  # fmt: skip
+
+
+def loaded(code: str) -> set[str]:
+    """Which heavy packages a fresh interpreter has loaded after some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return set(HEAVY) & set(done.stdout.split())

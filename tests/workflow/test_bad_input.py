@@ -1,0 +1,254 @@
+"""Mistakes and damage: one message with the place and a remedy, and no half-written result."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from harness import Clone, flip_a_byte
+
+from bindscope.graph.paths import PATHS
+from bindscope.graph.product import Product
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
+FULL_DISK = Path(__file__).parent / "full_disk"
+GROUPS = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
+
+# --- mistakes in the configuration: a dry run sees them ------------------------------------------
+
+MISTAKES = {
+    "unknown key": (
+        {"probes.1.rankk": 3},
+        "probes.1.rankk: unknown key; did you mean 'rank'?",
+        "config/README.md lists every key",
+    ),
+    "unknown model": (
+        {"models.0.source": "controled:objects"},
+        "models.0.source: unknown source 'controled:objects', it must start with known-answer:, "
+        "controlled:, timm:, hf: or python:; did you mean 'controlled:objects'?",
+        "config/README.md lists every key",
+    ),
+    "unknown model name in a fit": (
+        {"fits.0.models": ["vitt"]},
+        "fits.0.models: 'vitt' is not defined; did you mean 'vit'?",
+        "config/README.md lists every key",
+    ),
+    "no weights in a folder": (
+        {"models.1": {"name": "identity", "source": "hf:path:/no/such", "n_layers": 2}},
+        "/no/such: there is no such file or folder",
+        "correct the `path:` of the source",
+    ),
+    "wrong image size": (
+        {"datasets.0.render.size_px": 36},
+        "models.0.architecture.patch_px: 8 px patches do not divide the 36 px images of 'tiny'",
+        "config/README.md lists every key",
+    ),
+    "a probe that needs patches": (
+        {"fits.0.probes": ["attention"]},
+        "fits.0.tokens: probe 'attention' (attention_quadratic) needs patch tokens, but tokens "
+        "lists 'cls'; put it in a block with tokens: [patches]",
+        "config/README.md lists every key",
+    ),
+    "more objects than cells": (
+        {"datasets.0.space": {"kind": "uniform", "groups": GROUPS, "min_objects": 7,
+                              "max_objects": 9}},
+        "datasets.0.space: min_objects is 7, but the groups make only 6 cells",
+        "config/README.md lists every key",
+    ),
+    "a split without feature codes": (
+        {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000, "val": [4999]}},
+        "datasets.tiny.split.test: none of the space's 15 feature codes falls into the test split",
+        "give test more buckets",
+    ),
+    "more feature codes than there are": (
+        {"datasets.0.split": {"rule": "ranked_feature_codes",
+                              "n_feature_codes": {"train": 16, "val": 2, "test": 2}}},
+        "datasets.tiny.split.n_feature_codes: the splits ask for 20 feature codes, the space has ",
+        "lower train, val or test",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """A clone in which nothing has run."""
+    return Clone.make(tmp_path_factory.mktemp("source") / "clone")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_dry_run_names_the_key_and_a_remedy(mistake: str, source: Clone) -> None:
+    change, problem, remedy = MISTAKES[mistake]
+    clone = source.with_configfile(f"config/{mistake.replace(' ', '-')}.yaml")
+    clone.edit(change)
+    done = clone.snakemake("--dry-run", check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert said.count(problem) == 1
+    assert said.count("remedy: ") == 1
+    assert remedy in said.partition("remedy: ")[2]
+    assert f"{clone.configfile}: {problem}" in said
+    for noise in ("Traceback", 'File "', "Error"):
+        assert noise not in said
+    assert not (clone.path / "results").exists()
+
+
+# --- what only a job can see: all of it in one run ------------------------------------------------
+
+BAD_MODELS = {
+    "models.2": {"name": "hub", "source": f"hf:some/model@{'0' * 40}", "n_layers": 2},
+    "models.3": {
+        "name": "odd", "source": "timm:vit_tiny_patch16_224", "n_layers": 1, "pretrained": False,
+        "input_px": 100, "overrides": {"depth": 1, "embed_dim": 16, "num_heads": 2},
+    },
+    "fits.3": {"name": "bad", "datasets": ["tiny"], "models": ["hub", "odd"], "probes": ["linear"]},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job that must fail.
+
+    Attributes
+    ----------
+    job
+        The job's product.
+    message
+        What is said, up to the remedy.
+    remedy
+        A part of the remedy.
+    """
+
+    job: Product
+    message: str
+    remedy: str
+
+    def outputs(self) -> list[str]:
+        """Paths of what the job would make."""
+        return [self.job.path(output) for output in PATHS[self.job.rule]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run with all of the cases did and said."""
+
+    clone: Clone
+    cases: dict[str, Case]
+    returncode: int
+    said: str
+
+
+CASES = (
+    "flipped byte", "missing chunk", "truncated manifest", "another configuration",
+    "missing weights", "wrong image size", "no room before", "no room while writing",
+)  # fmt: skip
+
+
+def damage(clone: Clone) -> dict[str, Case]:
+    """Damage the clone's products; say which job finds it, and in which words."""
+    again = f"snakemake --cores all --forcerun {{}} --configfile {clone.configfile}"
+    one = clone.product
+
+    train, val, test = (one("codes", split=split) for split in ("train", "val", "test"))
+    flipped = Path(train.path("store"), "objects", "c.0.0")
+    flip_a_byte(clone.path / flipped)
+    missing = Path(val.path("store"), "objects", "c.0.0")
+    (clone.path / missing).unlink()
+    truncated = clone.path / test.path()
+    truncated.write_text(truncated.read_text()[:100])
+
+    other, foreign = (one("encoded", split=split) for split in ("test", "val"))
+    (clone.path / foreign.path()).write_bytes((clone.path / other.path()).read_bytes())
+    other_key, foreign_key = (p.wildcards["key"] for p in (other, foreign))
+
+    anchors = {split: one("anchors", split=split) for split in ("train", "val", "test")}
+    weights = one("weights", model="hub")
+    priors = one("priors")
+    pooled = one("pooled", model="vit", split="test")
+    return {
+        "flipped byte": Case(
+            anchors["train"], f"{flipped}: the chunk is damaged (its checksum differs)",
+            again.format(train.path()),
+        ),
+        "missing chunk": Case(
+            anchors["val"], f"{missing}: the chunk is missing", again.format(val.path())
+        ),
+        "truncated manifest": Case(
+            anchors["test"], f"{test.path()}: the manifest is truncated or was changed",
+            again.format(test.path()),
+        ),
+        "another configuration": Case(
+            one("index", array="encoded"),
+            f"{foreign.path()}: a store from another configuration ({other_key} instead of "
+            f"{foreign_key})",
+            again.format(foreign.path()),
+        ),
+        "missing weights": Case(
+            weights, f"some/model@{'0' * 40}: the download failed",
+            f"where there is a network, run `snakemake --cores all --force {weights.path()} "
+            f"--configfile {clone.configfile}`",
+        ),
+        "wrong image size": Case(
+            one("pooled", model="odd", split="test"),
+            "model odd (timm:vit_tiny_patch16_224): an input of 100 px is not a whole number of "
+            "patches of 16 px",
+            "set `input_px: 96` or `input_px: 112`",
+        ),
+        "no room before": Case(
+            pooled, f"{Path(pooled.path()).parent}: ", "free space (`bindscope gc`"
+        ),
+        "no room while writing": Case(
+            priors, f"{priors.path()}: the disk is full", "free space (`bindscope gc`"
+        ),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run in which a job meets each of the cases."""
+    clone = finished.copy(tmp_path_factory.mktemp("failed") / "clone")
+    clone = clone.with_configfile("config/failing.yaml")
+    clone.edit(BAD_MODELS)
+    cases = damage(clone)
+    done = clone.snakemake(
+        "--keep-going", "--forcerun", "anchors", "pooled", "priors",
+        "--", *(case.job.path() for case in cases.values()),
+        environment={"PYTHONPATH": str(FULL_DISK), "HF_HUB_OFFLINE": "1"}, check=False,
+    )  # fmt: skip
+    return Run(clone, cases, done.returncode, done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_job_says_once_what_is_wrong_and_what_to_do(name: str, failed: Run) -> None:
+    case = failed.cases[name]
+    assert failed.returncode == 1
+    assert failed.said.count(case.message) == 1
+    remedy = failed.said.partition(case.message)[2].splitlines()[1]
+    assert remedy.startswith("  remedy: ")
+    assert case.remedy in remedy
+    for output in case.outputs():
+        assert not (failed.clone.path / output).exists()
+
+
+def test_no_traceback_is_shown_and_nothing_half_written_is_left(failed: Run) -> None:
+    assert "Traceback" not in failed.said
+    assert failed.said.count("remedy: ") == len(CASES)
+    assert not list(failed.clone.path.glob("results/**/*.tmp-*"))
+
+
+def test_after_the_remedies_everything_is_as_in_an_undisturbed_run(
+    failed: Run, finished: Clone
+) -> None:
+    """The commands of the messages, restricted to the jobs that failed, mend all that can be."""
+    clone = Clone(failed.clone.path)  # with the configuration that has no bad models
+    bad = re.findall(r"remedy: .*--forcerun (\S+)", failed.said)
+    assert len(bad) == 4
+    models = ("hub", "odd")
+    jobs = [case.job for case in failed.cases.values()]
+    good = [job.path() for job in jobs if job.wildcards.get("model") not in models]
+    clone.snakemake("--forcerun", *bad, "--", *good)
+    assert clone.results() == finished.results()
+    assert clone.bindscope("verify").returncode == 0
+    assert clone.would_run() == Counter()

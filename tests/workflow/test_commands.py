@@ -1,0 +1,284 @@
+"""The `bindscope` command and `bindscope.open`, on the products of a finished run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from harness import Clone, flip_a_byte
+
+import bindscope
+from bindscope.cli import main
+from bindscope.config.root import Config
+from bindscope.errors import StoreError
+from bindscope.graph.build import build
+from bindscope.graph.paths import PATHS
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    finished: Clone, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Run a command in a clone: exit code, what it printed, what it complained about."""
+
+    def run(*arguments: str, clone: Clone = finished) -> tuple[int, str, str]:
+        monkeypatch.chdir(clone.path)
+        capsys.readouterr()
+        code = main([*arguments, "--configfile", clone.configfile])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def clone(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """A copy of the finished run that a test may change where no other one looks."""
+    return finished.copy(tmp_path_factory.mktemp("commands") / "clone")
+
+
+# --- path ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["priors"], [r"results/priors/tiny-\w{8}\.json"]),
+        (
+            ["codes", "split=test"],
+            [rf"results/codes/tiny/test-\w{{8}}\.{kind}" for kind in ("json", "zarr")],
+        ),
+        (["codes", "--output", "store"], [r"results/codes/tiny/\w+-\w{8}\.zarr"] * 3),
+        (
+            ["fit", "model=vit", "layer=0", "probe=linear", "--output", "rows"],
+            [r"results/fits/tiny/vit/cls-0/linear-none-0-\w{8}\.jsonl"],
+        ),
+        (["report"], [r"results/report\.html"]),
+    ],
+    ids=" ".join,
+)
+def test_path_prints_files_that_are_there(
+    arguments: list[str], expected: list[str], command: Command
+) -> None:
+    code, printed, complaints = command("path", *arguments)
+    assert (code, complaints) == (0, "")
+    lines = printed.splitlines()
+    assert len(lines) == len(expected)
+    for line, pattern in zip(lines, expected, strict=True):
+        assert re.fullmatch(pattern, line)
+        assert Path(line).exists()  # the command runs in the clone's folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["codes", "split=tset"], "no codes with split=tset is configured\n  remedy: `bindscope "),
+        (["codes", "splt=test"], "no codes with splt=test is configured"),
+        (["weights"], "no weights with any name is configured"),
+        (["codes", "test"], "test: is not NAME=VALUE\n  remedy: "),
+        (["codes", "--output", "rows"], "codes: has no output 'rows'\n  remedy: choose manifest, "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_path_of_what_is_not_configured(
+    arguments: list[str], expected: str, command: Command
+) -> None:
+    code, printed, complaints = command("path", *arguments)
+    assert (code, printed) == (1, "")
+    assert expected in complaints
+    assert complaints.count("remedy: ") == 1
+
+
+def test_a_command_without_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["path", "priors"]) == 1
+    assert "config/config.yaml: cannot be read" in capsys.readouterr().err
+
+
+# --- plan ----------------------------------------------------------------------------------------
+
+
+def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
+    assert clone.bindscope("plan").stdout.strip() == "nothing to be done"
+    module = clone.path / "src/bindscope/tables/views.py"
+    text = module.read_text()
+    module.write_text(f"{text}\n# Another comment.\n")
+    assert clone.bindscope("plan").stdout.strip() == "nothing to be done"
+    module.write_text(f"{text}\nANOTHER = 1\n")
+    code_changed = clone.bindscope("plan").stdout
+    module.write_text(text)
+    assert re.search(r"^ +7 +figure +code changed", code_changed, re.MULTILINE)
+    assert re.search(r"^ +1 +report +code changed", code_changed, re.MULTILINE)
+    assert code_changed.splitlines()[-1].split() == ["8", "jobs"]
+
+
+def test_plan_names_the_changed_key(clone: Clone) -> None:
+    other = clone.with_configfile("config/other.yaml")
+    other.edit({"probes.1.rank": 3})
+    plan = other.bindscope("plan").stdout
+    assert re.search(r"^ +2 +fit +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
+    assert re.search(r"^ +1 +null +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
+    assert re.search(r"^ +1 +table_binding_information +", plan, re.MULTILINE)
+    assert "pooled" not in plan
+
+
+def test_plan_of_a_new_entity_and_of_a_mistake(clone: Clone) -> None:
+    other = clone.with_configfile("config/new.yaml")
+    other.edit({"probes.3": {"name": "dnn", "family": "dnn"}, "fits.0.probes": ["linear", "dnn"]})
+    assert re.search(r"^ +2 +fit +new$", other.bindscope("plan").stdout, re.MULTILINE)
+    other.edit({"probes.3.hiden": 4})
+    failed = other.bindscope("plan", check=False)
+    assert failed.returncode == 1
+    assert "config/new.yaml: probes.3.hiden: unknown key; did you mean 'hidden'?" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+# --- verify --------------------------------------------------------------------------------------
+
+
+def test_verify_finds_a_flipped_byte_and_repairs_it(
+    finished: Clone, tmp_path: Path, command: Command
+) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"report.figures": ["calibration"]})  # less to draw after the repair
+    stores = len(list(clone.path.glob("results/**/*.zarr")))
+    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+
+    shard = clone.product("encoded", split="test")
+    chunk = Path(shard.path("store"), "cls", "c.0.0.0")
+    flip_a_byte(clone.path / chunk)
+    code, printed, complaints = command("verify", clone=clone)
+    assert (code, printed) == (1, f"{stores} stores checked, 1 bad\n")
+    assert complaints.splitlines() == [
+        f"{chunk}: the chunk is damaged (its checksum differs)",
+        f"make them again: snakemake --cores all --forcerun {shard.path()} "
+        f"--configfile {clone.configfile}",
+    ]
+
+    assert clone.bindscope("verify", "--repair").returncode == 0
+    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    mended, sound = clone.results(), finished.results()
+    same = [path for path in sound if path.partition("/")[0] not in ("figures", "report.html")]
+    assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
+
+
+# --- gc ------------------------------------------------------------------------------------------
+
+
+def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
+    finished: Clone, tmp_path: Path, command: Command
+) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    left = clone.path / "results/codes/tiny/test-00000000.zarr.tmp-1"
+    left.mkdir()
+    assert (
+        command("gc", clone=finished)[1] == "0 products, 0.0 MB not needed (delete with --delete)\n"
+    )
+
+    config = yaml.safe_load((clone.path / clone.configfile).read_text())
+    config |= {"models": config["models"][1:], "fits": config["fits"][2:]}
+    smaller = clone.with_configfile("config/smaller.yaml")
+    (smaller.path / smaller.configfile).write_text(yaml.safe_dump(config))
+    needed = keyed(config)
+    everything = keyed(yaml.safe_load((clone.path / clone.configfile).read_text()))
+    unneeded = {*everything - needed, str(left.relative_to(clone.path))}
+
+    both = command("gc", "--configfile", clone.configfile, clone=smaller)[1]
+    assert both.splitlines()[0].split()[-1] == str(left.relative_to(clone.path))
+    assert both.splitlines()[-1].startswith("1 products, ")
+
+    before = clone.results()
+    code, printed, _ = command("gc", clone=smaller)
+    assert code == 0
+    listed = re.findall(r"^ +(\d+\.\d) MB  (\S+)$", printed, re.MULTILINE)
+    assert {path for _, path in listed} == unneeded
+    assert clone.results() == before
+
+    printed = command("gc", "--delete", clone=smaller)[1]
+    assert printed.splitlines()[-1].startswith(f"{len(unneeded)} products, ")
+    assert printed.splitlines()[-1].endswith(" MB deleted")
+    assert not [path for path in unneeded if (clone.path / path).exists()]
+    assert all((clone.path / path).exists() for path in needed)
+    after = clone.results()
+    assert after == {path: before[path] for path in after}
+    assert command("gc", clone=smaller)[1].startswith("0 products")
+
+
+def keyed(config: dict[str, object]) -> set[str]:
+    """Paths, with a key in them, of all that a configuration makes."""
+    return {
+        product.path(output)
+        for product in build(Config.model_validate(config)).products.values()
+        if "key" in product.wildcards
+        for output in PATHS[product.rule]
+    }
+
+
+# --- open ----------------------------------------------------------------------------------------
+
+
+def test_open_gives_arrays_and_labels(finished: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished.path)
+    names = {"dataset": "tiny", "configfile": finished.configfile}
+    cls = bindscope.open(model="vit", layer=1, **names)
+    mean = bindscope.open(model="vit", layer=1, tokens="mean", split="train", **names)
+    both = bindscope.open(model="vit", layer="final", tokens="cls_mean", **names)
+    patches = bindscope.open(model="vit", layer=1, tokens="patches", split="train", **names)
+    assert (cls.activations.shape, cls.activations.dtype) == ((64, 16), np.float32)
+    assert (mean.activations.shape, both.activations.shape) == ((128, 16), (64, 32))
+    assert (cls.objects.shape, cls.features.shape) == ((64, 6), (64, 5))
+    assert cls.objects.dtype == cls.features.dtype == np.uint8
+    grid = cls.objects.reshape(-1, 3, 2)
+    np.testing.assert_array_equal(cls.features, np.hstack([grid.any(2), grid.any(1)]))
+
+    assert patches.activations.shape == (128, 16, 16)
+    tokens = patches.activations.read(10, 100)  # across the border of two shards
+    np.testing.assert_allclose(
+        tokens.astype(np.float32).mean(1), mean.activations[10:100], atol=2e-3
+    )
+    np.testing.assert_array_equal(patches.objects, mean.objects)
+
+    identity = bindscope.open(model="identity", layer=0, **names)
+    np.testing.assert_array_equal(identity.activations, identity.objects)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"layer": 7}, "array 'cls' has no layer 7; it has: 0, 1, final\n  remedy: "),
+        ({"model": "vti"}, "no index with dataset=tiny, model=vti, array=pooled or encoded is con"),
+        ({"split": "tset"}, "no codes with dataset=tiny, split=tset is configured\n  remedy: "),
+    ],
+    ids=str,
+)
+def test_open_of_what_is_not_there(
+    names: dict[str, object], expected: str, finished: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.path)
+    wanted = {"dataset": "tiny", "model": "vit", "layer": 1, "configfile": finished.configfile}
+    with pytest.raises(StoreError) as caught:
+        bindscope.open(**(wanted | names))
+    assert expected in str(caught.value)
+
+
+def test_open_before_the_run_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = Clone.make(tmp_path / "clone")
+    monkeypatch.chdir(clone.path)
+    index = clone.product("index", array="pooled").path()
+    with pytest.raises(StoreError) as caught:
+        bindscope.open(dataset="tiny", model="vit", layer=1, configfile=clone.configfile)
+    assert str(caught.value) == (
+        f"{index}: not made yet\n  remedy: snakemake --cores all {index} "
+        f"--configfile {clone.configfile}"
+    )
