@@ -60,7 +60,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     from bindscope.commands.verify import verify_products
 
-    return verify_products(load_graph(arguments.configfile), arguments.configfile, arguments.repair)
+    return verify_products(load_graph(arguments.configfile), arguments.repair)
 
 
 def _gc(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 
 # Set by the Snakefile and inherited by its jobs: a command that a message names needs it.
@@ -11,7 +12,7 @@ CONFIGFILES = "BINDSCOPE_CONFIGFILES"
 
 def remember_configfiles(files: Sequence[str | os.PathLike[str]]) -> None:
     """Let the messages of this process and of those it starts name these files."""
-    os.environ[CONFIGFILES] = " ".join(os.path.relpath(file) for file in files)
+    os.environ[CONFIGFILES] = shlex.join(os.path.relpath(file) for file in files)
 
 
 def snakemake_command(arguments: str) -> str:

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
+from jobs_by_hand import ROOT
 
 # A script as Snakemake runs it, with what Snakemake would put into it.
 START = """
@@ -112,24 +111,3 @@ def test_numpy_from_outside_the_environment_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{foreign}: numpy would be imported from outside this job's environment" in log
     assert "remedy: add numpy to the rule's file in envs/, or install requirements.lock" in log
-
-
-def test_importing_the_library_is_light() -> None:
-    assert loaded("import bindscope") == set()
-    assert loaded("import bindscope.cli") <= {"pydantic", "huggingface_hub"}
-
-
-HEAVY = (
-    "huggingface_hub", "matplotlib", "numpy", "pandas", "pydantic", "scipy", "sklearn", "timm",
-    "torch", "torchvision", "transformers", "zarr",
-)  # fmt: skip
-
-
-def loaded(code: str) -> set[str]:
-    """Which heavy packages a fresh interpreter has loaded after some code."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    return set(HEAVY) & set(done.stdout.split())

@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs_by_hand import ci_graph, job_by_hand, script
 
 from bindscope.config.models import Pretrained, PythonModel
 from bindscope.errors import ModelError
@@ -198,10 +199,10 @@ def test_fetch_takes_shards_and_refuses_pickles(hub: Hub) -> None:
 
 
 def test_fetch_of_timm_asks_where_timm_keeps_the_weights(hub: Hub) -> None:
-    weights.fetch(pretrained("timm:vit_tiny_patch16_224.augreg_in21k@main"))
+    weights.fetch("timm:vit_tiny_patch16_224.augreg_in21k@main")
     assert hub.asked[0] == ("timm/vit_tiny_patch16_224.augreg_in21k", "main")
     with pytest.raises(ModelError, match="timm knows no such model"):
-        weights.fetch(pretrained("timm:no_such"))
+        weights.fetch("timm:no_such")
 
 
 def test_fetch_without_network(hub: Hub) -> None:
@@ -210,18 +211,27 @@ def test_fetch_without_network(hub: Hub) -> None:
         weights.fetch(CONFIG.source)
 
 
-def test_fetch_of_nothing_and_of_local_files(hub: Hub, tmp_path: Path) -> None:
-    nothing = weights.fetch(pretrained(f"hf:some/model@{SHA}", pretrained=False, seed=3))
-    assert nothing["files"] == []
-    assert nothing["revision"] == "random weights, seed 3"
+def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     file.write_bytes(b"weights")
-    manifest = weights.fetch(pretrained(f"timm:vit:path:{file}"))
+    manifest = weights.fetch(f"timm:vit:path:{file}")
     assert manifest["sha256"] == weights.content_key(file)
     assert hub.asked == []
     for wrong in ("timm:vit:path:/no/w.bin", f"hf:path:{tmp_path}"):
         with pytest.raises(ModelError):
-            weights.fetch(pretrained(wrong))
+            weights.fetch(wrong)
+
+
+def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Path) -> None:
+    graph = ci_graph(
+        models=[{"name": "hub", "source": CONFIG.source, "n_layers": 2}],
+        fits=[{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}],
+    )
+    (product,) = graph.of("weights")
+    script("weights").main(job_by_hand(product, tmp_path))
+    manifest = tmp_path / product.path()
+    assert json.loads(manifest.read_text())["spec_key"] == product.key
+    assert weights.resolve(CONFIG, manifest).folder == hub.cache
 
 
 def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) -> None:

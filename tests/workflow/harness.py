@@ -72,7 +72,7 @@ class Clone:
             env={**os.environ, "PYTHONPATH": str(self.path / "src")},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=600,
             check=check,
         )
 

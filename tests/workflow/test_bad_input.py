@@ -59,9 +59,9 @@ MISTAKES = {
         "config/README.md lists every key",
     ),
     "a split without feature codes": (
-        {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000, "val": [4999]}},
-        "datasets.tiny.split.test: none of the space's 15 feature codes falls into the test split",
-        "give test more buckets",
+        {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000}},
+        "datasets.tiny.split.val: none of the space's 15 feature codes falls into the val split",
+        "give val more buckets",
     ),
     "more feature codes than there are": (
         {"datasets.0.split": {"rule": "ranked_feature_codes",

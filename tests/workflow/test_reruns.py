@@ -15,7 +15,7 @@ from harness import Clone
 from bindscope.config.root import Config
 from bindscope.graph.build import build
 
-pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def products(config: dict[str, object]) -> dict[str, tuple[str, str, str]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from bindscope.errors import snakemake_command
 from bindscope.graph.paths import PATHS
 from bindscope.graph.product import Graph
 from bindscope.store.verify import verify
 
 
-def verify_products(graph: Graph, configfile: str, repair: bool) -> int:
+def verify_products(graph: Graph, repair: bool) -> int:
     """Check all stores; print a line per problem.
 
     Returns
@@ -31,8 +33,8 @@ def verify_products(graph: Graph, configfile: str, repair: bool) -> int:
     print(f"{len(made)} stores checked, {len(bad)} bad")
     if not bad:
         return 0
-    command = ["snakemake", "--cores", "all", "--configfile", configfile, "--forcerun", *bad]
+    command = snakemake_command(f"--forcerun {' '.join(bad)}")
     if repair:
-        return subprocess.run([sys.executable, "-m", *command], check=False).returncode
-    print("make them again: " + " ".join(command), file=sys.stderr)
+        return subprocess.run([sys.executable, "-m", *shlex.split(command)], check=False).returncode
+    print(f"make them again: {command}", file=sys.stderr)
     return 1

@@ -1,0 +1,72 @@
+"""Scripts of the workflow as modules, and jobs for them that no Snakemake made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from bindscope.config.root import Config
+from bindscope.graph.build import build
+from bindscope.graph.paths import PATHS
+from bindscope.graph.product import Graph, Product
+from bindscope.job import Job
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "workflow/scripts"
+HEAVY = (
+    "huggingface_hub", "matplotlib", "numpy", "pandas", "pydantic", "scipy", "sklearn", "timm",
+    "torch", "torchvision", "transformers", "zarr",
+)  # fmt: skip
+
+
+class Names(dict[str, Any]):
+    """Values by name, as items and as attributes, like Snakemake's lists."""
+
+    __getattr__ = dict.__getitem__
+
+
+def script(name: str) -> ModuleType:
+    """Import a script as a module."""
+    spec = spec_from_file_location(f"script_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ci_graph(**sections: Any) -> Graph:
+    """List the products of the CI preset, some of its sections replaced."""
+    config = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
+    return build(Config.model_validate(config | sections))
+
+
+def job_by_hand(product: Product, folder: Path) -> Job:
+    """Make a job; its paths lie in `folder`."""
+    given = {
+        role: [str(folder / p.path()) for p in products]
+        for role, products in product.inputs.items()
+    }
+    made = {name: str(folder / product.path(name)) for name in PATHS[product.rule]}
+    return Job(
+        product.rule, json.loads(product.spec), product.spec, product.code, Names(given),
+        Names(made), Names(product.wildcards),
+    )  # fmt: skip
+
+
+def loaded(code: str) -> set[str]:
+    """Which heavy packages a fresh interpreter has loaded after some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    return set(HEAVY) & set(done.stdout.split())
