@@ -211,6 +211,21 @@ def test_fetch_without_network(hub: Hub) -> None:
         weights.fetch(CONFIG.source)
 
 
+def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:
+    online = weights.fetch(CONFIG.source)
+    hub.online = False
+    assert weights.fetch(CONFIG.source) == online
+    (hub.cache / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors",
+                            "b": "model-00002-of-00002.safetensors"}}  # fmt: skip
+    (hub.cache / "model.safetensors.index.json").write_text(json.dumps(index))
+    (hub.cache / "model-00001-of-00002.safetensors").write_text("the first half")
+    with pytest.raises(ModelError, match="the download failed"):
+        weights.fetch(CONFIG.source)
+    (hub.cache / "model-00002-of-00002.safetensors").write_text("the second half")
+    assert len(weights.fetch(CONFIG.source)["files"]) == 5
+
+
 def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     file.write_bytes(b"weights")

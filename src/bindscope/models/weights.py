@@ -126,7 +126,7 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
     Raises
     ------
     ModelError
-        If the hub cannot be reached, or has no safetensors for the model.
+        If the hub cannot be reached and its cache has not all files, or there are no safetensors.
     """
     parts = parse_source(source)
     if parts.path is not None:
@@ -145,6 +145,10 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
     except ModelError:
         raise
     except Exception as error:  # whatever the hub's client raises, the user can do the same
+        with contextlib.suppress(ModelError):
+            found = _cached(parts, source)
+            entries = _entries(found.folder, found.files)
+            return _manifest(source, repo, found.revision, found.folder, entries)
         raise ModelError(
             f"{repo}@{parts.revision or 'main'}",
             f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
@@ -291,6 +295,10 @@ def _cached(source: Source, where: str) -> Weights:
     repo, wanted = _repository(source)
     folder = _snapshot(repo, source.revision, where, None)
     names = _needed([entry.name for entry in sorted(folder.iterdir())], wanted, where)
+    if _SHARDS in names:
+        shards = set(json.loads((folder / _SHARDS).read_text())["weight_map"].values())
+        if lacking := sorted(shards - set(names)):
+            raise _missing(where, f"{folder / lacking[0]} is not in the Hugging Face cache", None)
     return Weights(folder, tuple(names), _combined(_entries(folder, names)), folder.name)
 
 
