@@ -14,7 +14,16 @@ SPACES = {
     "balanced": "bindscope.codes.balanced:Balanced",
 }
 
-RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
+RENDERERS = {
+    "shapes": "bindscope.scenes.shapes:render",
+    "clevr": "bindscope.scenes.clevr.render:render",
+}
+
+# Who draws the scenes that the clevr renderer describes.
+BACKENDS = {
+    "mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw",
+    "blender": "bindscope.scenes.clevr.blender_backend:draw",
+}
 
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",

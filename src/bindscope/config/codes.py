@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.clevr import ClevrRenderer, undrawable
 
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
@@ -160,6 +161,9 @@ class ShapesRenderer(Model):
         return self
 
 
+Renderer = Annotated[ShapesRenderer | ClevrRenderer, Field(discriminator="kind")]
+
+
 class SceneDistribution(Model):
     """Which scenes exist, how they are split and how they look; not how many are drawn."""
 
@@ -167,14 +171,18 @@ class SceneDistribution(Model):
     space: Space = Field(description="The distribution of object codes.")
     split: Split = Field(description="How scenes are assigned to train, val and test.")
     seed: NonNegativeInt = Field(0, description="Seed of codes and placement.")
-    render: ShapesRenderer | None = Field(
+    render: Renderer | None = Field(
         None, description="How images are drawn; leave out where only known-answer models are used."
     )
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
-        if self.render and len(self.space.groups) != 2:
+        if isinstance(self.render, ShapesRenderer) and len(self.space.groups) != 2:
             raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
+        if isinstance(self.render, ClevrRenderer):
+            groups = {group.name: group.size for group in self.space.groups}
+            if problem := undrawable(self.render, groups):
+                raise ValueError(problem)
         return self
 
 
@@ -201,11 +209,13 @@ class Dataset(SceneDistribution):
 __all__ = [
     "SPLITS",
     "BalancedSpace",
+    "ClevrRenderer",
     "Dataset",
     "Group",
     "HashedSplit",
     "RandomSplit",
     "RankedSplit",
+    "Renderer",
     "SceneDistribution",
     "ShapesRenderer",
     "Space",

@@ -10,7 +10,7 @@ from bindscope.errors import ConfigError
 from bindscope.files import canonical_json
 from bindscope.graph.paths import PATHS
 from bindscope.keys import chained_code, own_code, spec_key
-from bindscope.registries import ADAPTERS, FAMILIES, RENDERERS, SPACES
+from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES, RENDERERS, SPACES
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
         references.append(SPACES[dataset["space"]["kind"]])
         if rule == "scenes":
             references.append(RENDERERS[dataset["render"]["kind"]])
+            if backend := dataset["render"].get("backend"):
+                references.append(BACKENDS[backend])
     if model := spec.get("model"):
         scheme, _, rest = model["source"].partition(":")
         references.append(ADAPTERS[scheme])
