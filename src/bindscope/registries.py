@@ -20,10 +20,7 @@ RENDERERS = {
 }
 
 # Who draws the scenes that the clevr renderer describes.
-BACKENDS = {
-    "mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw",
-    "blender": "bindscope.scenes.clevr.blender_backend:draw",
-}
+BACKENDS = {"mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw"}
 
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",

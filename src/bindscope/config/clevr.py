@@ -43,10 +43,8 @@ class ClevrRenderer(Model):
     """
 
     kind: Literal["clevr"]
-    backend: Literal["mitsuba", "blender"] = Field(
-        "mitsuba",
-        description="Who draws: Mitsuba 3 (installed with the lock) or a Blender on this machine "
-        "(`blender` on PATH, or the program that BLENDER names). Labels are the same.",
+    backend: Literal["mitsuba"] = Field(
+        "mitsuba", description="Who draws: Mitsuba 3 (`pip install mitsuba==3.9.1`)."
     )
     variant: Literal["scalar_rgb", "llvm_ad_rgb", "cuda_ad_rgb"] = Field(
         "scalar_rgb",

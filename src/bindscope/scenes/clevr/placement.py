@@ -23,7 +23,7 @@ from bindscope.scenes.clevr.description import Light, Scene, Solid, rounded
 from bindscope.scenes.clevr.vocabulary import SIZES
 
 TRIES = 50  # places that are tried for an object
-RESTARTS = 400  # empty grounds to start from before a scene is given up
+RESTARTS = 20_000  # empty grounds to start from before a scene is given up
 STREAM = int.from_bytes(b"clevr", "big")  # apart from other random words of the same seed
 
 # Name, position, side, watts: CLEVR's three lamps. How strong they are is ours.
@@ -166,9 +166,9 @@ def _arrange(
         tries = rng.uniform(-config.extent, config.extent, (TRIES, 2))
         offsets = tries[:, None] - places[:i]
         gaps = np.hypot(offsets[..., 0], offsets[..., 1]) - radius - radii[:i]
-        free = (gaps >= config.min_distance) & (
-            np.abs(offsets @ axes.T) >= config.margin
-        ).all(axis=-1)
+        free = (gaps >= config.min_distance) & (np.abs(offsets @ axes.T) >= config.margin).all(
+            axis=-1
+        )
         good = np.flatnonzero(free.all(axis=1))
         if not len(good):
             return None
