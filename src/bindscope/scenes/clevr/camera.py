@@ -115,4 +115,4 @@ class Camera:
         """
         centres = ((np.arange(size_px) + 0.5) / size_px - 0.5) / LENS_OVER_SENSOR
         right, down, forward = self.axes
-        return centres[None, :, None] * right + centres[:, None, None] * down + forward
+        return np.asarray(centres[None, :, None] * right + centres[:, None, None] * down + forward)

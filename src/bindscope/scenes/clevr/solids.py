@@ -126,7 +126,8 @@ def _rounded_cube(half: float) -> Mesh:
     corners = [at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:]]
     a, b, c, d = (corner.ravel() for corner in corners)
     quads = np.concatenate([np.stack([a, b, c], axis=-1), np.stack([a, c, d], axis=-1)])
-    vertices, faces = [], []
+    vertices: list[Floats] = []
+    faces: list[NDArray[np.int64]] = []
     for axis in range(3):
         for side in (1.0, -1.0):
             points = np.empty((n * n, 3))
