@@ -8,6 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.groups import Group
+from bindscope.config.observed import DrawsSpace
 
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
@@ -19,13 +21,6 @@ class SplitCounts(Model):
     train: PositiveInt
     val: PositiveInt
     test: PositiveInt
-
-
-class Group(Model):
-    """One feature group."""
-
-    name: Slug = Field(description="Name of the group (`color`).")
-    size: PositiveInt = Field(description="Number of values.")
 
 
 class UniformSpace(Model):
@@ -88,7 +83,7 @@ class BalancedSpace(Model):
         return self
 
 
-Space = Annotated[UniformSpace | BalancedSpace, Field(discriminator="kind")]
+Space = Annotated[UniformSpace | BalancedSpace | DrawsSpace, Field(discriminator="kind")]
 
 
 class RandomSplit(Model):
@@ -175,6 +170,11 @@ class SceneDistribution(Model):
     def _drawable(self) -> Self:
         if self.render and len(self.space.groups) != 2:
             raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
+        if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
+            raise ValueError(
+                "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
+                "use a `uniform` or `balanced` space, or leave out render"
+            )
         return self
 
 
@@ -202,6 +202,7 @@ __all__ = [
     "SPLITS",
     "BalancedSpace",
     "Dataset",
+    "DrawsSpace",
     "Group",
     "HashedSplit",
     "RandomSplit",
