@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from itertools import product
 from math import log2, prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -168,7 +170,14 @@ def test_clevr_is_counted_in_integers_and_fast():
     np.testing.assert_allclose(
         cost, [log2(96**6 / numbers[m]) for m in objects.sum(axis=1).tolist()], atol=1e-9
     )
-    assert uniform_cover_bits(space) > row["h_object_given_feature_bits"]
+    printed = re.search(
+        r"H\(O\) = (\S+) bits, H\(F\) = (\S+), H\(O\|F\) = (\S+)\. .*?equally likely: (\S+) bits",
+        (Path(__file__).parents[2] / "docs/priors.md").read_text(),
+        flags=re.S,
+    )
+    keys = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits")
+    counted = [*(row[key] for key in keys), uniform_cover_bits(space)]
+    assert list(map(float, printed.groups())) == pytest.approx(counted, abs=5.01e-6)
 
 
 def test_closed_forms_that_need_equal_probabilities_are_not_given():
