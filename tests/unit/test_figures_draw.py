@@ -14,6 +14,7 @@ from bindscope.figures import (
     attention,
     breakdown,
     calibration,
+    complexity,
     layers,
     structure,
     style,
@@ -141,6 +142,26 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
     assert layers.available(make_table([make_row()]))
 
 
+def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
+    nothing = {"status": "undefined", "reason": "H(O|F) = 0", "conditional_binding_ratio": None,
+               "binding_ratio": None}  # fmt: skip
+    rows = [
+        make_row(dataset="one", h=(0.0, 0.0), loss_object=0.0, loss_feature=0.0, loss_given=0.0,
+                 **nothing),
+        make_row(dataset="two", h=(3.9, 2.6), loss_object=2.0, loss_feature=1.3, loss_given=0.65),
+        make_row(dataset="six"),
+    ]  # fmt: skip
+    cells = {"one": 1, "two": 4, "six": 36}
+    figure = complexity.draw(make_table(rows), cells)
+    share, bits = figure.axes
+    found = share.lines[0].get_xydata()
+    assert np.isnan(found[0, 1])  # K = 1
+    np.testing.assert_allclose(found[1], [4, 50.0])
+    np.testing.assert_allclose(bits.lines[0].get_xydata()[:2], [[1, 0.0], [4, 0.65]])
+    assert complexity.available(make_table(rows[:1]), cells)
+    assert "monotonically" in " ".join(words(figure))
+
+
 def test_orders_follow_the_configuration():
     titles = [axes.get_title(loc="left") for axes in tokens.draw(default_table(), None, ORDER).axes]
     assert [title for title in titles if title] == list(ORDER)
@@ -265,8 +286,12 @@ def write_products(folder):
 def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
     files = write_products(tmp_path)
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
-                        ("linear", "quadratic")] + known_rows()[:3])  # fmt: skip
-    groups = {"colorshape": value_names([{"name": n, "size": 6} for n in ("color", "shape")], True)}
+                        ("linear", "quadratic")] + known_rows()[:3]
+                       + [make_row(dataset="smaller", h=(3.9, 2.6))])  # fmt: skip
+    groups = {
+        name: value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
+        for name, size in (("colorshape", 6), ("smaller", 2))
+    }
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
     make_figure(name, table, files, png, svg, published=published, models=ORDER, groups=groups)
     drawn = png.stat().st_size
