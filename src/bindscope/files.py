@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -79,6 +80,7 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(path)
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:
             with temporary.open("wb") as handle:
@@ -89,6 +91,24 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         fsync_directory(path.parent)
+
+
+def remove_stale(path: Path) -> None:
+    """Remove what killed attempts at writing this very path left behind (``<path>.tmp-<pid>``)."""
+    for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
+        process = left.name.rpartition("-")[2]
+        if process.isdigit() and (int(process) == os.getpid() or not _alive(int(process))):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def write_json(path: Path | str, value: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 SPACES = {
     "uniform": "bindscope.codes.uniform:Uniform",
     "balanced": "bindscope.codes.balanced:Balanced",
+    "draws": "bindscope.codes.draws:Draws",
 }
 
 RENDERERS = {

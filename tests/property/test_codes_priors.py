@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bindscope.codes.sampling import sample_codes, unrank
-from bindscope.codes.space import build_space, feature_code, n_object_codes
+from bindscope.codes.space import build_space, feature_code, n_outcomes
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SPLITS, Dataset
 from bindscope.priors.anchors import log_odds
@@ -131,7 +131,7 @@ def test_relabelling_values_leaves_each_scenes_information_alone(config, random)
             ]
         )
     np.testing.assert_allclose(totals[0], totals[1], atol=1e-11)
-    np.testing.assert_allclose(totals[0][0], np.log(n_object_codes(space)), atol=1e-11)
+    np.testing.assert_allclose(totals[0][0], np.log(n_outcomes(space)), atol=1e-11)
 
 
 @quick

@@ -61,8 +61,8 @@ def make_row(
     }  # fmt: skip
     chained = given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
-    row["binding_ratio"] = row["binding_bits"] / h[0]
-    row["conditional_binding_ratio"] = row["conditional_binding_bits"] / given
+    row["binding_ratio"] = row["binding_bits"] / h[0] if h[0] else None
+    row["conditional_binding_ratio"] = row["conditional_binding_bits"] / given if given else None
     for name in ESTIMATES:
         row[f"{name}_low"] = row[name] - width
         row[f"{name}_high"] = row[name] + width

@@ -8,7 +8,7 @@ import pytest
 from codes_by_hand import SPACES, all_codes, counts_of, feature_of, name_of
 
 from bindscope.codes.counting import covers, covers_by_counts, n_feature_codes, subsets
-from bindscope.codes.space import build_space, n_object_codes
+from bindscope.codes.space import build_space, n_outcomes
 
 GRIDS = [(1,), (5,), (1, 1), (1, 4), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2), (2, 1, 2, 2)]
 
@@ -32,7 +32,7 @@ def test_covers_of_a_space_agree_with_listing_all_codes(config):
     per_feature = Counter(codes.values())
     by_counts = {counts_of(f, space.sizes): n for f, n in per_feature.items()}
     assert space.covers() == by_counts
-    assert n_object_codes(space) == len(codes)
+    assert n_outcomes(space) == len(codes)
     n_features = sum(n_feature_codes(space.sizes, counts) for counts in space.covers())
     assert n_features == len(per_feature)
 

@@ -14,6 +14,7 @@ from bindscope.figures import (
     attention,
     breakdown,
     calibration,
+    complexity,
     layers,
     structure,
     style,
@@ -101,9 +102,13 @@ def test_figures_draw_with_missing_numbers_and_groups(module):
     table.loc[::4, ["null_loss_object_bits", "loss_object_bits", "binding_bits"]] = np.nan
     table.loc[::5, ["truth_conditional_bits", "conditional_binding_bits"]] = np.nan
     table = table[~((table["model"] == "vit-random") & (table["tokens"] == "mean"))]
-    module.draw(table).draw_without_rendering()
-    table = table[(table["probe"] == "quadratic") | (table["model_kind"] != "known-answer")]
-    module.draw(table).draw_without_rendering()
+    for part in (
+        table,
+        table[(table["probe"] == "quadratic") | (table["model_kind"] != "known-answer")],
+    ):
+        figure = module.draw(part)
+        figure.draw_without_rendering()
+        assert any(axes.has_data() for axes in figure.axes)
 
 
 def test_a_negative_estimate_is_drawn_where_it_is(published):
@@ -139,6 +144,26 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
     assert "after the last norm" in words(figure)
     assert points(figure)[:, 0].max() >= 5
     assert layers.available(make_table([make_row()]))
+
+
+def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
+    nothing = {"status": "undefined", "reason": "H(O|F) = 0", "conditional_binding_ratio": None,
+               "binding_ratio": None}  # fmt: skip
+    rows = [
+        make_row(dataset="one", h=(0.0, 0.0), loss_object=0.0, loss_feature=0.0, loss_given=0.0,
+                 **nothing),
+        make_row(dataset="two", h=(3.9, 2.6), loss_object=2.0, loss_feature=1.3, loss_given=0.65),
+        make_row(dataset="six"),
+    ]  # fmt: skip
+    cells = {"one": 1, "two": 4, "six": 36}
+    figure = complexity.draw(make_table(rows), cells)
+    share, bits = figure.axes
+    found = share.lines[0].get_xydata()
+    assert np.isnan(found[0, 1])  # K = 1
+    np.testing.assert_allclose(found[1], [4, 50.0])
+    np.testing.assert_allclose(bits.lines[0].get_xydata()[:2], [[1, 0.0], [4, 0.65]])
+    assert complexity.available(make_table(rows[:1]), cells)
+    assert "monotonically" in " ".join(words(figure))
 
 
 def test_orders_follow_the_configuration():
@@ -265,8 +290,12 @@ def write_products(folder):
 def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
     files = write_products(tmp_path)
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
-                        ("linear", "quadratic")] + known_rows()[:3])  # fmt: skip
-    groups = {"colorshape": value_names([{"name": n, "size": 6} for n in ("color", "shape")], True)}
+                        ("linear", "quadratic")] + known_rows()[:3]
+                       + [make_row(dataset="smaller", h=(3.9, 2.6))])  # fmt: skip
+    groups = {
+        name: value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
+        for name, size in (("colorshape", 6), ("smaller", 2))
+    }
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
     make_figure(name, table, files, png, svg, published=published, models=ORDER, groups=groups)
     drawn = png.stat().st_size

@@ -129,8 +129,11 @@ def test_what_is_not_there(manifest):
 
 
 def test_a_moved_folder_still_opens(manifest, tmp_path):
+    before = open_store(manifest).read("images")
     moved = manifest.parent.rename(tmp_path / "elsewhere")
-    read_all(open_store(moved / "x.json"))
+    store = open_store(moved / "x.json")
+    read_all(store)
+    assert np.array_equal(store.read("images"), before)
 
 
 def test_files_of_snakemake_are_not_foreign(manifest):

@@ -15,7 +15,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Clone:
     folder = (base if worker_id == "master" else base.parent) / "finished"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
-            Clone.make(folder).snakemake()
+            Clone.make(folder.with_name("unfinished")).snakemake()
+            folder.with_name("unfinished").rename(folder)
     return Clone(folder)
 
 

@@ -47,6 +47,8 @@ ROOMS: dict[str, set[str]] = {
     "cli.py": set(),
     "codes/": LABELS,
     "codes/balanced.py": set(),  # no balanced space in this preset
+    "codes/copies.py": set(),  # for renderers of scenes with repeats
+    "codes/draws.py": set(),  # no space of draws in this preset
     "codes/prefix.py": {*DRAW, "anchors", "truth"},
     "codes/sampling.py": {*DRAW, "truth"},
     "codes/splits.py": {*DRAW, "priors", "truth"},

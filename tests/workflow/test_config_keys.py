@@ -67,6 +67,12 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                              {"priors", "table_priors", *TABLES}),
     "BalancedSpace.n_objects": ("datasets.2.space.n_objects", 2,
                                 {"priors", "table_priors", *TABLES}),
+    "DrawsSpace.kind": ("datasets.4.space",
+                        {"kind": "uniform", "max_objects": 4,
+                         "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+                        {"priors", "table_priors", *TABLES}),
+    "DrawsSpace.groups": ("datasets.4.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
+    "DrawsSpace.n_objects": ("datasets.4.space.n_objects", 2, {"priors", "table_priors", *TABLES}),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
     "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
                          {"priors", "table_priors", *TABLES}),
@@ -189,6 +195,8 @@ def broad() -> dict[str, Any]:
          "split": {"rule": "ranked_feature_codes",
                    "n_feature_codes": {"train": 1, "val": 1, "test": 1}}, **common},
         {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
+        {"name": "repeats", "space": {"kind": "draws", "groups": groups, "n_objects": 3},
+         "split": {"rule": "random"}, **common},
     ]  # fmt: skip
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [

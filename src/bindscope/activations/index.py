@@ -57,14 +57,7 @@ def build_index(
             common = _common(manifest)
             first = first or (manifest.path, common)
             _compare(manifest.path, common, *first)
-            listed.append(
-                {
-                    "manifest": os.path.relpath(path, folder),
-                    "n_scenes": _n_scenes(manifest),
-                    "spec_key": manifest.spec_key,
-                    "digest": manifest.digest,
-                }
-            )
+            listed.append(_entry(manifest, path, folder))
         found = sum(shard["n_scenes"] for shard in listed)
         if found != n_scenes[split]:
             raise StoreError(
@@ -82,6 +75,16 @@ def build_index(
             str(folder), f"the index would take {size} bytes", "raise shard_size of the dataset"
         )
     return index
+
+
+def _entry(manifest: Manifest, path: Path | str, folder: Path | str) -> dict[str, Any]:
+    """What an index says of one shard."""
+    return {
+        "manifest": os.path.relpath(path, folder),
+        "n_scenes": _n_scenes(manifest),
+        "spec_key": manifest.spec_key,
+        "digest": manifest.digest,
+    }
 
 
 def _common(manifest: Manifest) -> dict[str, Any]:

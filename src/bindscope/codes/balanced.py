@@ -27,6 +27,10 @@ class Balanced:
         self.min_objects = self.max_objects = config.n_objects
         self.chosen: tuple[int, ...] | None = tuple(config.chosen)
 
+    def weight(self, n_objects: int) -> int:
+        """1: all object codes are equally likely."""
+        return 1
+
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of object codes of each such feature code."""
         assert self.chosen is not None

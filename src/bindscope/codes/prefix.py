@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.space import SpaceProtocol, group_slices, n_object_codes
+from bindscope.codes.space import SpaceProtocol, group_slices, n_outcomes, outcome_weights
 
 Counts = npt.NDArray[Any]  # int64 or Python integers
 Kept = tuple[int, int, int]
@@ -47,17 +47,18 @@ def integer_dtype(largest: int) -> np.dtype[Any]:
     return np.dtype(np.int64 if largest < 2**63 else object)
 
 
-def finishing_table(n_cells: int, smallest: int, largest: int) -> list[list[int]]:
-    """Tabulate T[r][c], the ways to fill r cells so that c objects become an allowed number.
+def finishing_table(n_cells: int, weights: Sequence[int]) -> list[list[int]]:
+    """Tabulate T[r][c], the outcomes of all ways to fill r cells after c objects.
 
     Parameters
     ----------
     n_cells
         Largest r.
-    smallest, largest
-        Allowed numbers of objects; c runs from 0 to `largest` + 1 (none is left there).
+    weights
+        Outcomes of a code by its number of objects (`space.outcome_weights`); c runs one beyond
+        the largest number, where nothing is left.
     """
-    row = [int(smallest <= ones <= largest) for ones in range(largest + 2)]
+    row = [*weights, 0]
     table = [row]
     for _ in range(n_cells):
         row = [here + more for here, more in zip(row, [*row[1:], 0], strict=True)]
@@ -166,12 +167,10 @@ class Completions:
     """
 
     def __init__(self, space: SpaceProtocol, block: int = 8192) -> None:
-        self.dtype = integer_dtype(n_object_codes(space))
+        self.dtype = integer_dtype(n_outcomes(space))
         self.n_groups = len(space.sizes)
         self._block = block
-        self._table = _wrapped(
-            finishing_table(space.n_cells, space.min_objects, space.max_objects), self.dtype
-        )
+        self._table = _wrapped(finishing_table(space.n_cells, outcome_weights(space)), self.dtype)
         top = max(space.sizes)
         binomials = [[comb(n, k) for k in range(top + 1)] for n in range(top + 1)]
         self._binomial = _wrapped(binomials, self.dtype)

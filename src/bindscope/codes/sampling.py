@@ -20,7 +20,13 @@ from bindscope.codes.prefix import (
     finishing_table,
     integer_dtype,
 )
-from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, n_object_codes
+from bindscope.codes.space import (
+    SpaceProtocol,
+    build_space,
+    feature_counts,
+    n_outcomes,
+    outcome_weights,
+)
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SPLITS, SceneDistribution
 
@@ -60,7 +66,7 @@ def sample_codes(
     space = build_space(dataset.space)
     seed = (dataset.seed, _STREAM, SPLITS.index(split))
     if space.chosen is None and dataset.split.rule == "random":
-        return unrank_free(space, uniform_integers(seed, n_object_codes(space), start, stop))
+        return unrank_free(space, uniform_integers(seed, n_outcomes(space), start, stop))
     features = feature_codes(dataset, split)
     table = space.covers()
     ways = [table[tuple(row)] for row in feature_counts(features, space.sizes).tolist()]
@@ -87,10 +93,8 @@ def unrank_free(space: SpaceProtocol, ranks: Counts) -> npt.NDArray[np.uint8]:
     ndarray
         uint8 (N, K), in lexicographic order of the ranks.
     """
-    dtype = integer_dtype(n_object_codes(space))
-    table = np.array(
-        finishing_table(space.n_cells - 1, space.min_objects, space.max_objects), dtype
-    )
+    dtype = integer_dtype(n_outcomes(space))
+    table = np.array(finishing_table(space.n_cells - 1, outcome_weights(space)), dtype)
     ranks = ranks.astype(dtype)
     ones = np.zeros(len(ranks), np.int64)
     objects = np.zeros((len(ranks), space.n_cells), np.uint8)

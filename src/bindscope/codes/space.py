@@ -18,8 +18,9 @@ from bindscope.registries import SPACES, resolve
 class SpaceProtocol(Protocol):
     """What a space of object codes has to say; everything else is counted from it.
 
-    In every space the object codes of one feature code are equally likely, and a feature code's
-    probability is proportional to ``covers()[its counts]``. So object codes are uniform.
+    A space has equally likely outcomes, and an object code with m objects stands for ``weight(m)``
+    of them. Where all weights are 1 the outcomes are the object codes. A feature code's probability
+    is proportional to ``covers()[its counts]``.
     """
 
     @property
@@ -46,8 +47,11 @@ class SpaceProtocol(Protocol):
     def chosen(self) -> tuple[int, ...] | None:
         """How many values of each group every code uses; None where that is free."""
 
+    def weight(self, n_objects: int) -> int:
+        """Outcomes of an object code with an allowed number of objects; at least 1."""
+
     def covers(self) -> dict[tuple[int, ...], int]:
-        """Counts of used values per group -> number of object codes of each such feature code."""
+        """Counts of used values per group -> number of outcomes of each such feature code."""
 
 
 def build_space(config: Space) -> SpaceProtocol:
@@ -56,11 +60,17 @@ def build_space(config: Space) -> SpaceProtocol:
     return space
 
 
-def n_object_codes(space: SpaceProtocol) -> int:
-    """Count the object codes of a space."""
+def n_outcomes(space: SpaceProtocol) -> int:
+    """Count the outcomes of a space: its object codes, each as often as its weight says."""
     return sum(
         n_feature_codes(space.sizes, counts) * ways for counts, ways in space.covers().items()
     )
+
+
+def outcome_weights(space: SpaceProtocol) -> list[int]:
+    """Return the outcomes of an object code by its number of objects, 0 for numbers not allowed."""
+    allowed = range(space.min_objects, space.max_objects + 1)
+    return [space.weight(m) if m in allowed else 0 for m in range(space.max_objects + 1)]
 
 
 def feature_code(objects: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.uint8]:
@@ -104,5 +114,6 @@ __all__ = [
     "feature_code",
     "feature_counts",
     "group_slices",
-    "n_object_codes",
+    "n_outcomes",
+    "outcome_weights",
 ]

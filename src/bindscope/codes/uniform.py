@@ -26,6 +26,10 @@ class Uniform:
         self.min_objects = config.min_objects
         self.max_objects = min(config.max_objects, self.n_cells)
 
+    def weight(self, n_objects: int) -> int:
+        """1: all object codes are equally likely."""
+        return 1
+
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of object codes of each such feature code."""
         return covers_by_counts(self.sizes, self.min_objects, self.max_objects)

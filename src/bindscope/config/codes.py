@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.clevr import ClevrRenderer, undrawable
+from bindscope.config.groups import Group
+from bindscope.config.observed import DrawsSpace
 
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
@@ -20,13 +22,6 @@ class SplitCounts(Model):
     train: PositiveInt
     val: PositiveInt
     test: PositiveInt
-
-
-class Group(Model):
-    """One feature group."""
-
-    name: Slug = Field(description="Name of the group (`color`).")
-    size: PositiveInt = Field(description="Number of values.")
 
 
 class UniformSpace(Model):
@@ -89,7 +84,7 @@ class BalancedSpace(Model):
         return self
 
 
-Space = Annotated[UniformSpace | BalancedSpace, Field(discriminator="kind")]
+Space = Annotated[UniformSpace | BalancedSpace | DrawsSpace, Field(discriminator="kind")]
 
 
 class RandomSplit(Model):
@@ -183,6 +178,11 @@ class SceneDistribution(Model):
             groups = {group.name: group.size for group in self.space.groups}
             if problem := undrawable(self.render, groups):
                 raise ValueError(problem)
+        if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
+            raise ValueError(
+                "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
+                "use a `uniform` or `balanced` space, or leave out render"
+            )
         return self
 
 
@@ -211,6 +211,7 @@ __all__ = [
     "BalancedSpace",
     "ClevrRenderer",
     "Dataset",
+    "DrawsSpace",
     "Group",
     "HashedSplit",
     "RandomSplit",

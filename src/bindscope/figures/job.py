@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bindscope.figures import (
     attention,
     breakdown,
     calibration,
+    complexity,
     layers,
     structure,
     style,
@@ -115,6 +117,10 @@ def _figure(
         module = {"layers": layers, "calibration": calibration}[name]
         reason = module.available(table)
         return style.placeholder(reason) if reason else module.draw(table, models)
+    if name == "complexity":
+        cells = {d: prod(len(values) for _, values in given) for d, given in groups.items()}
+        reason = complexity.available(table, cells)
+        return style.placeholder(reason) if reason else complexity.draw(table, cells, models)
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))

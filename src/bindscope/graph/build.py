@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from bindscope.config.loading import load_config
@@ -115,7 +116,17 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "training": {"training": graph.of("training"), "fits": headline} if headline else None,
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
         "calibration": {} if known else None,
+        "complexity": {} if headline and _several_sizes(headline, entities) else None,
     }
+
+
+def _several_sizes(fits: list[Product], entities: Entities) -> bool:
+    """Whether a model is read on spaces with different numbers of possible objects."""
+    sizes: dict[str, set[int]] = {}
+    for fit in fits:
+        groups = entities.datasets[fit.wildcards["dataset"]].space.groups
+        sizes.setdefault(fit.wildcards["model"], set()).add(prod(group.size for group in groups))
+    return any(len(found) > 1 for found in sizes.values())
 
 
 def _add_figures(graph: Graph, entities: Entities) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -43,28 +44,7 @@ def load(
         If the weights are missing, damaged, or of another architecture.
     """
     where = f"model {config.name} ({config.source})"
-    if weights is None or not weights.is_file():
-        raise ModelError(
-            where, f"its weights are not there ({weights})",
-            "run snakemake, which trains it",
-        )  # fmt: skip
-    manifest = json.loads(weights.read_text())
-    path = weights.parent / manifest["weights"]
-    content = path.read_bytes() if path.is_file() else b""
-    if sha256(content) != manifest["sha256"]:
-        raise ModelError(
-            str(path), "is missing or not what its manifest describes",
-            f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
-        )  # fmt: skip
-    vit = ViT(config.architecture, manifest["input_px"])
-    tensors = load_tensors(content)
-    try:
-        vit.load_state_dict({k: v for k, v in tensors.items() if not k.startswith("head.")})
-    except RuntimeError as error:
-        raise ModelError(
-            where, f"the weights in {path} are of another architecture ({error})",
-            "give the manifest of this model, or the architecture it was trained with",
-        ) from error  # fmt: skip
+    vit, manifest = _read(config, weights, where)
     freeze(vit, device)
     frozen = FrozenViT(
         where=where,
@@ -87,3 +67,30 @@ def load(
     )
     frozen.check()
     return frozen
+
+
+def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, dict[str, Any]]:
+    """Return the transformer with its weights, and their manifest."""
+    if weights is None or not weights.is_file():
+        raise ModelError(
+            where, f"its weights are not there ({weights})",
+            "run snakemake, which trains it",
+        )  # fmt: skip
+    manifest = json.loads(weights.read_text())
+    path = weights.parent / manifest["weights"]
+    content = path.read_bytes() if path.is_file() else b""
+    if sha256(content) != manifest["sha256"]:
+        raise ModelError(
+            str(path), "is missing or not what its manifest describes",
+            f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
+        )  # fmt: skip
+    vit = ViT(config.architecture, manifest["input_px"])
+    tensors = load_tensors(content)
+    try:
+        vit.load_state_dict({k: v for k, v in tensors.items() if not k.startswith("head.")})
+    except RuntimeError as error:
+        raise ModelError(
+            where, f"the weights in {path} are of another architecture ({error})",
+            "give the manifest of this model, or the architecture it was trained with",
+        ) from error  # fmt: skip
+    return vit, manifest

@@ -1,8 +1,9 @@
 """Closed forms of what the known-answer encoders hold (spec 1, sections 6 and 6b).
 
 All functions return I(O;Z) and I(O;Z|F) in bits, None where there is no closed form. Counts are
-Python integers; floats appear in the last step. O is uniform over the codes of a split, so a
-feature code F with n(F) object codes has probability n(F) / |codes of the split|.
+Python integers; floats appear in the last step. Where `_uniform` holds, O is uniform over the codes
+of a split, so a feature code F with n(F) object codes has probability
+n(F) / |codes of the split|; closed forms that need this are None elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import comb, fsum, log2
 from typing import TYPE_CHECKING, NamedTuple
 
 from bindscope.codes.counting import n_feature_codes
-from bindscope.codes.space import build_space, feature_counts
+from bindscope.codes.space import build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.models.known_answer_channels import flip_information
@@ -107,6 +108,8 @@ def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
 
     C(n) = log2 n + a log2 a + (n - 1) b log2 b, with a = 1 - s + s / n and b = s / n.
     """
+    if not _uniform(dataset):
+        return None, None
     s = noise_level(config)
     conditional = fsum(f.share * symmetric_channel(f.n, s) for f in feature_classes(dataset, split))
     return split_entropies(dataset, split).h_feature + conditional, conditional
@@ -196,6 +199,8 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
 
 def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(Z) - K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
+    if not _uniform(dataset):
+        return None, None
     return flip_information(dataset, split, noise_level(config))
 
 
@@ -210,6 +215,8 @@ def token_grid(dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
         return h.h_object, h.h_object_given_feature
     if tokens == "cls":
         return h.h_feature, 0.0
+    if not _uniform(dataset):
+        return None, None
     space = build_space(dataset.space)
     numbers = range(space.min_objects, space.max_objects + 1)
     conditional = 0.0
@@ -219,6 +226,11 @@ def token_grid(dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
             return None, None
         conditional += f.share * (log2(f.n) - fsum(s for s in sums if s is not None) / f.n)
     return h.h_feature + conditional, conditional
+
+
+def _uniform(dataset: SceneDistribution) -> bool:
+    """Whether the object codes of a split are equally likely."""
+    return max(outcome_weights(build_space(dataset.space))) == 1
 
 
 def _plogp(p: float) -> float:

@@ -19,7 +19,8 @@ from bindscope.codes.space import (
     feature_code,
     feature_counts,
     group_slices,
-    n_object_codes,
+    n_outcomes,
+    outcome_weights,
 )
 from bindscope.config.codes import SceneDistribution
 
@@ -85,7 +86,7 @@ def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
     bad |= np.array(ways, dtype=object) == 0
     if bad.any():
         raise ValueError(f"scene {int(np.argmax(bad))} has an object code outside the space")
-    return np.array(ways, integer_dtype(n_object_codes(space)))
+    return np.array(ways, integer_dtype(n_outcomes(space)))
 
 
 def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
@@ -94,10 +95,10 @@ def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
         prefix = Prefix(
             space.sizes, np.ones((len(objects), space.n_features), np.uint8), space.chosen
         )
-        total = np.full(len(objects), n_object_codes(space), integer_dtype(n_object_codes(space)))
+        total = np.full(len(objects), n_outcomes(space), integer_dtype(n_outcomes(space)))
         return _walk(Completions(space), prefix, objects, total)
-    dtype = integer_dtype(n_object_codes(space))
-    table = finishing_table(space.n_cells - 1, space.min_objects, space.max_objects)
+    dtype = integer_dtype(n_outcomes(space))
+    table = finishing_table(space.n_cells - 1, outcome_weights(space))
     ways = np.array(table, dtype)
     ones = np.cumsum(objects, axis=1, dtype=np.int64) - objects
     table_odds = _log_ratio(ways[:, 1:], ways[:, :-1])

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bindscope.codes.counting import n_feature_codes
-from bindscope.codes.space import build_space, feature_counts
+from bindscope.codes.counting import covers, n_feature_codes
+from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SPLITS, SceneDistribution
 
@@ -20,7 +20,7 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     """Compute the entropies of a dataset, a row per split, in bits.
 
     Feature codes are grouped by how many values of each group they use, because codes with the
-    same counts have equally many object codes; all is integers up to the last logarithm.
+    same counts have equally many outcomes; all is integers up to the last logarithm.
 
     Parameters
     ----------
@@ -44,6 +44,7 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     ways = space.covers()
     everything = {counts: n_feature_codes(space.sizes, counts) for counts in ways}
     n_space = sum(n * ways[counts] for counts, n in everything.items())
+    weight_bits = _weight_bits(space, ways)
     rows = []
     for split in SPLITS:
         codes = everything
@@ -51,11 +52,34 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
             counts = feature_counts(feature_codes(dataset, split), space.sizes)
             vectors, numbers = np.unique(counts, axis=0, return_counts=True)
             codes = dict(zip(map(tuple, vectors.tolist()), numbers.tolist(), strict=True))
-        rows.append({"split": split, **_row(codes, ways, n_space)})
+        rows.append({"split": split, **_row(codes, ways, weight_bits, n_space)})
     return rows
 
 
-def _row(codes: Mapping[Counts, int], ways: Mapping[Counts, int], n_space: int) -> dict[str, Any]:
+def _weight_bits(space: SpaceProtocol, ways: Mapping[Counts, int]) -> dict[Counts, float]:
+    """Return E[log2 weight of O | F], bits, by F's counts: 0 where object codes are equally likely.
+
+    Given F, an object code with m objects has probability weight(m) / ways.
+    """
+    weights = outcome_weights(space)
+    if max(weights) == 1:
+        return dict.fromkeys(ways, 0.0)
+    return {
+        counts: fsum(
+            covers(counts, m, m) * weight / total * log2(weight)
+            for m, weight in enumerate(weights)
+            if weight > 1
+        )
+        for counts, total in ways.items()
+    }
+
+
+def _row(
+    codes: Mapping[Counts, int],
+    ways: Mapping[Counts, int],
+    weight_bits: Mapping[Counts, float],
+    n_space: int,
+) -> dict[str, Any]:
     """Compute a row from the number of feature codes with each vector of counts.
 
     Parameters
@@ -63,17 +87,20 @@ def _row(codes: Mapping[Counts, int], ways: Mapping[Counts, int], n_space: int) 
     codes
         Counts -> number of the split's feature codes.
     ways
-        Counts -> object codes per feature code.
+        Counts -> outcomes per feature code.
+    weight_bits
+        Counts -> what `_weight_bits` says.
     n_space
-        Number of object codes of the space.
+        Number of outcomes of the space.
     """
     n_split = sum(n * ways[counts] for counts, n in codes.items())
-    # P(O) = 1 / n_split and P(F) = ways / n_split, whatever the space.
+    # P(O) = weight / n_split and P(F) = ways / n_split, whatever the space.
     shares = [(n * ways[counts] / n_split, ways[counts]) for counts, n in codes.items()]
+    repeats = fsum(n * ways[c] / n_split * weight_bits[c] for c, n in codes.items())
     return {
-        "h_object_bits": log2(n_split),
+        "h_object_bits": log2(n_split) - repeats,
         "h_feature_bits": fsum(share * log2(n_split / way) for share, way in shares),
-        "h_object_given_feature_bits": fsum(share * log2(way) for share, way in shares),
+        "h_object_given_feature_bits": fsum(share * log2(way) for share, way in shares) - repeats,
         "n_feature_codes": sum(codes.values()),
         "split_gap_bits": log2(n_space / n_split),
         "method": "exact",

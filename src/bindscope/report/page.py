@@ -28,6 +28,7 @@ FIGURE_TITLES = {
     "training": "Training",
     "breakdown": "Object by object, feature by feature",
     "calibration": "Estimate against truth",
+    "complexity": "More possible objects",
 }
 HEADLINE_FIGURE = "tokens"
 CALIBRATION_FIGURE = "calibration"

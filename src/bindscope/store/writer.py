@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import shutil
@@ -20,7 +19,14 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from bindscope.errors import StoreError
-from bindscope.files import canonical_json, disk_errors, fsync_directory, sha256, write_json
+from bindscope.files import (
+    canonical_json,
+    disk_errors,
+    fsync_directory,
+    remove_stale,
+    sha256,
+    write_json,
+)
 from bindscope.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
 from bindscope.store.manifest import (
     ArrayLayout,
@@ -75,7 +81,7 @@ class StoreWriter:
         with disk_errors(self.store_path):
             for path in (self.store_path, self.manifest_path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _remove_stale(path)
+                remove_stale(path)
             try:
                 self._group = zarr.create_group(LocalStore(self._temporary), zarr_format=3)
             except BaseException:
@@ -310,21 +316,3 @@ class _Pending:
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
-
-
-def _remove_stale(path: Path) -> None:
-    """Remove what killed attempts at this very path left behind."""
-    for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
-        process = left.name.rpartition("-")[2]
-        if process.isdigit() and (int(process) == os.getpid() or not _alive(int(process))):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,0 +1,60 @@
+"""Spaces of 1 x 1 and 2 x 2, where H(O) or H(O|F) is zero or nearly so: exact numbers, no NaN."""
+
+from math import isfinite, log2
+
+import numpy as np
+import pytest
+from known_answers import dataset
+
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.space import feature_code
+from bindscope.config.information import Information
+from bindscope.config.probes import LinearProbe, QuadraticProbe
+from bindscope.information.estimates import estimate
+from bindscope.priors.anchors import CLIP_NATS, anchors
+from bindscope.priors.entropies import entropies
+from bindscope.probes.data import ProbeData, SplitData
+from bindscope.probes.fitting import fit
+
+PROBES = (
+    LinearProbe(name="linear", family="linear", l2=(0.01,)),
+    QuadraticProbe(name="quadratic", family="quadratic", rank=2, steps=20, batch_size=64),
+)
+N = 64
+# n, allowed numbers of objects -> H(O), H(O|F), by hand
+CASES = {
+    "one object": (1, (1, 1), 0.0, 0.0),
+    "2 x 2": (2, (1, 4), log2(15), 7 / 15 * log2(7)),
+    "2 x 2, features tell all": (2, (1, 1), 2.0, 0.0),
+}
+
+
+def measure(probe, n, objects):
+    """Fit a probe to z = O and return its row."""
+    data = dataset((n, n), objects)
+    splits = {}
+    for split in ("train", "val", "test"):
+        codes = sample_codes(data, split, 0, N)
+        prior = anchors(data, codes)
+        assert all(np.isfinite(a).all() and np.abs(a).max() <= CLIP_NATS for a in prior.values())
+        features = feature_code(codes, (n, n))
+        splits[split] = SplitData(codes.astype(np.float32), codes, features, prior)
+    (result,) = fit(probe, ProbeData(**splits, sizes=(n, n)), [0])
+    prior = next(row for row in entropies(data) if row["split"] == "test")
+    test = splits["test"]
+    return estimate(result, prior, test.objects, test.features, Information(bootstrap_samples=20))
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_exact_and_finite(case, probe):
+    n, objects, h, given = CASES[case]
+    row = measure(probe, n, objects)
+    assert row["h_object_bits"] == pytest.approx(h, abs=1e-12)
+    assert row["h_object_given_feature_bits"] == pytest.approx(given, abs=1e-12)
+    assert all(isfinite(value) for value in row.values() if isinstance(value, float))
+    assert row["status"] == ("ok" if given else "undefined")
+    assert (row["binding_ratio"] is None) == (h == 0)
+    assert (row["conditional_binding_ratio"] is None) == (given == 0)
+    assert ("H(O|F) = 0 bits" in (row["reason"] or "")) == (given == 0)
+    assert row["conditional_binding_lower_bound_bits"] <= given + 1e-6
