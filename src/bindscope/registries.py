@@ -21,7 +21,10 @@ RENDERERS = {
 }
 
 # Who draws the scenes that the clevr renderer describes.
-BACKENDS = {"mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw"}
+BACKENDS = {
+    "raycast": "bindscope.scenes.clevr.raycast_backend:draw",
+    "mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw",
+}
 
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",

@@ -36,6 +36,30 @@ class ClevrFixed(Model):
     size: Size = Field("small", description="Size of all objects.")
 
 
+class RaycastBackend(Model):
+    """NumPy alone: hard shadows, one reflection; the same image on every run, on any machine."""
+
+    kind: Literal["raycast"]
+    antialias: Annotated[int, Field(ge=1, le=8)] = Field(
+        2, description="Rays per pixel, along each side of it."
+    )
+
+
+class MitsubaBackend(Model):
+    """Mitsuba 3, a path tracer: `pip install 'bindscope[solids]'`."""
+
+    kind: Literal["mitsuba"]
+    variant: Literal["scalar_rgb", "llvm_ad_rgb", "cuda_ad_rgb"] = Field(
+        "scalar_rgb",
+        description="Mitsuba's engine: `scalar_rgb` runs anywhere, `llvm_ad_rgb` needs LLVM's "
+        "library, `cuda_ad_rgb` an NVIDIA device.",
+    )
+    samples: PositiveInt = Field(64, description="Light paths per pixel.")
+
+
+Backend = Annotated[RaycastBackend | MitsubaBackend, Field(discriminator="kind")]
+
+
 class ClevrRenderer(Model):
     """Solids on the ground, lit and seen as in CLEVR.
 
@@ -43,16 +67,11 @@ class ClevrRenderer(Model):
     """
 
     kind: Literal["clevr"]
-    backend: Literal["mitsuba"] = Field(
-        "mitsuba", description="Who draws: Mitsuba 3 (`pip install mitsuba==3.9.1`)."
-    )
-    variant: Literal["scalar_rgb", "llvm_ad_rgb", "cuda_ad_rgb"] = Field(
-        "scalar_rgb",
-        description="Mitsuba's engine: `scalar_rgb` runs anywhere, `llvm_ad_rgb` needs LLVM's "
-        "library, `cuda_ad_rgb` an NVIDIA device.",
+    backend: Backend = Field(
+        RaycastBackend(kind="raycast"),
+        description="Who draws. Labels are the same whoever does.",
     )
     size_px: PositiveInt = Field(224, description="Side of the square image.")
-    samples: PositiveInt = Field(64, description="Light paths per pixel.")
     colors: tuple[Color, ...] = Field(
         VOCABULARY["color"],  # type: ignore[arg-type]
         min_length=1,
@@ -132,4 +151,12 @@ def undrawable(renderer: ClevrRenderer, groups: dict[str, int]) -> str | None:
     return None
 
 
-__all__ = ["VOCABULARY", "ClevrFixed", "ClevrRenderer", "undrawable"]
+__all__ = [
+    "VOCABULARY",
+    "Backend",
+    "ClevrFixed",
+    "ClevrRenderer",
+    "MitsubaBackend",
+    "RaycastBackend",
+    "undrawable",
+]

@@ -59,7 +59,7 @@ def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
         if rule == "scenes":
             references.append(RENDERERS[dataset["render"]["kind"]])
             if backend := dataset["render"].get("backend"):
-                references.append(BACKENDS[backend])
+                references.append(BACKENDS[backend["kind"]])
     if model := spec.get("model"):
         scheme, _, rest = model["source"].partition(":")
         references.append(ADAPTERS[scheme])

@@ -12,29 +12,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.clevr import ClevrRenderer
+from bindscope.config.clevr import MitsubaBackend
 from bindscope.errors import ConfigError
+from bindscope.progress import Progress
 from bindscope.scenes.clevr.camera import FIELD_OF_VIEW
 from bindscope.scenes.clevr.description import Light, Scene, Solid
 from bindscope.scenes.clevr.solids import mesh
-from bindscope.scenes.clevr.vocabulary import COLOURS
+from bindscope.scenes.clevr.world import GROUND, GROUND_HALF, SKY, develop, tint
 
+VERSION = "3.9.1"  # another one may draw other pixels, so it stands here and in the code key
 BOUNCES = 6
-GROUND = 0.5  # reflectance
-AMBIENT = 0.35  # radiance from everywhere
-BACKGROUND = 0.35  # radiance behind the ground's edge
-GROUND_HALF = 60.0  # half the ground's side, in scene units
 
 
-def draw(config: ClevrRenderer, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
-    """Draw scenes.
+def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
+    """Draw scenes of one size.
+
+    A scene is loaded and drawn by one thread: loading in parallel registers the lamps in the order
+    in which threads finish, and the same random numbers then choose other lamps (seen).
 
     Parameters
     ----------
     config
-        The dataset's `render` section.
+        The `backend` section.
     scenes
-        All of `config.size_px`.
+        At least one.
 
     Returns
     -------
@@ -43,29 +44,40 @@ def draw(config: ClevrRenderer, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     Raises
     ------
     ConfigError
-        If Mitsuba, or the variant of it, is not there.
+        If this version of Mitsuba, or the variant of it, is not there.
     """
     mi = _mitsuba(config.variant)
-    images = np.zeros((len(scenes), config.size_px, config.size_px, 3), np.uint8)
+    progress = Progress(len(scenes), "images")
+    images = []
     with TemporaryDirectory() as folder:
         files = {shape: _write_ply(mi, shape, Path(folder)) for shape in ("cube", "cylinder")}
-        for image, scene in zip(images, scenes, strict=True):
-            world = mi.load_dict(_world(mi, scene, config.samples, files))
-            image[:] = _develop(np.array(mi.render(world, seed=scene.noise_seed)))
-    return images
+        for scene in scenes:
+            world = mi.load_dict(_world(mi, scene, config.samples, files), parallel=False)
+            pixels = np.array(mi.render(world, seed=scene.noise_seed))
+            images.append(develop(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
+            progress.advance()
+    return np.stack(images)
 
 
 @cache
 def _mitsuba(variant: str) -> Any:
+    where, remedy = "render.backend: mitsuba", f"pip install mitsuba=={VERSION}"
     try:
         mi = importlib.import_module("mitsuba")
-        mi.set_variant(variant)
+        importlib.import_module("drjit").set_thread_count(1)
     except ImportError as error:
         raise ConfigError(
-            "render.backend: mitsuba",
-            f"Mitsuba cannot be used as {variant} ({error})",
-            "pip install mitsuba==3.9.1; `variant: scalar_rgb` needs nothing else",
+            where, f"Mitsuba is not installed ({error})", f"{remedy}, or `kind: raycast`"
         ) from error
+    if mi.__version__ != VERSION:
+        raise ConfigError(where, f"version {mi.__version__} is installed, not {VERSION}", remedy)
+    try:
+        mi.set_variant(variant)
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            f"{where}, variant", f"{variant} does not run here ({error})",
+            "use `variant: scalar_rgb`, which needs no library and no device",
+        ) from error  # fmt: skip
     return mi
 
 
@@ -103,7 +115,7 @@ def _world(mi: Any, scene: Scene, samples: int, files: dict[str, str]) -> dict[s
             "type": "rectangle", "to_world": T().scale([GROUND_HALF, GROUND_HALF, 1]),
             "bsdf": {"type": "diffuse", "reflectance": {"type": "rgb", "value": GROUND}},
         },
-        "ambient": {"type": "constant", "radiance": {"type": "rgb", "value": AMBIENT}},
+        "ambient": {"type": "constant", "radiance": {"type": "rgb", "value": SKY}},
     }  # fmt: skip
     world |= {light.name: _lamp(T, light) for light in scene.lights}
     world |= {f"object_{j}": _body(T, s, files) for j, s in enumerate(scene.objects)}
@@ -124,18 +136,11 @@ def _body(T: Any, solid: Solid, files: dict[str, str]) -> dict[str, Any]:
     form: dict[str, Any] = {"type": "sphere"}
     if solid.shape != "sphere":
         form = {"type": "ply", "filename": files[solid.shape]}
-    # CLEVR hands its sRGB numbers to Blender as linear reflectances; so do we.
-    tint = {"type": "rgb", "value": [value / 255 for value in COLOURS[solid.color]]}
+    color = {"type": "rgb", "value": tint(solid.color)}
     if solid.material == "metal":
         bsdf = {"type": "roughconductor", "material": "none", "alpha": 0.15}
         return {**form, "to_world": place.scale(solid.radius),
-                "bsdf": {**bsdf, "specular_reflectance": tint}}  # fmt: skip
-    bsdf = {"type": "roughplastic", "alpha": 0.4, "diffuse_reflectance": tint}
+                "bsdf": {**bsdf, "specular_reflectance": color}}  # fmt: skip
+    bsdf = {"type": "roughplastic", "alpha": 0.4, "diffuse_reflectance": color}
     return {**form, "to_world": place.scale(solid.radius), "bsdf": bsdf}
 
-
-def _develop(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Put linear RGBA before the background and encode it as sRGB."""
-    light = np.clip(pixels[..., :3] + (1 - pixels[..., 3:]) * BACKGROUND, 0, 1)
-    encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
-    return np.rint(255 * encoded).astype(np.uint8)

@@ -2,14 +2,17 @@
 
 A scene depends on (dataset seed, split, index, counts) alone: each has a random stream of its own.
 
-Source: CLEVR (arXiv 1612.06890), the generator's placement of objects: centres uniform in a square,
-a smallest gap between circles, a smallest difference along the camera's axes so that "left of" and
-"in front of" are never in doubt, 50 tries per object, and a fresh start where they fail.
+Source: CLEVR (arXiv 1612.06890): centres uniform in a square, a smallest gap between circles, a
+smallest difference along the camera's axes so that "left of" and "in front of" are never in doubt.
+The search is ours. Objects are placed one after the other, each uniform among the places that are
+left; where none is left a few objects are taken away again and the search goes on, so that a scene
+of twelve costs a few dozen placements, not thousands of fresh starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -21,19 +24,16 @@ from bindscope.errors import ConfigError
 from bindscope.scenes.clevr.camera import Camera
 from bindscope.scenes.clevr.description import Light, Scene, Solid, rounded
 from bindscope.scenes.clevr.vocabulary import SIZES
+from bindscope.scenes.clevr.world import LAMPS
 
-TRIES = 50  # places that are tried for an object
-RESTARTS = 20_000  # empty grounds to start from before a scene is given up
+CANDIDATES = 512  # places that are tried before a scene counts as jammed
+REMOVED = 3  # objects that are taken away from a jammed scene
+JAMS = 1000  # before a scene is given up
+ARRANGEMENTS = 200  # that may be refused for what they show
 STREAM = int.from_bytes(b"clevr", "big")  # apart from other random words of the same seed
 
-# Name, position, side, watts: CLEVR's three lamps. How strong they are is ours.
-LAMPS = (
-    Light("key", (6.44671, -2.90517, 4.2584), 0.5, 110.0),
-    Light("fill", (-4.67112, -4.0136, 3.01122), 0.5, 35.0),
-    Light("back", (-1.1685, 2.64602, 5.81574), 1.0, 55.0),
-)
-
 Floats = NDArray[np.float64]
+Features = Sequence[Mapping[str, str]]
 Accept = Callable[[Scene], str | None]
 
 
@@ -61,90 +61,118 @@ def check_room(config: ClevrRenderer, most: int, where: str) -> None:
         )
 
 
-def compose(
-    config: ClevrRenderer,
-    features: Sequence[Mapping[str, str]],
-    counts: NDArray[np.integer],
-    *,
-    seed: int,
-    split: SplitName,
-    index: int,
-    where: str,
-    accept: Accept | None = None,
-) -> Scene:
-    """Put the objects of one scene somewhere.
+@dataclass(frozen=True)
+class Composer:
+    """Composes the scenes of one split.
 
-    Parameters
+    Attributes
     ----------
     config
         The dataset's `render` section.
     features
         What object each cell is, see `vocabulary.cell_features`.
-    counts
-        integer (K,): how many objects of each cell the scene holds, mostly 0 or 1.
-    seed, split, index
-        The dataset's seed, and which scene of which split.
+    seed, split
+        The dataset's seed, and the split.
     where
         Name of the dataset, for messages.
     accept
-        Says what is wrong with a scene, or None; called for every one that is found.
-
-    Returns
-    -------
-    Scene
-        Objects by ascending cell. Which place is whose is random, so places tell nothing of cells.
-
-    Raises
-    ------
-    ConfigError
-        If no scene is found.
+        Says what is wrong with a scene, or None; asked of every arrangement that is found.
     """
-    rng = random_stream(seed, split, index)
-    camera = Camera.standing(
-        config.camera_height, config.camera_distance, config.camera_pitch,
-        rng.uniform(-1, 1, 3) * config.camera_jitter,
-    )  # fmt: skip
-    camera = Camera(*(rounded(part) for part in (camera.position, camera.target, camera.jitter)))  # type: ignore[arg-type]
-    lights = tuple(_shifted(lamp, rng.uniform(-1, 1, 3) * config.light_jitter) for lamp in LAMPS)
-    cells = np.repeat(np.arange(len(counts)), counts)
-    radii = np.array([SIZES[features[cell]["size"]] for cell in cells])
-    axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
-    reason = "no room for its objects"
-    for _ in range(RESTARTS):
-        order = rng.permutation(len(cells))
-        places = _arrange(rng, config, radii[order], axes)
-        turns = rng.uniform(0, 360, len(cells))
-        if places is None:
-            continue
-        by_cell = np.empty_like(places)
-        by_cell[order] = places
-        objects = tuple(
-            Solid(**features[cell], x=x, y=y, rotation=rounded([turn])[0], cell=int(cell))
-            for cell, (x, y), turn in zip(cells, map(rounded, by_cell), turns, strict=True)
+
+    config: ClevrRenderer
+    features: Features
+    seed: int
+    split: SplitName
+    where: str
+    accept: Accept = lambda scene: None
+
+    def compose(self, index: int, counts: NDArray[np.integer]) -> Scene:
+        """Put the objects of one scene somewhere.
+
+        Parameters
+        ----------
+        index
+            Which scene of the split.
+        counts
+            integer (K,): how many objects of each cell it holds, mostly 0 or 1.
+
+        Returns
+        -------
+        Scene
+            Objects by ascending cell. Which place is whose is random, so places tell nothing of
+            cells but their sizes.
+
+        Raises
+        ------
+        ConfigError
+            If no arrangement is found, or none is accepted.
+        """
+        rng = random_stream(self.seed, self.split, index)
+        camera, lights = _camera(self.config, rng), tuple(_shifted(self.config, rng))
+        cells = np.repeat(np.arange(len(counts)), counts)
+        radii = np.array([SIZES[self.features[cell]["size"]] for cell in cells])
+        axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
+        problem: str | None = None
+        for _ in range(ARRANGEMENTS):
+            order = rng.permutation(len(cells))
+            places = arrange(rng, self.config, radii[order], axes)
+            if places is None:
+                problem = f"no room for them all after {JAMS} jams"
+                break
+            by_cell = np.empty_like(places)
+            by_cell[order] = places
+            objects = tuple(
+                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=int(cell))
+                for cell, (x, y), turn in zip(
+                    cells, map(rounded, by_cell), rounded(rng.uniform(0, 360, len(cells))),
+                    strict=True,
+                )
+            )  # fmt: skip
+            size = self.config.size_px
+            scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
+            problem = self.accept(scene)
+            if problem is None:
+                return scene
+        raise self._unplaceable(index, len(cells), str(problem))
+
+    def _unplaceable(self, index: int, n_objects: int, problem: str) -> ConfigError:
+        rules = ("extent", "margin", "min_distance", "min_visible_px")
+        values = ", ".join(f"{name}: {getattr(self.config, name):g}" for name in rules)
+        return ConfigError(
+            f"{self.where}, {self.split}, scene {index}",
+            f"its {n_objects} objects could not be placed under render ({values}): {problem}",
+            "raise render.extent; lower render.margin, render.min_distance or "
+            "render.min_visible_px; use small objects; or lower the space's number of objects. "
+            "Shards that are done stay valid only where their configuration is unchanged",
         )
-        scene = Scene(split, index, seed, config.size_px, camera, lights, objects)
-        problem = accept(scene) if accept else None
-        if problem is None:
-            return scene
-        reason = problem
-    raise ConfigError(
-        f"{where}, {split}, scene {index} (render.extent, margin, min_distance)",
-        f"its {len(cells)} objects could not be placed in {RESTARTS} attempts ({reason})",
-        "raise render.extent, lower render.margin, min_distance or min_visible_px, use small "
-        "objects, or lower the space's number of objects",
+
+
+def _camera(config: ClevrRenderer, rng: np.random.Generator) -> Camera:
+    shift = rng.uniform(-1, 1, 3) * config.camera_jitter
+    camera = Camera.standing(
+        config.camera_height, config.camera_distance, config.camera_pitch, shift
     )
+    return Camera(*(_point(part) for part in (camera.position, camera.target, camera.jitter)))
 
 
-def _shifted(lamp: Light, jitter: Floats) -> Light:
-    shift = rounded(jitter)
-    position = rounded(np.add(lamp.position, shift))
-    return Light(lamp.name, position, lamp.side, lamp.watts, shift)  # type: ignore[arg-type]
+def _shifted(config: ClevrRenderer, rng: np.random.Generator) -> list[Light]:
+    lights = []
+    for lamp in LAMPS:
+        shift = _point(rng.uniform(-1, 1, 3) * config.light_jitter)
+        position = _point(np.add(lamp.position, shift))
+        lights.append(Light(lamp.name, position, lamp.side, lamp.watts, shift))
+    return lights
 
 
-def _arrange(
+def _point(values: Sequence[float] | Floats) -> tuple[float, float, float]:
+    x, y, z = rounded(values)
+    return x, y, z
+
+
+def arrange(
     rng: np.random.Generator, config: ClevrRenderer, radii: Floats, axes: Floats
 ) -> Floats | None:
-    """Try to place circles one after the other.
+    """Find places for circles.
 
     Parameters
     ----------
@@ -159,18 +187,25 @@ def _arrange(
 
     Returns
     -------
-    float64 (n, 2), or None where a circle found no place.
+    float64 (n, 2), or None after `JAMS` jams.
     """
-    places = np.empty((len(radii), 2))
-    for i, radius in enumerate(radii):
-        tries = rng.uniform(-config.extent, config.extent, (TRIES, 2))
-        offsets = tries[:, None] - places[:i]
-        gaps = np.hypot(offsets[..., 0], offsets[..., 1]) - radius - radii[:i]
-        free = (gaps >= config.min_distance) & (np.abs(offsets @ axes.T) >= config.margin).all(
-            axis=-1
-        )
-        good = np.flatnonzero(free.all(axis=1))
-        if not len(good):
-            return None
-        places[i] = tries[good[0]]
-    return places
+    places = np.zeros((len(radii), 2))
+    standing: list[int] = []
+    waiting = list(range(len(radii)))
+    jams = 0
+    while waiting and jams < JAMS:
+        i = waiting[0]
+        tries = rng.uniform(-config.extent, config.extent, (CANDIDATES, 2))
+        offsets = tries[:, None] - places[standing]
+        gaps = np.hypot(offsets[..., 0], offsets[..., 1]) - radii[i] - radii[standing]
+        apart = (np.abs(offsets @ axes.T) >= config.margin).all(axis=-1)
+        free = np.flatnonzero(((gaps >= config.min_distance) & apart).all(axis=1))
+        if len(free):
+            places[i] = tries[free[0]]
+            standing.append(waiting.pop(0))
+        else:
+            jams += 1
+            gone = rng.choice(standing, min(REMOVED, len(standing)), replace=False).tolist()
+            standing = [j for j in standing if j not in gone]
+            waiting += gone
+    return None if waiting else places

@@ -8,41 +8,65 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.codes.space import build_space
-from bindscope.config.clevr import ClevrRenderer
+from bindscope.codes.copies import copies_of
+from bindscope.config import clevr
 from bindscope.config.codes import SceneDistribution, SplitName
 from bindscope.errors import ConfigError
 from bindscope.registries import BACKENDS, resolve
 from bindscope.scenes.clevr.description import Scene, pack
 from bindscope.scenes.clevr.labels import Labels, cast
-from bindscope.scenes.clevr.placement import check_room, compose
+from bindscope.scenes.clevr.placement import Composer, check_room
 from bindscope.scenes.clevr.vocabulary import cell_features
+from bindscope.scenes.shapes import capacity
 
 MOST_OBJECTS = 255  # that a mask can number
 
 UInt8 = NDArray[np.uint8]
-Backend = Callable[[ClevrRenderer, Sequence[Scene]], UInt8]
+
+
+def draw(config: clevr.Backend, scenes: Sequence[Scene]) -> UInt8:
+    """Draw described scenes with a backend.
+
+    Parameters
+    ----------
+    config
+        A `backend` section.
+    scenes
+        All of one size.
+
+    Returns
+    -------
+    uint8 (n, H, W, 3), RGB.
+
+    Raises
+    ------
+    ConfigError
+        If the backend is not installed.
+    """
+    backend: Callable[[clevr.Backend, Sequence[Scene]], UInt8] = resolve(BACKENDS[config.kind])
+    return backend(config, scenes)
 
 
 def render(
-    dataset: SceneDistribution, config: ClevrRenderer, split: SplitName, start: int, objects: UInt8
+    dataset: SceneDistribution,
+    config: clevr.ClevrRenderer,
+    split: SplitName,
+    start: int,
+    objects: UInt8,
 ) -> dict[str, NDArray[Any]]:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
     Parameters
     ----------
-    dataset, split, start
-        As there.
+    dataset, split, start, objects
+        As there; where the space draws with repeats, how often is drawn here.
     config
         The dataset's `render` section.
-    objects
-        uint8 (n, K): how many objects of each cell a scene holds; object codes (0 and 1) unless
-        the space can hold an object twice.
 
     Returns
     -------
     `images`, `masks`, `cells`
-        As there.
+        As there; a cell stands in `cells` once per object.
     `boxes`
         int16 (n, M, 4): the tight box of each object's outline, hidden parts included.
     `depth`
@@ -59,58 +83,60 @@ def render(
         If a scene cannot be placed, or the backend is not there.
     """
     where = f"dataset {dataset.name!r}"
-    most = build_space(dataset.space).max_objects
-    counts = objects.sum(axis=1, dtype=np.int64)
-    if counts.max(initial=0) > most or most > MOST_OBJECTS:
-        raise ConfigError(
-            f"{where}, {split}, scene {start + int(counts.argmax()) if len(counts) else 0}",
-            f"has {counts.max(initial=0)} objects; the space allows {most} and masks number "
-            f"{MOST_OBJECTS}",
-            "render the codes of this dataset, or change its space",
-        )
+    most = capacity(dataset)
+    counts = copies_of(dataset, split, start, objects)
+    _check_counts(counts, most, f"{where}, {split}", start)
     check_room(config, most, where)
-    backend: Backend = resolve(BACKENDS[config.backend])
-    features = cell_features(dataset, config)
     drawn = _Drawn(config, most)
-    for i, row in enumerate(objects):
-        scene = compose(
-            config, features, row, seed=dataset.seed, split=split, index=start + i, where=where,
-            accept=drawn.judge,
-        )  # fmt: skip
-        drawn.add(scene)
-    return {"images": backend(config, drawn.scenes), **drawn.arrays()}
+    features = cell_features(dataset, config)
+    composer = Composer(config, features, dataset.seed, split, where, drawn.judge)
+    for i, row in enumerate(counts):
+        drawn.add(composer.compose(start + i, row))
+    size = config.size_px
+    images = draw(config.backend, drawn.scenes) if len(counts) else np.zeros((0, size, size, 3))
+    return {"images": images.astype(np.uint8), **drawn.arrays()}
 
 
-def _length(most: int) -> int:
-    """Bytes that hold a description of `most` objects (a test tries the worst)."""
+def _check_counts(counts: UInt8, most: int, where: str, start: int) -> None:
+    found = counts.sum(axis=1, dtype=np.int64)
+    if most > MOST_OBJECTS or found.max(initial=0) > most:
+        scene = f", scene {start + int(found.argmax())}" if len(found) else ""
+        raise ConfigError(
+            f"{where}{scene}",
+            f"{found.max(initial=most)} objects in a scene; the space allows {most}, and masks "
+            f"number {MOST_OBJECTS}",
+            "render the codes of this dataset, or lower the space's number of objects",
+        )
+
+
+def description_bytes(most: int) -> int:
+    """Bytes that hold any description of `most` objects."""
     return 2000 + 330 * most + 8 * most * most
 
 
 class _Drawn:
     """Scenes and their labels while they are collected."""
 
-    def __init__(self, config: ClevrRenderer, most: int) -> None:
+    def __init__(self, config: clevr.ClevrRenderer, most: int) -> None:
         self.config, self.most = config, most
         self.scenes: list[Scene] = []
         self._labels: list[Labels] = []
-        self._judged: tuple[Scene, Labels] | None = None
+        self._judged: Labels | None = None
 
     def judge(self, scene: Scene) -> str | None:
-        """Say which object shows too little of itself."""
-        labels = cast(scene)
-        self._judged = scene, labels
+        """Say which object shows too little of itself; keep the labels for `add`."""
+        labels = self._judged = cast(scene)
         if not labels.alone.all():
             return "an object would stand outside the image, or be smaller than a pixel"
         if labels.visible.min(initial=self.config.min_visible_px) < self.config.min_visible_px:
-            return f"fewer than min_visible_px = {self.config.min_visible_px} pixels of an object"
+            return f"fewer than {self.config.min_visible_px} pixels of an object are visible"
         return None
 
     def add(self, scene: Scene) -> None:
-        """Keep a scene that was just judged."""
+        """Keep the scene that was judged last."""
         assert self._judged is not None
-        assert self._judged[0] is scene
         self.scenes.append(scene)
-        self._labels.append(self._judged[1])
+        self._labels.append(self._judged)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Stack the labels."""
@@ -128,5 +154,5 @@ class _Drawn:
         texts = [scene.to_json() for scene in self.scenes]
         return {
             "masks": masks, "boxes": boxes, "cells": cells, "depth": depth, "visible": visible,
-            "descriptions": pack(texts, _length(self.most)),
+            "descriptions": pack(texts, description_bytes(self.most)),
         }  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = 0.12  # radius of the edges of cubes and cylinders, over half their width
+TINY = 1e-12
 ARC = 5  # vertices along a rounded edge, ends included
 SEGMENTS = 64  # around the axis of a cylinder or sphere
 
@@ -41,6 +42,12 @@ def half_width(shape: str, radius: float) -> float:
     return radius / float(np.sqrt(2.0)) if shape == "cube" else radius
 
 
+def reach(shape: str, radius: float) -> float:
+    """Radius of a ball around a solid's middle that holds it."""
+    corner = {"sphere": 1.0, "cylinder": 2.0, "cube": 3.0}[shape]
+    return half_width(shape, radius) * float(np.sqrt(corner))
+
+
 def distance(shape: str, radius: float, points: Floats) -> Floats:
     """Return the signed distance of points from a solid's surface, negative inside.
 
@@ -59,15 +66,40 @@ def distance(shape: str, radius: float, points: Floats) -> Floats:
     """
     half = half_width(shape, radius)
     if shape == "sphere":
-        return np.asarray(np.linalg.norm(points, axis=-1) - half)
+        return np.asarray(np.sqrt((points**2).sum(axis=-1)) - half)
     edge = ROUNDING * half
     if shape == "cube":
         beyond = np.abs(points) - (half - edge)
     else:
         across = np.hypot(points[..., 0], points[..., 1])
         beyond = np.stack([across, np.abs(points[..., 2])], axis=-1) - (half - edge)
-    outside = np.linalg.norm(np.maximum(beyond, 0.0), axis=-1)
+    outside = np.sqrt((np.maximum(beyond, 0.0) ** 2).sum(axis=-1))
     return np.asarray(outside + np.minimum(beyond.max(axis=-1), 0.0) - edge)
+
+
+def normal(shape: str, radius: float, points: Floats) -> Floats:
+    """Return the outward unit normals at points of a solid's surface.
+
+    Parameters
+    ----------
+    shape, radius, points
+        As in `distance`.
+
+    Returns
+    -------
+    float64, as `points`: away from the nearest point of the smaller, sharp solid.
+    """
+    if shape == "sphere":
+        outward = points
+    else:
+        inner = half_width(shape, radius) * (1 - ROUNDING)
+        core = np.clip(points, -inner, inner)
+        if shape == "cylinder":
+            across = np.hypot(points[..., 0], points[..., 1])
+            shrink = np.minimum(1.0, inner / np.maximum(across, TINY))
+            core[..., :2] = points[..., :2] * shrink[..., None]
+        outward = points - core
+    return np.asarray(outward / np.linalg.norm(outward, axis=-1, keepdims=True))
 
 
 @cache
