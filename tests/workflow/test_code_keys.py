@@ -91,6 +91,7 @@ ROOMS: dict[str, set[str]] = {
     "registries.py": set(),
     "report/": {"report"},
     "scenes/": {"scenes"},
+    "scenes/clevr/": set(),  # no solids in this preset
     "scenes/palette.py": {"scenes", "figure"},
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},

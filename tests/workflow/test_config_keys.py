@@ -29,6 +29,8 @@ EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
 LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
+FIGURES = {"figure", "report"}
+DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
@@ -98,6 +100,29 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
+    "ClevrRenderer.kind": ("datasets.5.render", {"kind": "clevr"}, DRAWN),
+    "ClevrRenderer.backend": ("datasets.5.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "ClevrRenderer.size_px": ("datasets.5.render.size_px", 40, DRAWN),
+    "ClevrRenderer.colors": ("datasets.5.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
+    "ClevrRenderer.fixed": ("datasets.5.render.fixed", {"size": "large"}, DRAWN),
+    "ClevrRenderer.camera_height": ("datasets.5.render.camera_height", 3.0, DRAWN),
+    "ClevrRenderer.camera_distance": ("datasets.5.render.camera_distance", 12.0, DRAWN),
+    "ClevrRenderer.camera_pitch": ("datasets.5.render.camera_pitch", 9.0, DRAWN),
+    "ClevrRenderer.camera_jitter": ("datasets.5.render.camera_jitter", 0.1, DRAWN),
+    "ClevrRenderer.light_jitter": ("datasets.5.render.light_jitter", 0.1, DRAWN),
+    "ClevrRenderer.extent": ("datasets.5.render.extent", 2.5, DRAWN),
+    "ClevrRenderer.min_distance": ("datasets.5.render.min_distance", 0.1, DRAWN),
+    "ClevrRenderer.margin": ("datasets.5.render.margin", 0.1, DRAWN),
+    "ClevrRenderer.min_visible_px": ("datasets.5.render.min_visible_px", 1, DRAWN),
+    "ClevrFixed.color": ("datasets.5.render.fixed.color", "red", DRAWN),
+    "ClevrFixed.shape": ("datasets.5.render.fixed.shape", "sphere", DRAWN),
+    "ClevrFixed.material": ("datasets.5.render.fixed.material", "metal", DRAWN),
+    "ClevrFixed.size": ("datasets.5.render.fixed.size", "large", DRAWN),
+    "RaycastBackend.kind": ("datasets.5.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "RaycastBackend.antialias": ("datasets.5.render.backend.antialias", 1, DRAWN),
+    "MitsubaBackend.kind": ("datasets.6.render.backend", {"kind": "raycast"}, DRAWN),
+    "MitsubaBackend.variant": ("datasets.6.render.backend.variant", "cuda_ad_rgb", DRAWN),
+    "MitsubaBackend.samples": ("datasets.6.render.backend.samples", 4, DRAWN),
     "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
                            {"encoded", "index", "truth", "fit", *TABLES}),
@@ -197,6 +222,14 @@ def broad() -> dict[str, Any]:
         {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
         {"name": "repeats", "space": {"kind": "draws", "groups": groups, "n_objects": 3},
          "split": {"rule": "random"}, **common},
+        *(
+            {"name": f"solids-{kind}",
+             "space": {"kind": "uniform", "max_objects": 2,
+                       "groups": [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]},
+             "split": {"rule": "random"},
+             "render": {"kind": "clevr", "size_px": 32, "backend": {"kind": kind}}, **common}
+            for kind in ("raycast", "mitsuba")
+        ),
     ]  # fmt: skip
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [
@@ -217,9 +250,11 @@ def broad() -> dict[str, Any]:
         config["probes"][i]["name"] = name
     config["fits"][0]["probes"] = ["p0", "p1"]
     config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
-    config["fits"].append(
-        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]}
-    )
+    config["fits"] += [
+        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
+        {"name": "solids", "datasets": ["solids-raycast", "solids-mitsuba"], "models": ["timm"],
+         "probes": ["p0"]},
+    ]  # fmt: skip
     return config
 
 

@@ -84,7 +84,7 @@ def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[bre
     Parameters
     ----------
     groups
-        `name` and `size` per group.
+        `name` and `size` per group, and `values` where their names are known.
     rendered
         Whether the shapes renderer draws the scenes: the first group then is a colour, the second
         a shape. Otherwise values are numbered.
@@ -94,7 +94,8 @@ def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[bre
     for i, group in enumerate(groups):
         size = int(group["size"])
         known = palettes[i] if i < len(palettes) and size <= len(palettes[i]) else None
-        values = known[:size] if known else tuple(str(value) for value in range(size))
+        numbered = tuple(str(value) for value in range(size))
+        values = tuple(group.get("values") or (known[:size] if known else numbered))
         named.append((str(group["name"]), values))
     return named
 

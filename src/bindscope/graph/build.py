@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from bindscope.config.clevr import ClevrRenderer
+from bindscope.config.codes import Group, Renderer, ShapesRenderer
 from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
@@ -129,14 +131,22 @@ def _several_sizes(fits: list[Product], entities: Entities) -> bool:
     return any(len(found) > 1 for found in sizes.values())
 
 
+def _named(group: Group, renderer: Renderer | None) -> dict[str, Any]:
+    """A group, with the names of its values where the renderer says them."""
+    named = group.model_dump(mode="json")
+    if isinstance(renderer, ClevrRenderer):
+        named["values"] = list(renderer.values(group.name)[: group.size])
+    return named
+
+
 def _add_figures(graph: Graph, entities: Entities) -> None:
     available = _figure_inputs(graph, entities)
     content = {
         "models": list(entities.models),
         "datasets": {
             name: {
-                "groups": [group.model_dump(mode="json") for group in dataset.space.groups],
-                "rendered": dataset.render is not None,
+                "groups": [_named(group, dataset.render) for group in dataset.space.groups],
+                "rendered": isinstance(dataset.render, ShapesRenderer),
             }
             for name, dataset in entities.datasets.items()
         },

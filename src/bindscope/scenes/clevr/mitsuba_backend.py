@@ -27,8 +27,9 @@ BOUNCES = 6
 def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     """Draw scenes of one size.
 
-    A scene is loaded and drawn by one thread: loading in parallel registers the lamps in the order
-    in which threads finish, and the same random numbers then choose other lamps (seen).
+    Nothing is loaded in parallel or merged: both leave lamps in an order that differs from run to
+    run (by which thread ends first, by memory address), and the same random numbers then choose
+    other lamps (seen).
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     with TemporaryDirectory() as folder:
         files = {shape: _write_ply(mi, shape, Path(folder)) for shape in ("cube", "cylinder")}
         for scene in scenes:
-            world = mi.load_dict(_world(mi, scene, config.samples, files), parallel=False)
+            content = _world(mi, scene, config.samples, files)
+            world = mi.load_dict(content, parallel=False, optimize=False)
             pixels = np.array(mi.render(world, seed=scene.noise_seed))
             images.append(develop(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
             progress.advance()
@@ -143,4 +145,3 @@ def _body(T: Any, solid: Solid, files: dict[str, str]) -> dict[str, Any]:
                 "bsdf": {**bsdf, "specular_reflectance": color}}  # fmt: skip
     bsdf = {"type": "roughplastic", "alpha": 0.4, "diffuse_reflectance": color}
     return {**form, "to_world": place.scale(solid.radius), "bsdf": bsdf}
-

@@ -26,6 +26,7 @@ from bindscope.scenes.clevr.description import Light, Scene, Solid, rounded
 from bindscope.scenes.clevr.vocabulary import SIZES
 from bindscope.scenes.clevr.world import LAMPS
 
+MOST_OBJECTS = 255  # that a mask, uint8, can number
 CANDIDATES = 512  # places that are tried before a scene counts as jammed
 REMOVED = 3  # objects that are taken away from a jammed scene
 JAMS = 1000  # before a scene is given up
@@ -44,13 +45,19 @@ def random_stream(seed: int, split: SplitName, index: int) -> np.random.Generato
 
 
 def check_room(config: ClevrRenderer, most: int, where: str) -> None:
-    """Refuse a ground that cannot hold `most` objects, however they are arranged.
+    """Refuse a number of objects that no scene can hold, however they are arranged.
 
     Raises
     ------
     ConfigError
-        If their positions cannot differ by `margin` along an axis.
+        If their positions cannot differ by `margin` along an axis, or a mask cannot number them.
     """
+    if most > MOST_OBJECTS:
+        raise ConfigError(
+            f"{where}, space",
+            f"{most} objects in a scene; masks number {MOST_OBJECTS}",
+            "lower the space's number of objects",
+        )
     span = 2 * sqrt(2) * config.extent
     if (most - 1) * config.margin > span:
         raise ConfigError(
@@ -142,8 +149,7 @@ class Composer:
             f"{self.where}, {self.split}, scene {index}",
             f"its {n_objects} objects could not be placed under render ({values}): {problem}",
             "raise render.extent; lower render.margin, render.min_distance or "
-            "render.min_visible_px; use small objects; or lower the space's number of objects. "
-            "Shards that are done stay valid only where their configuration is unchanged",
+            "render.min_visible_px; use small objects; or lower the space's number of objects",
         )
 
 

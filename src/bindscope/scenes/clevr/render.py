@@ -19,8 +19,6 @@ from bindscope.scenes.clevr.placement import Composer, check_room
 from bindscope.scenes.clevr.vocabulary import cell_features
 from bindscope.scenes.shapes import capacity
 
-MOST_OBJECTS = 255  # that a mask can number
-
 UInt8 = NDArray[np.uint8]
 
 
@@ -84,9 +82,9 @@ def render(
     """
     where = f"dataset {dataset.name!r}"
     most = capacity(dataset)
+    check_room(config, most, where)
     counts = copies_of(dataset, split, start, objects)
     _check_counts(counts, most, f"{where}, {split}", start)
-    check_room(config, most, where)
     drawn = _Drawn(config, most)
     features = cell_features(dataset, config)
     composer = Composer(config, features, dataset.seed, split, where, drawn.judge)
@@ -99,13 +97,11 @@ def render(
 
 def _check_counts(counts: UInt8, most: int, where: str, start: int) -> None:
     found = counts.sum(axis=1, dtype=np.int64)
-    if most > MOST_OBJECTS or found.max(initial=0) > most:
-        scene = f", scene {start + int(found.argmax())}" if len(found) else ""
+    if found.max(initial=0) > most:
         raise ConfigError(
-            f"{where}{scene}",
-            f"{found.max(initial=most)} objects in a scene; the space allows {most}, and masks "
-            f"number {MOST_OBJECTS}",
-            "render the codes of this dataset, or lower the space's number of objects",
+            f"{where}, scene {start + int(found.argmax())}",
+            f"has {found.max()} objects, and the dataset's space allows {most}",
+            "render the codes of this dataset, or widen its space",
         )
 
 

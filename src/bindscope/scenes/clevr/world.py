@@ -10,7 +10,7 @@ from bindscope.scenes.clevr.vocabulary import COLOURS
 
 GROUND = 0.5  # reflectance
 SKY = 0.35  # radiance from everywhere, also seen behind the ground's edge
-GROUND_HALF = 60.0  # half the ground's side, in scene units
+GROUND_HALF = 2000.0  # half the side of the ground where a backend needs one, in scene units
 
 # Name, position, side, watts: CLEVR's three lamps. How strong they are is ours.
 LAMPS = (
@@ -31,7 +31,5 @@ def tint(color: str) -> list[float]:
 def develop(light: NDArray[np.floating]) -> NDArray[np.uint8]:
     """Encode linear radiance (..., 3) as sRGB, uint8; what is brighter than 1 is white."""
     clipped = np.clip(light, 0, 1)
-    encoded = np.where(
-        clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055
-    )
+    encoded = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
     return np.rint(255 * encoded).astype(np.uint8)
