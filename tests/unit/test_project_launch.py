@@ -146,7 +146,7 @@ def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -
     assert len(commands) == 2
     assert "--unlock" in commands[0]
     assert "--unlock" not in commands[1]
-    assert ["--configfile", "x.yaml"] == commands[0][4:6]
+    assert commands[0][4:6] == ["--configfile", "x.yaml"]
 
 
 def test_a_lock_of_another_machine_is_left(clone: Path, commands: list[list[str]]) -> None:
