@@ -40,7 +40,7 @@ setup:
 	@PYTHONPATH=src "$(PYTHON)" -m bindscope.commands.environment "$(VENV)"
 
 run: setup
-	@"$(BIN)/python" -m bindscope.commands.launch $(CONFIGFILE) $(ARGS)
+	@"$(BIN)/python" -m bindscope.commands.launch $(ARGS) $(CONFIGFILE)
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope $(TESTS)

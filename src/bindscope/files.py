@@ -131,6 +131,6 @@ def require_free_space(folder: Path | str, need_bytes: int, what: str) -> None:
     if free < 1.05 * need_bytes:
         raise BindscopeError(
             str(folder),
-            f"{what} needs {need_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are free",
+            f"{what} needs {need_bytes / 1e6:,.1f} MB and {free / 1e6:,.1f} MB are free",
             _FREE,
         )

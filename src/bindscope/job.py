@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -130,16 +131,26 @@ def _describe(wildcards: Any) -> str:
 
 def _log_to(path: Path | None) -> None:
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if path:
-        # Snakemake shows the log of a job that failed; the error would stand on the screen twice.
-        handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(path, mode="w"))
+    with contextlib.suppress(OSError):  # a disk so full that not even an empty file fits
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(_LogFile(path, mode="w"))
+            # Snakemake shows the log of a failed job; its error would stand on the screen twice.
+            handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S",
         handlers=handlers, force=True,
     )  # fmt: skip
     sys.excepthook = _log_exception
+
+
+class _LogFile(logging.FileHandler):
+    """A log that puts an error on the screen if the disk is too full for it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Do without the line; an error is the last one, and nobody else would tell it."""
+        if record.levelno >= logging.ERROR:
+            print(self.format(record), file=sys.stderr)
 
 
 def _log_exception(

@@ -252,6 +252,21 @@ def test_files_are_the_same_bytes_and_hold_no_date(tmp_path, published):
         assert b"<dc:date>" not in one
 
 
+def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
+    """The solver of the layout leaves them different from process to process."""
+    for shift in (0.0, 1e-13):
+        figure = mpl.figure.Figure(figsize=(2, 2))
+        axes = figure.add_axes((0.1 + shift, 0.1, 0.4, 0.8))
+        axes.plot([0, 2], [0, 1])
+        figure.add_axes((0.6, 0.1, 0.3, 0.8)).plot([0, 3], [1, 0])
+        style.save(figure, tmp_path / "a.png", tmp_path / f"{shift}.svg")
+    one, two = ((tmp_path / f"{shift}.svg").read_bytes() for shift in (0.0, 1e-13))
+    assert one == two
+    for clip in (b"clip0", b"clip1"):
+        assert one.count(b'<clipPath id="%s">' % clip) == 1
+        assert b"url(#%s)" % clip in one
+
+
 def write_products(folder):
     """Write what fits, nulls and models leave behind; return paths by role."""
     files = {role: [] for role in ("fits", "fits_history", "fits_details", "nulls",

@@ -84,6 +84,24 @@ def test_an_error_is_in_the_log_which_snakemake_shows(
     assert "Traceback" not in done.stderr
 
 
+def test_on_a_full_disk_the_error_is_on_the_screen(tmp_path: Path) -> None:
+    """/dev/full takes no byte."""
+    body = """
+from bindscope.job import _log_to
+from bindscope.errors import StoreError
+_log_to(__import__("pathlib").Path("/dev/full"))
+logging = __import__("logging")
+logging.info("a line of progress")
+raise StoreError('a.json', 'is bad', 'do so')
+"""
+    done, _ = run(tmp_path, body)
+    assert done.returncode == 1
+    assert done.stderr.count("a.json: is bad\n  remedy: do so\n") == 1
+    assert done.stderr.count("a line of progress") == 1
+    assert "Traceback" not in done.stderr
+    assert "Logging error" not in done.stderr
+
+
 def test_code_that_was_not_planned_is_refused(tmp_path: Path) -> None:
     done, log = run(tmp_path, "print('ran')", code="'0123456789abcdef:0'")
     assert (done.returncode, done.stdout) == (1, "")

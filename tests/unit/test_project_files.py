@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import tomllib
 from importlib.metadata import distribution
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from snakemake.cli import get_argument_parser
 
 import bindscope
 from bindscope.commands.environment import canonical, read_pins
@@ -137,6 +139,27 @@ def test_pre_commit_uses_the_environment() -> None:
     hooks = yaml.safe_load(Path(".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks)
     assert all(hook["language"] == "system" for hook in hooks)
+
+
+def commands() -> list[str]:
+    """Every Snakemake command of the README, the pages and the configurations."""
+    pages = [Path("README.md"), *Path("docs").glob("*.md"), *Path("config").glob("**/*.yaml")]
+    lines = [line for page in pages for line in page.read_text().splitlines()]
+    return [
+        found[1]
+        for line in lines
+        if (found := re.match(r"(?:#\s+)?(snakemake -.+|snakemake results.+)", line))
+    ]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_documented_commands_mean_what_they_say(command: str) -> None:
+    """`--configfile` and `--resources` take several values, a target behind them among these."""
+    given = shlex.split(command, comments=True)[1:]
+    known, _ = get_argument_parser(profiles=[]).parse_known_args(given)
+    for configfile in known.configfile or []:
+        assert Path(configfile).suffix == ".yaml", command
+    assert set(known.targets) <= {a for a in given if a.startswith("results/")}
 
 
 def test_the_slurm_profile_repeats_the_default_one() -> None:

@@ -84,8 +84,9 @@ def test_a_run_and_where_its_results_are(
         path.touch()
     assert launch.run(clone, ["--configfile", "x.yaml"]) == 0
     assert len(commands) == 1
-    assert commands[0][:4] == [sys.executable, "-m", "snakemake", "--cores"]
-    assert commands[0][-2:] == ["--configfile", "x.yaml"]
+    # What the user asks for comes first: `--resources` would take a target behind it for its own.
+    assert commands[0][:5] == [sys.executable, "-m", "snakemake", "--configfile", "x.yaml"]
+    assert commands[0][5] == "--cores"
     said = capsys.readouterr().out.splitlines()
     assert said[-4:] == [
         "  Tables   results/tables/priors.parquet",
@@ -145,7 +146,7 @@ def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -
     assert len(commands) == 2
     assert "--unlock" in commands[0]
     assert "--unlock" not in commands[1]
-    assert commands[0][-2:] == ["--configfile", "x.yaml"]
+    assert commands[0][4:6] == ["--configfile", "x.yaml"]
 
 
 def test_a_lock_of_another_machine_is_left(clone: Path, commands: list[list[str]]) -> None:

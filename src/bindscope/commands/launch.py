@@ -49,7 +49,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     write_json(root / RECORD, {"host": socket.gethostname(), "pid": os.getpid()})
     try:
         code = subprocess.run(
-            [*_snakemake(), *defaults(arguments), *arguments], cwd=root, check=False
+            [*_snakemake(), *arguments, *defaults(arguments)], cwd=root, check=False
         ).returncode
     except KeyboardInterrupt:
         code = 130
@@ -158,7 +158,7 @@ def unlock(root: Path, arguments: Sequence[str]) -> None:
         )
     print("A killed run left its lock; removing it.", flush=True)
     done = subprocess.run(
-        [*_snakemake(), "--unlock", *defaults(arguments), *arguments],
+        [*_snakemake(), "--unlock", *arguments, *defaults(arguments)],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

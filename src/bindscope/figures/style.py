@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -122,7 +123,22 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
     ):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)
-        write_atomic(Path(path), buffer.getvalue())
+        content = buffer.getvalue()
+        write_atomic(Path(path), _with_numbered_clips(content) if kind == "svg" else content)
+
+
+def _with_numbered_clips(svg: bytes) -> bytes:
+    """Number the clip paths of an SVG in the order of their first use.
+
+    matplotlib names them by a hash of coordinates in full precision, and the last bits of those
+    vary from process to process: the layout's solver visits its constraints in order of address.
+    """
+    numbers: dict[bytes, bytes] = {}
+
+    def number(match: re.Match[bytes]) -> bytes:
+        return match[1] + numbers.setdefault(match[2], b"clip%d" % len(numbers))
+
+    return re.sub(rb'(url\(#|<clipPath id=")(p[0-9a-f]{10})(?=[)"])', number, svg)
 
 
 @styled
