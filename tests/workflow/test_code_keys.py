@@ -92,6 +92,7 @@ ROOMS: dict[str, set[str]] = {
     "report/": {"report"},
     "scenes/": {"scenes"},
     "scenes/clevr/": set(),  # no solids in this preset
+    "scenes/statistics.py": set(),  # of solids
     "scenes/palette.py": {"scenes", "figure"},
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},

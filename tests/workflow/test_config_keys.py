@@ -30,7 +30,12 @@ TRAINING = {"training", *EXTRACTION}
 LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
 FIGURES = {"figure", "report"}
-DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
+DRAWN = {
+    "scenes",
+    "scene_statistics",
+    "table_scene_statistics",
+    *PRETRAINED,
+}  # of a dataset that a pretrained model reads
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {

@@ -8,7 +8,7 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.figures.job import make_figure, value_names
-from bindscope.tables.published import read_published
+from bindscope.tables.published import TREND_COLUMNS, read_published
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import read_table
 
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
     from bindscope.job import Job
 
 
+OWN = ("table", "published", "trends")  # read here; the others are the figure's
+
+
 def main(job: "Job") -> None:
     """Write it as PNG and SVG."""
     make_figure(
         job.spec["figure"],
         read_table(job.input.table[0], BINDING_INFORMATION),
-        {role: paths for role, paths in job.input.items() if role not in ("table", "published")},
+        {role: paths for role, paths in job.input.items() if role not in OWN},
         job.output.png,
         job.output.svg,
         published=read_published(job.input.published),
+        trends=read_published(job.input.trends, TREND_COLUMNS),
         models=job.spec["models"],
         groups={
             name: value_names(given["groups"], given["rendered"])

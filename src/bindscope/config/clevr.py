@@ -1,6 +1,7 @@
 """How 3-D scenes are drawn: the vocabulary of CLEVR, camera, lights, placement, backend.
 
-Source of names, numbers and placement rules: CLEVR (arXiv 1612.06890), section 3 and its generator.
+Source of names, numbers and placement rules: CLEVR (arXiv 1612.06890), section 3, and the scene
+files that come with it.
 """
 
 from __future__ import annotations

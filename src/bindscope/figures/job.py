@@ -19,6 +19,7 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    occlusion,
     structure,
     style,
     tokens,
@@ -27,7 +28,9 @@ from bindscope.figures import (
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.tables.rows import PathLike
 from bindscope.tables.rules import family_of
+from bindscope.tables.schema import SCENE_STATISTICS
 from bindscope.tables.views import name_order
+from bindscope.tables.write import read_table
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ def make_figure(
     svg: PathLike,
     *,
     published: pd.DataFrame | None = None,
+    trends: pd.DataFrame | None = None,
     models: Sequence[str] = (),
     groups: Mapping[str, Groups] | None = None,
 ) -> None:
@@ -60,10 +64,11 @@ def make_figure(
         `binding_information`.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
-        `nulls_details` in the same order; `training_history`; `maps`. Only what the figure reads.
+        `nulls_details` in the same order; `training_history`; `maps`; `statistics` (the table
+        `scene_statistics`). Only what the figure reads.
     png, svg
         Where to write.
-    published
+    published, trends
         The papers' numbers.
     models
         The configuration's order of models.
@@ -74,7 +79,10 @@ def make_figure(
     -----
     A figure whose data the run did not produce becomes one line that says so.
     """
-    figure = _figure(name, table, files, published, models, groups or {})
+    if name == "occlusion":
+        figure = _occlusion(table, files.get("statistics", ()), trends, models)
+    else:
+        figure = _figure(name, table, files, published, models, groups or {})
     style.save(figure, Path(png), Path(svg))
 
 
@@ -134,6 +142,21 @@ def _figure(
     if name == "breakdown":
         return _breakdown(files, models, groups)
     raise ValueError(f"no figure is called {name!r}")
+
+
+def _occlusion(
+    table: pd.DataFrame,
+    files: Sequence[PathLike],
+    trends: pd.DataFrame | None,
+    models: Sequence[str],
+) -> Figure:
+    if not files:
+        return style.placeholder("No scenes of solids were drawn.")
+    statistics = read_table(files[0], SCENE_STATISTICS)
+    reason = occlusion.available(table, statistics)
+    return (
+        style.placeholder(reason) if reason else occlusion.draw(table, statistics, trends, models)
+    )
 
 
 def read_model_histories(paths: Iterable[PathLike]) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
 from bindscope.config.clevr import ClevrRenderer
-from bindscope.config.codes import Group, Renderer, ShapesRenderer
+from bindscope.config.codes import Dataset, Group, Renderer, ShapesRenderer
 from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
 from bindscope.errors import BindscopeError, ConfigError
-from bindscope.graph.data import add_priors, check_split
+from bindscope.graph.data import add_priors, add_statistics, check_split
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
@@ -50,6 +50,8 @@ def build(config: Config) -> Graph:
         add_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)
+    for dataset in config.datasets:
+        add_statistics(graph, dataset)
     _add_tables(graph, entities)
     _add_figures(graph, entities)
     _add_report(graph, config)
@@ -65,6 +67,9 @@ def _expected(products: list[Product]) -> dict[str, dict[str, str]]:
 def _add_tables(graph: Graph, entities: Entities) -> None:
     priors = graph.of("priors")
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
+    if statistics := graph.of("scene_statistics"):
+        content = {"expected": _expected(statistics)}
+        graph.add("table_scene_statistics", {}, content, {"statistics": statistics})
     inputs = {
         "fits": graph.of("fit"),
         "nulls": graph.of("null"),
@@ -118,17 +123,31 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "training": {"training": graph.of("training"), "fits": headline} if headline else None,
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
         "calibration": {} if known else None,
-        "complexity": {} if headline and _several_sizes(headline, entities) else None,
+        "complexity": {} if _several(headline, entities, _n_cells) else None,
+        "occlusion": {"statistics": graph.of("table_scene_statistics")}
+        if _several(headline, entities, _camera_height)
+        else None,
     }
 
 
-def _several_sizes(fits: list[Product], entities: Entities) -> bool:
-    """Whether a model is read on spaces with different numbers of possible objects."""
-    sizes: dict[str, set[int]] = {}
+def _n_cells(dataset: Dataset) -> float:
+    return prod(group.size for group in dataset.space.groups)
+
+
+def _camera_height(dataset: Dataset) -> float | None:
+    render = dataset.render
+    return render.camera_height if isinstance(render, ClevrRenderer) else None
+
+
+def _several(
+    fits: list[Product], entities: Entities, value: Callable[[Dataset], float | None]
+) -> bool:
+    """Whether a model is read on datasets that differ in a value, of those that have it."""
+    values: dict[str, set[float | None]] = {}
     for fit in fits:
-        groups = entities.datasets[fit.wildcards["dataset"]].space.groups
-        sizes.setdefault(fit.wildcards["model"], set()).add(prod(group.size for group in groups))
-    return any(len(found) > 1 for found in sizes.values())
+        found = value(entities.datasets[fit.wildcards["dataset"]])
+        values.setdefault(fit.wildcards["model"], set()).add(found)
+    return any(len(found - {None}) > 1 for found in values.values())
 
 
 def _named(group: Group, renderer: Renderer | None) -> dict[str, Any]:
@@ -176,8 +195,8 @@ def _add_report(graph: Graph, config: Config) -> None:
 # Everything is asked for by name: a job that dies after a change loses its record, and the table
 # above it would pass for up to date (seen).
 LEAVES = (
-    "fit", "null", "priors", "truth", "training", "attention", "table_priors",
-    "table_binding_information", "figure", "report",
+    "fit", "null", "priors", "truth", "training", "attention", "scene_statistics",
+    "table_priors", "table_scene_statistics", "table_binding_information", "figure", "report",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bindscope.codes.counting import n_feature_codes
+from bindscope.config.clevr import ClevrRenderer
 from bindscope.config.codes import SPLITS, Dataset, RandomSplit
 from bindscope.graph.product import Graph, Product
 from bindscope.registries import SPACES, resolve
@@ -104,3 +105,23 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
         )
         for shard in shards(dataset, split)
     ]
+
+
+def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
+    """How much is hidden in the scenes that are drawn of a dataset; None where none says so."""
+    if not isinstance(dataset.render, ClevrRenderer):
+        return None
+    drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
+    if not drawn:
+        return None
+    return graph.add(
+        "scene_statistics",
+        {"dataset": dataset.name},
+        {
+            "about": {
+                "backend": dataset.render.backend.kind,
+                "camera_height": dataset.render.camera_height,
+            }
+        },
+        {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS},
+    )

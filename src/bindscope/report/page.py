@@ -29,6 +29,7 @@ FIGURE_TITLES = {
     "breakdown": "Object by object, feature by feature",
     "calibration": "Estimate against truth",
     "complexity": "More possible objects",
+    "occlusion": "Hidden objects",
 }
 HEADLINE_FIGURE = "tokens"
 CALIBRATION_FIGURE = "calibration"

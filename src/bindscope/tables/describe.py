@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, TableSchema
+from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, TableSchema
 
 _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
 _TITLES = {
     "binding_information": "One row per dataset, model, layer, token input, probe, control and "
     "probe seed. Every number is measured on the test split.",
     "priors": "One row per dataset and split: exact entropies of the codes, no model involved.",
+    "scene_statistics": "One row per dataset of solids and split: what is hidden in its scenes. "
+    "The table exists where a configuration draws such scenes.",
 }
 
 
@@ -46,7 +48,7 @@ def markdown(schema: TableSchema) -> str:
 
 def all_tables() -> str:
     """Describe every table."""
-    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS))
+    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS, SCENE_STATISTICS))
 
 
 if __name__ == "__main__":

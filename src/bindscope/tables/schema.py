@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bindscope.errors import StoreError, snakemake_command
 from bindscope.tables import rules
-from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS, Column
+from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS, STATISTICS_COLUMNS, Column
 from bindscope.tables.rules import Rule
 
 
@@ -185,4 +185,11 @@ PRIORS = TableSchema(
     columns=PRIOR_COLUMNS,
     key=("dataset", "split"),
     rules=rules.PRIOR_RULES,
+)
+
+SCENE_STATISTICS = TableSchema(
+    name="scene_statistics",
+    version=1,
+    columns=STATISTICS_COLUMNS,
+    key=("dataset", "split"),
 )

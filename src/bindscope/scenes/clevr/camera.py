@@ -7,7 +7,7 @@ and z away from it, so z is depth. CLEVR's camera stands at (7.48, -6.51, 5.34) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import atan, cos, degrees, hypot, radians, sin
 
@@ -41,7 +41,7 @@ class Camera:
 
     @classmethod
     def standing(
-        cls, height: float, distance: float, pitch: float | None, jitter: Sequence[float]
+        cls, height: float, distance: float, pitch: float | None, jitter: Iterable[float]
     ) -> Camera:
         """Put a camera on CLEVR's side of the scene.
 

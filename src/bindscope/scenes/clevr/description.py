@@ -7,7 +7,7 @@ The JSON form is an entry of CLEVR's scene files (`objects`, `directions`, `rela
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import radians
 from typing import Any
@@ -189,7 +189,7 @@ class Scene:
         }
 
 
-def rounded(values: Sequence[float]) -> tuple[float, ...]:
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
     """Round to what the JSON form keeps, so that a scene and its JSON say the same."""
     return tuple(round(float(value), DIGITS) + 0.0 for value in values)
 

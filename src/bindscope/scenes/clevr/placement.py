@@ -11,7 +11,7 @@ of twelve costs a few dozen placements, not thousands of fresh starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -170,7 +170,7 @@ def _shifted(config: ClevrRenderer, rng: np.random.Generator) -> list[Light]:
     return lights
 
 
-def _point(values: Sequence[float] | Floats) -> tuple[float, float, float]:
+def _point(values: Iterable[float]) -> tuple[float, float, float]:
     x, y, z = rounded(values)
     return x, y, z
 

@@ -170,8 +170,8 @@ def _shadowed(
         # Seen from the lamp, what a ball hides lies within a cone; few points do.
         axis = np.array(lamp.position) - solid.centre
         away = np.sqrt(dot(axis, axis))
-        sine = min(1.0, reach(solid.shape, solid.radius) / away)
-        cone = towards @ (axis / away) > np.sqrt(1 - sine**2) - SLACK
+        sine = np.minimum(1.0, reach(solid.shape, solid.radius) / away)
+        cone = towards @ (axis / away) > np.sqrt(1.0 - sine * sine) - SLACK
         rest = np.flatnonzero(cone & ~hidden & (ids != j + 1))
         hidden[rest] = meet(solid, points[rest], offset[rest]) < 1
     return hidden

@@ -1,6 +1,6 @@
 """CLEVR's colours and sizes, and which object stands behind a cell of an object code.
 
-Source: CLEVR (arXiv 1612.06890), the generator's table of properties.
+Source: CLEVR (arXiv 1612.06890), the dataset's properties.
 """
 
 from __future__ import annotations
