@@ -38,7 +38,10 @@ def statement(trends: pd.DataFrame | None) -> str:
     if trends is None:
         return ""
     rows = trends[(trends["study"] == "occlusion") & trends["value"].notna()]
-    told = [f"{100 * row.value:.1f} % at {row.axis} {row.axis_value}" for row in rows.itertuples()]
+    told = [
+        f"{100 * value:.1f} % at {axis} {where}"
+        for axis, where, value in rows[["axis", "axis_value", "value"]].to_numpy().tolist()
+    ]
     return f"The paper (occlusion_clevr, model not named): beta* {', '.join(told)}." if told else ""
 
 

@@ -172,7 +172,7 @@ class Scene:
             objects=tuple(
                 Solid(
                     entry["shape"], entry["color"], entry["material"], entry["size"],
-                    *entry["3d_coords"][:2], entry["rotation"], entry["cell"],
+                    entry["3d_coords"][0], entry["3d_coords"][1], entry["rotation"], entry["cell"],
                 )
                 for entry in content["objects"]
             ),

@@ -116,7 +116,7 @@ class Composer:
         """
         rng = random_stream(self.seed, self.split, index)
         camera, lights = _camera(self.config, rng), tuple(_shifted(self.config, rng))
-        cells = np.repeat(np.arange(len(counts)), counts)
+        cells = np.repeat(np.arange(len(counts)), counts).tolist()
         radii = np.array([SIZES[self.features[cell]["size"]] for cell in cells])
         axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
         problem: str | None = None
@@ -129,7 +129,7 @@ class Composer:
             by_cell = np.empty_like(places)
             by_cell[order] = places
             objects = tuple(
-                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=int(cell))
+                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
                 for cell, (x, y), turn in zip(
                     cells, map(rounded, by_cell), rounded(rng.uniform(0, 360, len(cells))),
                     strict=True,

@@ -32,4 +32,4 @@ def develop(light: NDArray[np.floating]) -> NDArray[np.uint8]:
     """Encode linear radiance (..., 3) as sRGB, uint8; what is brighter than 1 is white."""
     clipped = np.clip(light, 0, 1)
     encoded = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
-    return np.rint(255 * encoded).astype(np.uint8)
+    return np.asarray(np.rint(255 * encoded), np.uint8)
