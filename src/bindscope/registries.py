@@ -24,6 +24,7 @@ RENDERERS = {
 BACKENDS = {
     "raycast": "bindscope.scenes.clevr.raycast_backend:draw",
     "mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw",
+    "blender": "bindscope.scenes.clevr.blender_backend:draw",
 }
 
 ADAPTERS = {

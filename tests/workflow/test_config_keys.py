@@ -128,6 +128,9 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "MitsubaBackend.kind": ("datasets.6.render.backend", {"kind": "raycast"}, DRAWN),
     "MitsubaBackend.variant": ("datasets.6.render.backend.variant", "cuda_ad_rgb", DRAWN),
     "MitsubaBackend.samples": ("datasets.6.render.backend.samples", 4, DRAWN),
+    "BlenderBackend.kind": ("datasets.7.render.backend", {"kind": "raycast"}, DRAWN),
+    "BlenderBackend.version": ("datasets.7.render.backend.version", "4.2", DRAWN),
+    "BlenderBackend.samples": ("datasets.7.render.backend.samples", 4, DRAWN),
     "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
                            {"encoded", "index", "truth", "fit", *TABLES}),
@@ -233,7 +236,7 @@ def broad() -> dict[str, Any]:
                        "groups": [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]},
              "split": {"rule": "random"},
              "render": {"kind": "clevr", "size_px": 32, "backend": {"kind": kind}}, **common}
-            for kind in ("raycast", "mitsuba")
+            for kind in ("raycast", "mitsuba", "blender")
         ),
     ]  # fmt: skip
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
@@ -257,8 +260,8 @@ def broad() -> dict[str, Any]:
     config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
     config["fits"] += [
         {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
-        {"name": "solids", "datasets": ["solids-raycast", "solids-mitsuba"], "models": ["timm"],
-         "probes": ["p0"]},
+        {"name": "solids", "models": ["timm"], "probes": ["p0"],
+         "datasets": ["solids-raycast", "solids-mitsuba", "solids-blender"]},
     ]  # fmt: skip
     return config
 

@@ -58,7 +58,17 @@ class MitsubaBackend(Model):
     samples: PositiveInt = Field(64, description="Light paths per pixel.")
 
 
-Backend = Annotated[RaycastBackend | MitsubaBackend, Field(discriminator="kind")]
+class BlenderBackend(Model):
+    """Blender's Cycles, as CLEVR was drawn: `BLENDER` names the program, or it is on the PATH."""
+
+    kind: Literal["blender"]
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] = Field(
+        "3.4", description="Blender's version; another one may draw other pixels."
+    )
+    samples: PositiveInt = Field(64, description="Light paths per pixel.")
+
+
+Backend = Annotated[RaycastBackend | MitsubaBackend | BlenderBackend, Field(discriminator="kind")]
 
 
 class ClevrRenderer(Model):
@@ -155,6 +165,7 @@ def undrawable(renderer: ClevrRenderer, groups: dict[str, int]) -> str | None:
 __all__ = [
     "VOCABULARY",
     "Backend",
+    "BlenderBackend",
     "ClevrFixed",
     "ClevrRenderer",
     "MitsubaBackend",
