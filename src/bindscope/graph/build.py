@@ -109,12 +109,13 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     """Inputs of each figure besides the tables; None where its data are not configured."""
     fits = graph.of("fit")
     headline = headline_fits(graph, entities)
+    blind = {m.name for m in entities.models.values() if isinstance(m, KnownAnswer)}
+    seeing = [fit for fit in fits if fit.wildcards["model"] not in blind]
     many_layers = any(
         len({f.wildcards["layer"] for f in fits if f.wildcards["model"] == name}) > 1
         for name in entities.models
     )
     families = {entities.probes[fit.wildcards["probe"]].family for fit in fits}
-    known = [m for m in entities.models.values() if isinstance(m, KnownAnswer)]
     return {
         "tokens": {} if headline else None,
         "layers": {} if many_layers else None,
@@ -122,10 +123,10 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "structure": {} if headline and len(families - set(PATCH_FAMILIES)) > 1 else None,
         "training": {"training": graph.of("training"), "fits": headline} if headline else None,
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
-        "calibration": {} if known else None,
+        "calibration": {} if blind else None,
         "complexity": {} if _several(headline, entities, _n_cells) else None,
         "occlusion": {"statistics": graph.of("table_scene_statistics")}
-        if _several(headline, entities, _camera_height)
+        if _several(seeing, entities, _camera_height)
         else None,
     }
 
