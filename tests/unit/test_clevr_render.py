@@ -240,6 +240,9 @@ def test_without_mitsuba_one_error_says_what_to_install(monkeypatch: pytest.Monk
     _use(monkeypatch, None)  # what Python does for a module that is not there
     with pytest.raises(ConfigError, match=r"not installed.*\n.*pip install mitsuba==3\.9\.1"):
         draw(MitsubaBackend(kind="mitsuba"), [scene([])])
+    given = dataset(backend={"kind": "mitsuba"})
+    with pytest.raises(ConfigError, match="not installed"):  # asked before anything is placed
+        render_scenes(given, "test", 0, np.zeros((0, 12), np.uint8))
 
 
 def test_another_version_of_mitsuba_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from clevr_scenes import OCCLUSION
 from jobs_by_hand import ci_graph, job_by_hand, script
 
 from bindscope.errors import StoreError
+from bindscope.figures.job import value_names
 from bindscope.scenes.statistics import scene_statistics
 from bindscope.store.arrays import write_arrays
 from bindscope.tables.schema import SCENE_STATISTICS
@@ -57,7 +59,10 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
         probes=[{"name": "linear", "family": "linear"}],
     )  # fmt: skip
     assert [p.wildcards["figure"] for p in graph.of("figure")].count("occlusion") == 1
-    assert {p.rule for p in graph.of("scene_statistics", "table_scene_statistics")}
+    figure = json.loads(graph.of("figure")[0].spec)
+    colors, shapes = value_names(**figure["datasets"]["height-0"])
+    assert colors == ("color", ("gray", "red", "blue", "green"))  # not the other renderer's
+    assert shapes == ("shape", ("cube", "sphere", "cylinder"))
     for product in graph.of("scenes", "scene_statistics", "table_scene_statistics"):
         script(product.rule).main(job_by_hand(product, tmp_path))
     (made,) = graph.of("table_scene_statistics")

@@ -40,7 +40,7 @@ def draw(config: BlenderBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     config
         The `backend` section.
     scenes
-        At least one.
+        None at all: only what the backend needs is checked.
 
     Returns
     -------
@@ -54,6 +54,8 @@ def draw(config: BlenderBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
         If it fails.
     """
     program = find_blender(config.version)
+    if not scenes:
+        return np.zeros(0, np.uint8)
     with TemporaryDirectory(prefix="bindscope-blender-") as name:
         folder = Path(name)
         job = folder / "job.json"

@@ -36,7 +36,7 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     config
         The `backend` section.
     scenes
-        At least one.
+        None at all: only what the backend needs is checked.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
             pixels = np.array(mi.render(world, seed=scene.noise_seed))
             images.append(develop(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
             progress.advance()
-    return np.stack(images)
+    return np.array(images, np.uint8)
 
 
 @cache

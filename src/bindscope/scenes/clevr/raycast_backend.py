@@ -35,7 +35,7 @@ def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     config
         The `backend` section.
     scenes
-        At least one.
+        None at all: only what the backend needs is checked.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     for scene in scenes:
         images.append(_image(scene, config.antialias))
         progress.advance()
-    return np.stack(images)
+    return np.array(images, np.uint8)
 
 
 def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:

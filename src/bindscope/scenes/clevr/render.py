@@ -30,7 +30,7 @@ def draw(config: clevr.Backend, scenes: Sequence[Scene]) -> UInt8:
     config
         A `backend` section.
     scenes
-        All of one size.
+        All of one size; none at all: only what the backend needs is checked.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def render(
     for i, row in enumerate(counts):
         drawn.add(composer.compose(start + i, row))
     size = config.size_px
-    images = draw(config.backend, drawn.scenes) if len(counts) else np.zeros((0, size, size, 3))
-    return {"images": images.astype(np.uint8), **drawn.arrays()}
+    images = draw(config.backend, drawn.scenes).reshape(-1, size, size, 3)
+    return {"images": images, **drawn.arrays()}
 
 
 def _check_counts(counts: UInt8, most: int, where: str, start: int) -> None:
