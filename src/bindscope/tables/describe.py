@@ -41,7 +41,8 @@ def markdown(schema: TableSchema) -> str:
             column.source,
         ]  # fmt: skip
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", "Rules that every row obeys:", ""]
+    if schema.rules:
+        lines += ["", "Rules that every row obeys:", ""]
     lines += [f"- {words}" for words, _ in schema.rules]
     return "\n".join(lines) + "\n"
 
