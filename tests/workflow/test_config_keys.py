@@ -110,12 +110,14 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Controlled.architecture": ("models.0.architecture.width", 8, TRAINING),
     "Controlled.training": ("models.0.training.steps", 5, TRAINING),
     "Controlled.seed": ("models.0.seed", 7, TRAINING),
+    "Controlled.input_px": ("models.0.input_px", 16, EXTRACTION),
     "Controlled.extraction": ("models.0.extraction", {"batch_size": 8}, EXTRACTION),
     "Architecture.n_layers": ("models.0.architecture.n_layers", 2, TRAINING),
     "Architecture.width": ("models.0.architecture.width", 8, TRAINING),
     "Architecture.n_heads": ("models.0.architecture.n_heads", 1, TRAINING),
     "Architecture.patch_px": ("models.0.architecture.patch_px", 16, TRAINING),
     "Training.dataset": ("models.0.training.dataset", "drawn", TRAINING | {"codes", "scenes"}),
+    "Training.input_px": ("models.0.training.input_px", 16, TRAINING),
     "Training.steps": ("models.0.training.steps", 5, TRAINING),
     "Training.batch_size": ("models.0.training.batch_size", 8, TRAINING),
     "Training.learning_rate": ("models.0.training.learning_rate", 2e-3, TRAINING),
@@ -283,3 +285,20 @@ def rename(config: dict[str, Any], path: str, new: str) -> None:
     assign(config, path, new)
     for block in config["fits"]:
         block[kind] = [new if name == old else name for name in block[kind]]
+
+
+def test_models_that_are_trained_alike_share_one_training() -> None:
+    config = broad()
+    config["models"].append({**config["models"][0], "name": "larger", "input_px": 64})
+    config["fits"][0]["models"].append("larger")
+    graph = build(Config.model_validate(config))
+    (training,) = graph.of("training")
+    assert training.wildcards["model"] == "vit"
+    weights = {
+        p.wildcards["model"]: [w.path() for w in p.inputs["weights"]] for p in graph.of("pooled")
+    }
+    assert weights["vit"] == weights["larger"] == [training.path()]
+    keys = {p.key for p in graph.of("index") if p.wildcards["model"] in ("vit", "larger")}
+    assert len(keys) > 1
+    config["models"][-1]["seed"] = 1
+    assert len(build(Config.model_validate(config)).of("training")) == 2

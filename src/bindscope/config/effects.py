@@ -67,6 +67,7 @@ EFFECTS: dict[str, Effect] = {
         f"codes scenes training {_ACTIVATIONS}",
     ),
     "models[]<controlled>.extraction": _LOADED,
+    "models[]<controlled>.input_px": _LOADED,
     "models[]<pretrained>": _LOADED,
     "models[]<python>": _LOADED,
     "models[].extraction.keep_patches": _effect(

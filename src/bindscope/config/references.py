@@ -109,8 +109,18 @@ def _training(where: str, model: Controlled, datasets: Mapping[str, Dataset]) ->
     render = datasets[name].render
     if render is None:
         yield f"{where}.training.dataset: dataset {name!r} has no render section"
-    elif render.size_px % model.architecture.patch_px:
+        return
+    patch = model.architecture.patch_px
+    trained = model.training.input_px
+    if trained is None and render.size_px % patch:
         yield (
-            f"{where}.architecture.patch_px: {model.architecture.patch_px} px patches do not "
+            f"{where}.architecture.patch_px: {patch} px patches do not "
             f"divide the {render.size_px} px images of {name!r}"
         )
+    for key, side in (("training.input_px", trained), ("input_px", model.input_px)):
+        if side is not None and side % patch:
+            below = max(side // patch, 1) * patch
+            yield (
+                f"{where}.{key}: {patch} px patches do not divide an input of {side} px; "
+                f"choose {below} or {below + patch}"
+            )
