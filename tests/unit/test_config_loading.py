@@ -118,7 +118,7 @@ CASES = [
     ("datasets.0.render", None, "fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
-    ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; ch"),
+    ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; "),
     ("models.0.training.input_px", 4, "models.0.training.input_px: 8 px patches do not divide an "),
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 from sample_tables import default_table, known_rows, make_row, make_table, paper_table, vit_rows
@@ -16,13 +17,15 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    resolution,
     structure,
     style,
     tokens,
     training,
 )
 from bindscope.figures.job import choose_fits, make_figure, value_names
-from bindscope.tables.published import read_published
+from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.tables.views import last_layers, measured, sharing_cost
 
 ROOT = Path(__file__).parents[2]
 ORDER = ("vit-objects", "vit-features", "vit-random")
@@ -33,6 +36,11 @@ FROM_TABLE = (tokens, layers, structure, calibration)
 @pytest.fixture(scope="module")
 def published():
     return read_published(ROOT / "resources" / "published" / "binding_information.csv")
+
+
+@pytest.fixture(scope="module")
+def trends():
+    return read_published(ROOT / "resources" / "published" / "trends.csv", TREND_COLUMNS)
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +154,7 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
     assert layers.available(make_table([make_row()]))
 
 
-def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
+def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     nothing = {"status": "undefined", "reason": "H(O|F) = 0", "conditional_binding_ratio": None,
                "binding_ratio": None}  # fmt: skip
     rows = [
@@ -156,7 +164,7 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
         make_row(dataset="six"),
     ]  # fmt: skip
     cells = {"one": 1, "two": 4, "six": 36}
-    figure = complexity.draw(make_table(rows), cells)
+    figure = complexity.draw(make_table(rows), cells, trends=trends)
     share, bits = figure.axes
     found = share.lines[0].get_xydata()
     assert np.isnan(found[0, 1])  # K = 1
@@ -171,12 +179,98 @@ def test_orders_follow_the_configuration():
     assert [title for title in titles if title] == list(ORDER)
 
 
-def test_structure_quotes_the_cost_of_sharing(published):
+def stars(figure):
+    """Return x and y of the paper's marks, legends excluded."""
+    lines = [line for line in figure.findobj(mpl.lines.Line2D) if line.get_marker() == "*"]
+    found = [line.get_xydata() for line in lines if len(line.get_xydata())]
+    found = np.concatenate(found) if found else np.empty((0, 2))
+    return found[~np.isnan(found).any(axis=1)]
+
+
+def test_resolution_draws_families_against_the_side_of_the_input(trends):
+    losses = {"vit-24": 17.0, "vit-48": 12.0, "vit-96": 14.0}
+    rows = [make_row(name, loss_given=loss) for name, loss in losses.items()]
+    sides = {("colorshape", name): int(name[4:]) for name in losses}
+    families = {"one": ["vit-24", "vit-48"], "all": list(losses), "none": ["vit-24", "absent"]}
+    figure = resolution.draw(make_table(rows), families, sides, {"colorshape": 36}, trends)
+    share = figure.axes[0]
+    curves = [line.get_xydata() for line in share.lines if line.get_marker() in "os"]
+    given = 26.488 - 7.217
+    expected = [[int(n[4:]), 100 * (given - loss) / given] for n, loss in losses.items()]
+    np.testing.assert_allclose(curves[1], expected[:2])
+    np.testing.assert_allclose(curves[0], expected)
+    assert {"one", "all"} <= set(words(figure))
+    assert "none" not in words(figure)
+    text = " ".join(" ".join(words(figure)).split())
+    assert "47.7 %" in text
+    assert "Not comparable" in text
+    assert not len(stars(figure))
+    assert "families" in resolution.available(make_table(rows), {}, sides)
+    assert "two input sizes" in resolution.available(make_table(rows), families, {})
+
+
+@pytest.mark.parametrize(("cells", "n_stars"), [(49, 2), (36, 0)])
+def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends, cells, n_stars):
+    sides = {"clip-vit-large-patch14": 224, "clip-vit-large-patch14-336": 336}
+    rows = [
+        make_row(name, tokens=tokens, kind="timm", layer="4", loss_given=12.0)
+        for name in sides
+        for tokens in ("cls", "mean")
+    ]
+    where = {("colorshape", name): px for name, px in sides.items()}
+    figure = resolution.draw(
+        make_table(rows), {"clip": list(sides)}, where, {"colorshape": cells}, trends
+    )
+    found = [xy for xy in stars(figure).tolist() if xy != [0, 0]]
+    assert len(found) == n_stars
+    if n_stars:  # in the panel of [CLS] alone
+        np.testing.assert_allclose(sorted(found), [[224, 47.7], [336, 56.4]])
+
+
+def test_the_cost_of_sharing_is_paired_by_seed_and_has_an_interval():
+    rows = [
+        make_row(probe=probe, seed=seed, loss_object=loss, width=width)
+        for probe, loss, width in (("quadratic", 10.0, 0.3), ("shared", 12.0, 0.4))
+        for seed, loss in ((0, loss), (1, loss + 1.0))
+    ]
+    rows.append(make_row(probe="shared", seed=2, loss_object=30.0))  # without a partner
+    rows.append(make_row("alone", probe="quadratic"))
+    (cost,) = sharing_cost(last_layers(measured(make_table(rows)))).to_dict("records")
+    assert cost["cost_bits"] == pytest.approx(2.0)
+    assert cost["seed_costs"] == pytest.approx((2.0, 2.0))
+    assert (cost["low"], cost["high"]) == pytest.approx((1.5, 2.5))
+
+
+def test_structure_shows_the_cost_of_sharing(published):
     table = default_table()
-    text = " ".join(words(structure.draw(table, published, ORDER)))
-    assert "vit-objects +1." in text or "vit-objects +0." in text
+    text = " ".join(" ".join(words(structure.draw(table, published, ORDER))).split())
+    assert "vit-objects, [CLS]" in text
     assert "+2.4" in text
+    assert "Not comparable" in text
     assert "+2.4" not in " ".join(words(structure.draw(table)))
+    both = paper_table()
+    shared = both[both["probe"] == "quadratic"].assign(
+        probe="shared", options=json.dumps({"family": "quadratic_reuse"})
+    )
+    for name in ("binding_bits", "binding_bits_low", "binding_bits_high"):
+        shared[name] -= 2.0
+    shared["loss_object_bits"] += 2.0
+    figure = structure.draw(pd.concat([both, shared]), published)
+    assert "Not comparable" not in " ".join(words(figure))
+    assert [2.4, 0] in stars(figure).tolist()
+
+
+def test_structure_draws_intervals_and_seeds():
+    table = default_table((0, 1))
+    figure = structure.draw(table, None, ORDER)
+    axes = figure.subfigs[0].axes[0]
+    ends = np.concatenate([np.asarray(c.get_segments()) for c in axes.collections])
+    here = table[(table["tokens"] == "cls") & (table["layer"] == "4")]
+    here = here[(here["model"] == "vit-objects") & (here["probe"] == "dnn")]
+    low, high = (26.488 - here[f"binding_bits_{end}"].mean() for end in ("high", "low"))
+    assert np.isclose(ends[:, :, 1], [low, high]).all(axis=1).any()
+    dots = [line for line in axes.lines if line.get_marker() == "."]
+    assert sum(len(line.get_xydata()) for line in dots) == 3 * 5 * 2
 
 
 def test_two_datasets_get_panels_of_their_own():
@@ -269,8 +363,11 @@ def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
 
 def write_products(folder):
     """Write what fits, nulls and models leave behind; return paths by role."""
-    files = {role: [] for role in ("fits", "fits_history", "fits_details", "nulls",
-                                   "nulls_details", "training_history", "maps")}  # fmt: skip
+    files = {
+        role: []
+        for role in ("fits", "fits_history", "fits_details", "nulls", "nulls_details",
+                     "training_history", "maps", "indexes")
+    }  # fmt: skip
 
     def details(name):
         losses = {"0.chained_loss_bits": np.linspace(0, 1, 48)}
@@ -294,7 +391,12 @@ def write_products(folder):
     path = folder / "vit-objects-01234567.history.json"
     path.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
     files["training_history"].append(path)
-    for model in ORDER[:2]:
+    for i, model in enumerate(ORDER[:2]):
+        index = folder / "colorshape" / model / "pooled-0.index.json"
+        index.parent.mkdir(parents=True)
+        token_map = {"grid": [4 + i, 4 + i], "patch_px": 8}
+        index.write_text(json.dumps({"attributes": {"token_map": token_map}}))
+        files["indexes"].append(index)
         (folder / model).mkdir()
         save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
         files["maps"].append(folder / model / "4-attention-0.safetensors")
@@ -302,7 +404,7 @@ def write_products(folder):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
+def test_every_configured_figure_is_made_or_excused(name, tmp_path, published, trends):
     files = write_products(tmp_path)
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]
@@ -312,7 +414,10 @@ def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
         for name, size in (("colorshape", 6), ("smaller", 2))
     }
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
-    make_figure(name, table, files, png, svg, published=published, models=ORDER, groups=groups)
+    make_figure(
+        name, table, files, png, svg, published=published, trends=trends, models=ORDER,
+        families={"two": ORDER[:2]}, groups=groups,
+    )  # fmt: skip
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")
     make_figure(name, table.iloc[:0], {}, png, svg)
@@ -347,7 +452,13 @@ def test_values_are_named_where_the_renderer_has_names():
 
 
 def test_every_figure_and_table_has_a_caption():
-    for name in (*FIGURES, "table_priors", "table_binding_information", "workflow"):
+    for name in (
+        *FIGURES,
+        "table_priors",
+        "table_binding_information",
+        "table_attention",
+        "workflow",
+    ):
         text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
         assert "{{" not in text
         assert len(text) > 80

@@ -31,7 +31,7 @@ LABELS = {"codes", "anchors", "priors", "scenes", "encoded", "truth", "training"
 VISION = {"pooled", "patches", "training"}
 FIT = {"fit", "null"}
 PROBE = {"fit", "null", "attention"}
-TABLES = {"table_priors", "table_binding_information"}
+TABLES = {"table_priors", "table_binding_information", "table_attention"}
 SHOWN = {"figure", "report"}
 STORES = {"codes", "anchors", "scenes", "encoded", "pooled", "patches"}
 READERS = {"anchors", "training", "pooled", "patches", "fit", "null", "attention"}
@@ -60,6 +60,7 @@ ROOMS: dict[str, set[str]] = {
     "graph/": set(),
     "information/": FIT,
     "information/attention.py": {"attention"},
+    "information/bootstrap.py": {*FIT, "attention"},
     "information/attention_share.py": {"attention", "figure"},
     "keys.py": set(),
     "models/": VISION,
@@ -175,7 +176,7 @@ def test_a_change_reaches_its_rules_and_by_the_chain_all_below(copied: Path) -> 
     after = codes()
     assert changed(after, before, 0) == FIT
     assert changed(after, before, 1) == {
-        *FIT, "attention", "table_binding_information", "figure", "report",
+        *FIT, "attention", "table_attention", "table_binding_information", "figure", "report",
     }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from bindscope.graph.product import Graph
 
 TABLES = {"table_binding_information", "figure", "report"}
 FITS = {"fit", "null", *TABLES}
-READOUT = {"fit", "attention", *TABLES}  # what stands behind an index
+LOOK = {"attention", "table_attention"}
+READOUT = {"fit", *LOOK, *TABLES}  # what stands behind an index
 PRETRAINED = {"pooled", "index", "fit", *TABLES}
 EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
@@ -36,7 +37,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Config.models": ("models.0.seed", 7, TRAINING),
     "Config.probes": ("probes.1.rank", 3, {"fit", "null", *TABLES}),
     "Config.fits": ("fits.0.seed_blocks", [[0], [1]], {"fit", "null", *TABLES}),
-    "Config.information": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
+    "Config.information": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
     "Config.report": ("report.title", "Other", {"report"}),
     "Dataset.name": ("datasets.2.name", "renamed", {"priors", "table_priors", *TABLES}),
     "Dataset.space": ("datasets.0.space.max_objects", 4, SPACE),
@@ -154,8 +155,12 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "FitBlock.probes": ("fits.0.probes", ["p1"], TABLES),
     "FitBlock.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FITS),
     "FitBlock.controls": ("fits.0.controls", ["none", "shuffled_labels"], {"fit", *TABLES}),
-    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
-    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, "attention"}),
+    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
+    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, *LOOK}),
+    "Report.families": ("report.families", [{"name": "other", "models": ["vit", "hf"]}],
+                        {"figure", "report"}),
+    "Family.name": ("report.families.0.name", "other", {"figure", "report"}),
+    "Family.models": ("report.families.0.models", ["vit", "hf"], {"figure", "report"}),
     "Report.title": ("report.title", "Other", {"report"}),
     "Report.figures": ("report.figures", ["tokens"], {"report"}),
 }  # fmt: skip
@@ -174,13 +179,13 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
     "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
 }
 for _cls, (_i, _own) in PROBES.items():
-    _rules = {*FITS, "attention"} if _cls == "AttentionProbe" else FITS
+    _rules = {*FITS, *LOOK} if _cls == "AttentionProbe" else FITS
     for _field, _value in {**COMMON_PROBE, **_own}.items():
         TABLE[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "dnn" if _cls == "LinearProbe" else "linear"
     if _cls != "AttentionProbe":
         TABLE[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
-TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, "attention"})
+TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, *LOOK})
 
 
 def broad() -> dict[str, Any]:
@@ -222,6 +227,7 @@ def broad() -> dict[str, Any]:
     config["fits"].append(
         {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]}
     )
+    config["report"] = {"families": [{"name": "sizes", "models": ["vit", "timm"]}]}
     return config
 
 

@@ -8,7 +8,7 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.figures.job import make_figure, value_names
-from bindscope.tables.published import read_published
+from bindscope.tables.published import TREND_COLUMNS, read_published
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import read_table
 
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 
     from bindscope.job import Job
 
+NO_ROLE = ("table", "published", "trends")
+
 
 def main(job: "Job") -> None:
     """Write it as PNG and SVG."""
     make_figure(
         job.spec["figure"],
         read_table(job.input.table[0], BINDING_INFORMATION),
-        {role: paths for role, paths in job.input.items() if role not in ("table", "published")},
+        {role: paths for role, paths in job.input.items() if role not in NO_ROLE},
         job.output.png,
         job.output.svg,
         published=read_published(job.input.published),
+        trends=read_published(job.input.trends, TREND_COLUMNS),
         models=job.spec["models"],
+        families=job.spec["families"],
         groups={
             name: value_names(given["groups"], given["rendered"])
             for name, given in job.spec["datasets"].items()

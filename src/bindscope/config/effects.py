@@ -29,7 +29,9 @@ def _effect(words: str, rules: str) -> Effect:
 
 
 # Follow any change at all; cheap.
-ALWAYS = frozenset({"table_priors", "table_binding_information", "figure", "report"})
+ALWAYS = frozenset(
+    {"table_priors", "table_binding_information", "table_attention", "figure", "report"}
+)
 
 _ACTIVATIONS = "pooled patches index fit attention"
 _DATASET = _effect(

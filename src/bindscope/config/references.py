@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 def problems(config: Config) -> Iterator[str]:
     """Yield every broken reference as ``path: what is wrong``."""
-    for section in ("datasets", "models", "probes", "fits"):
-        counts = Counter(entry.name for entry in getattr(config, section))
-        for name, count in counts.items():
+    families = config.report.families
+    for section, entries in (
+        ("datasets", config.datasets), ("models", config.models), ("probes", config.probes),
+        ("fits", config.fits), ("report.families", families),
+    ):  # fmt: skip
+        for name, count in Counter(entry.name for entry in entries).items():
             if count > 1:
                 yield f"{section}: the name {name!r} is used {count} times"
     datasets = {dataset.name: dataset for dataset in config.datasets}
@@ -40,6 +43,8 @@ def problems(config: Config) -> Iterator[str]:
     for i, model in enumerate(config.models):
         if isinstance(model, Controlled):
             yield from _training(f"models.{i}", model, datasets)
+    for i, family in enumerate(families):
+        yield from _unknown(f"report.families.{i}.models", family.models, models)
 
 
 def depth(model: AnyModel) -> int:

@@ -19,6 +19,7 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    resolution,
     structure,
     style,
     tokens,
@@ -47,7 +48,9 @@ def make_figure(
     svg: PathLike,
     *,
     published: pd.DataFrame | None = None,
+    trends: pd.DataFrame | None = None,
     models: Sequence[str] = (),
+    families: Mapping[str, Sequence[str]] | None = None,
     groups: Mapping[str, Groups] | None = None,
 ) -> None:
     """Draw a figure and write it as PNG and SVG.
@@ -60,13 +63,16 @@ def make_figure(
         `binding_information`.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
-        `nulls_details` in the same order; `training_history`; `maps`. Only what the figure reads.
+        `nulls_details` in the same order; `training_history`; `maps`; `indexes`. Only what the
+        figure reads.
     png, svg
         Where to write.
-    published
-        The papers' numbers.
+    published, trends
+        The papers' numbers, of tables and of studies.
     models
         The configuration's order of models.
+    families
+        Models that are one family at several input sizes.
     groups
         Per dataset its feature groups with the names of their values, see `value_names`.
 
@@ -74,7 +80,8 @@ def make_figure(
     -----
     A figure whose data the run did not produce becomes one line that says so.
     """
-    figure = _figure(name, table, files, published, models, groups or {})
+    quoted = (published, trends)
+    figure = _figure(name, table, files, quoted, models, families or {}, groups or {})
     style.save(figure, Path(png), Path(svg))
 
 
@@ -103,24 +110,34 @@ def _figure(
     name: str,
     table: pd.DataFrame,
     files: Files,
-    published: pd.DataFrame | None,
+    quoted: tuple[pd.DataFrame | None, pd.DataFrame | None],
     models: Sequence[str],
+    families: Mapping[str, Sequence[str]],
     groups: Mapping[str, Groups],
 ) -> Figure:
-    if name == "tokens":
-        reason = tokens.available(table)
-        return style.placeholder(reason) if reason else tokens.draw(table, published, models)
-    if name == "structure":
-        reason = structure.available(table)
-        return style.placeholder(reason) if reason else structure.draw(table, published, models)
+    published, trends = quoted
+    if name in ("tokens", "structure"):
+        module = {"tokens": tokens, "structure": structure}[name]
+        reason = module.available(table)
+        return style.placeholder(reason) if reason else module.draw(table, published, models)
     if name in ("layers", "calibration"):
         module = {"layers": layers, "calibration": calibration}[name]
         reason = module.available(table)
         return style.placeholder(reason) if reason else module.draw(table, models)
+    cells = {d: prod(len(values) for _, values in given) for d, given in groups.items()}
     if name == "complexity":
-        cells = {d: prod(len(values) for _, values in given) for d, given in groups.items()}
         reason = complexity.available(table, cells)
-        return style.placeholder(reason) if reason else complexity.draw(table, cells, models)
+        return (
+            style.placeholder(reason) if reason else complexity.draw(table, cells, models, trends)
+        )
+    if name == "resolution":
+        sides = read_input_px(files.get("indexes", ()))
+        reason = resolution.available(table, families, sides)
+        return (
+            style.placeholder(reason)
+            if reason
+            else resolution.draw(table, families, sides, cells, trends)
+        )
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
@@ -133,6 +150,19 @@ def _figure(
     if name == "breakdown":
         return _breakdown(files, models, groups)
     raise ValueError(f"no figure is called {name!r}")
+
+
+def read_input_px(paths: Iterable[PathLike]) -> dict[tuple[str, str], int]:
+    """Read the side of each model's input off indexes of its activations.
+
+    Names of dataset and model are the folders'; the side is that of the grid of patches.
+    """
+    found = {}
+    for path in map(Path, paths):
+        tokens_ = json.loads(path.read_text())["attributes"]["token_map"]
+        if tokens_:
+            found[path.parts[-3], path.parts[-2]] = tokens_["grid"][0] * tokens_["patch_px"]
+    return found
 
 
 def read_model_histories(paths: Iterable[PathLike]) -> dict[str, Any]:

@@ -60,6 +60,11 @@ FAMILY_COLOURS: Final = {
     "attention_quadratic": GREEN,
 }
 
+# How a number of the paper's looks, wherever one stands beside ours.
+PAPER_MARK: Final[dict[str, Any]] = {
+    "marker": "*", "color": "#F0E442", "markeredgecolor": INK, "markersize": 9, "zorder": 5,
+}  # fmt: skip
+
 _RC: Final[dict[str, Any]] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#666666",

@@ -40,9 +40,7 @@ def trained_as(model: Controlled) -> dict[str, Any]:
 def trainer(model: Controlled, models: Iterable[AnyModel]) -> Controlled:
     """Return the model whose name a training has: the first one that is trained as this one is."""
     same = trained_as(model)
-    return next(
-        (m for m in models if isinstance(m, Controlled) and trained_as(m) == same), model
-    )
+    return next((m for m in models if isinstance(m, Controlled) and trained_as(m) == same), model)
 
 
 def add_weights(

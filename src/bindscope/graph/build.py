@@ -49,15 +49,16 @@ def build(config: Config) -> Graph:
     for block in config.fits:
         add_block(graph, entities, block)
     _add_tables(graph, entities)
+    _add_attention_table(graph)
     _add_figures(graph, entities)
     _add_report(graph, config)
     save_cache()
     return graph
 
 
-def _expected(products: list[Product]) -> dict[str, dict[str, str]]:
+def _expected(products: list[Product], output: str | None = None) -> dict[str, dict[str, str]]:
     """What each row of a file must say, so that a table refuses rows of another configuration."""
-    return {p.path(): {"spec_key": p.key, "code_key": p.code} for p in products}
+    return {p.path(output): {"spec_key": p.key, "code_key": p.code} for p in products}
 
 
 def _add_tables(graph: Graph, entities: Entities) -> None:
@@ -85,6 +86,11 @@ def _add_tables(graph: Graph, entities: Entities) -> None:
         },
         inputs,
     )
+
+
+def _add_attention_table(graph: Graph) -> None:
+    if maps := graph.of("attention"):
+        graph.add("table_attention", {}, {"expected": _expected(maps, "share")}, {"maps": maps})
 
 
 def headline_fits(graph: Graph, entities: Entities) -> list[Product]:
@@ -117,7 +123,15 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
         "calibration": {} if known else None,
         "complexity": {} if headline and _several_sizes(headline, entities) else None,
+        "resolution": {"indexes": found} if (found := _of_families(headline, entities)) else None,
     }
+
+
+def _of_families(fits: list[Product], entities: Entities) -> list[Product]:
+    """Indexes of the activations of models that the report counts as one family."""
+    names = {name for family in entities.config.report.families for name in family.models}
+    indexes = [fit.inputs["index"][0] for fit in fits if fit.wildcards["model"] in names]
+    return list({index.path(): index for index in indexes}.values())
 
 
 def _several_sizes(fits: list[Product], entities: Entities) -> bool:
@@ -133,6 +147,7 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
     available = _figure_inputs(graph, entities)
     content = {
         "models": list(entities.models),
+        "families": {f.name: list(f.models) for f in entities.config.report.families},
         "datasets": {
             name: {
                 "groups": [group.model_dump(mode="json") for group in dataset.space.groups],
@@ -167,7 +182,7 @@ def _add_report(graph: Graph, config: Config) -> None:
 # above it would pass for up to date (seen).
 LEAVES = (
     "fit", "null", "priors", "truth", "training", "attention", "table_priors",
-    "table_binding_information", "figure", "report",
+    "table_binding_information", "table_attention", "figure", "report",
 )  # fmt: skip
 
 

@@ -55,9 +55,7 @@ def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
     """Add every fit of a block, and all it needs."""
     for dataset in (entities.datasets[name] for name in block.datasets):
         for model in (entities.models[name] for name in block.models):
-            weights = add_weights(
-                graph, model, entities.datasets, entities.models.values()
-            )
+            weights = add_weights(graph, model, entities.datasets, entities.models.values())
             for layer in layers(model, block):
                 for tokens in block.tokens:
                     if tokens == "patches":
@@ -149,7 +147,7 @@ class _Fits:
         return self.graph.add(
             "attention",
             {name: fit.wildcards[name] for name in names},
-            {},
+            {"information": self.config.information.model_dump(mode="json")},
             {
                 "fit": fit,
                 "index": index,

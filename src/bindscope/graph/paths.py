@@ -59,6 +59,7 @@ PATHS: dict[str, dict[str, str]] = {
     "attention": {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
     "table_priors": _table("priors"),
     "table_binding_information": _table("binding_information"),
+    "table_attention": _table("attention"),
     "figure": {"png": f"{_FIGURE}.png", "svg": f"{_FIGURE}.svg"},
     "report": {"page": "results/report.html"},
 }

@@ -138,7 +138,7 @@ def resized_positions(positions: Tensor, rows: int) -> Tensor:
     side = round(grid.shape[1] ** 0.5)
     if side == rows:
         return positions
-    plane = grid.unflatten(1, (side, side)).permute(0, 3, 1, 2)
+    plane = grid.reshape(1, side, side, -1).permute(0, 3, 1, 2)
     resized = functional.interpolate(plane, size=(rows, rows), mode="bicubic", antialias=True)
     return torch.cat([cls, resized.flatten(2).transpose(1, 2)], dim=1)
 

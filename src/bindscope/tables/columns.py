@@ -325,6 +325,31 @@ _KEYS = (
 
 BINDING_COLUMNS: tuple[Column, ...] = (*_NAMES, *_SIZES, *_LOSSES, *_ESTIMATES, *_FIT, *_KEYS)
 
+_SCENES_MEASURED = "`information`: the first test scenes"
+
+
+def _attention(name: str, meaning: str) -> Column:
+    return Column(
+        name, "float64", "share of a query's weight", meaning, _SCENES_MEASURED, low=0.0, high=1.0
+    )
+
+
+ATTENTION_COLUMNS: tuple[Column, ...] = (
+    *(column for column in _NAMES if column.name in ("dataset", "model", "layer", "probe")),
+    _count("seed", "", "Seed of the probe; of a block of seeds the first.", "config `seed_blocks`"),
+    _count("n_scenes", "scenes", "Scenes that were looked at.", _SCENES_MEASURED),
+    _count("n_objects", "objects", "Objects in them.", _SCENES_MEASURED),
+    _attention(
+        "attention_share",
+        "Share of the weight of an object's query that lies on patches which the object touches; "
+        "mean over objects.",
+    ),
+    _attention("attention_share_low", "Lower end of its 95 % interval (bootstrap over scenes)."),
+    _attention("attention_share_high", "Upper end of its 95 % interval (bootstrap over scenes)."),
+    _attention("uniform_share", "What a query without preference would have."),
+    *_KEYS,
+)
+
 PRIOR_COLUMNS: tuple[Column, ...] = (
     _NAMES[0],
     _label("split", "Split of the dataset.", "config", values=("train", "val", "test")),

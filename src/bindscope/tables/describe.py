@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, TableSchema
+from bindscope.tables.schema import ATTENTION, BINDING_INFORMATION, PRIORS, TableSchema
 
 _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
 _TITLES = {
     "binding_information": "One row per dataset, model, layer, token input, probe, control and "
     "probe seed. Every number is measured on the test split.",
+    "attention": "One row per attention probe on patch tokens: where its queries look. Made only "
+    "where there is such a probe.",
     "priors": "One row per dataset and split: exact entropies of the codes, no model involved.",
 }
 
@@ -46,7 +48,7 @@ def markdown(schema: TableSchema) -> str:
 
 def all_tables() -> str:
     """Describe every table."""
-    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS))
+    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS, ATTENTION))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,135 @@
+"""beta* and B* against a number: what the figures of complexity and resolution share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.figures.style import (
+    FAMILY_NAMES,
+    GREY,
+    INK,
+    PAPER_MARK,
+    TOKEN_NAMES,
+    colours,
+    handle,
+    legend_below,
+    markers,
+    new_figure,
+)
+from bindscope.tables.views import family_order, last_layers, measured, over_seeds, token_order
+
+BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
+_DASHES = (0, (3, 1.5))
+
+
+def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return last layers of models that are no known-answer encoders, means over seeds."""
+    rows = over_seeds(last_layers(measured(table, known_answer=False)))
+    return rows[rows[BOUND].notna()].copy()
+
+
+def with_several(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep curves (`line`, tokens, probe) with two values of `x` or more, in the order of `x`."""
+    curve = ["line", "tokens", "probe"]
+    if len(rows):
+        rows = rows[rows.groupby(curve)["x"].transform("nunique") > 1]
+    return rows.sort_values([*curve, "x", "dataset"], kind="stable")
+
+
+def draw_curves(
+    rows: pd.DataFrame, lines: Sequence[str], x_label: str, note: str, marks: pd.DataFrame
+) -> Figure:
+    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
+
+    Parameters
+    ----------
+    rows
+        What `with_several` returned: the columns of `views.over_seeds`, the curve's name `line`
+        and its place `x`.
+    lines
+        Names of the curves in the order of the legend.
+    x_label
+        What `x` is.
+    note
+        What stands above the panels.
+    marks
+        The paper's numbers, `x` and `value` (a share); drawn in the panels of [CLS].
+
+    Returns
+    -------
+    Figure
+        Solid: the lower bound with its 95 % interval; dashed: the paper's estimate; dotted:
+        H(O|F), all there is to find. No point on the left where H(O|F) is 0.
+    """
+    colour, marker = colours(lines), markers(lines)
+    panels = [
+        (token, family)
+        for token in token_order(rows["tokens"])
+        for family in family_order(rows.loc[rows["tokens"] == token, "family"])
+    ]
+    figure = new_figure(1.3 + 1.9 * len(panels))
+    grid = figure.subplots(len(panels), 2, sharex=True, sharey="col", squeeze=False)
+    for pair, (token, family) in zip(grid, panels, strict=True):
+        part = rows[(rows["tokens"] == token) & (rows["family"] == family)]
+        _pair(pair, part, colour, marker)
+        pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
+        pair[1].set_ylabel("$B^*$, bits per scene")
+        if token == "cls" and len(marks):
+            pair[0].plot(marks["x"], 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
+    sizes = sorted({*rows["x"], *marks["x"]} if len(marks) else set(rows["x"]))
+    for axes in grid[-1]:
+        axes.set_xlabel(x_label)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        axes.minorticks_off()
+    legend_below(figure, _entries(lines, colour, marker, with_paper=len(marks) > 0), 4)
+    text = "\n".join(wrap(note, 125))
+    figure.suptitle(text, fontsize=7.5, x=0.01, ha="left", color="#444444")
+    return figure
+
+
+def _pair(
+    pair: Sequence[Axes], part: pd.DataFrame, colour: Mapping[str, str], marker: Mapping[str, str]
+) -> None:
+    for (line, _, _), curve in part.groupby(["line", "dataset_line", "probe"], sort=False):
+        given = curve["h_object_given_feature_bits"].to_numpy(float)
+        whole = np.where(given > 0, given, np.nan)  # beta* has no value where H(O|F) = 0
+        look = (colour[str(line)], marker[str(line)])
+        _curve(pair[0], curve, 100.0 / whole, *look)
+        _curve(pair[1], curve, np.ones(len(curve)), *look)
+    for _, known in part.groupby("dataset_line", sort=False):
+        known = known.drop_duplicates("x").sort_values("x")
+        pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
+    for axes in pair:
+        axes.axhline(0, color="#666666", linewidth=0.7)
+
+
+def _curve(axes: Axes, curve: pd.DataFrame, scale: np.ndarray, colour: str, marker: str) -> None:
+    x = curve["x"].to_numpy(float)
+    value, low, high, paper = (
+        curve[name].to_numpy(float) * scale
+        for name in (BOUND, f"{BOUND}_low", f"{BOUND}_high", PAPER)
+    )
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+    axes.plot(x, value, color=colour, marker=marker)
+    axes.plot(x, paper, color=colour, linestyle=_DASHES, linewidth=1)
+
+
+def _entries(
+    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str], with_paper: bool
+) -> list[object]:
+    entries: list[object] = [handle(n, color=colour[n], marker=marker[n]) for n in lines]
+    entries += [
+        handle("lower bound, 95 % interval", color=INK),
+        handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
+        handle("H(O|F)", color=GREY, linestyle=":"),
+    ]
+    if with_paper:
+        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    return entries
