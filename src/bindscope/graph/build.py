@@ -94,14 +94,20 @@ def _add_attention_table(graph: Graph) -> None:
 
 
 def headline_fits(graph: Graph, entities: Entities) -> list[Product]:
-    """Fits of real models' last layers, whose histories and details the figures show."""
-    return [
+    """Fits of real models' last layers, whose histories and details the figures show.
+
+    The last layer is the last block's, or `final` where a model was not read at that.
+    """
+    fits = [
         fit
         for fit in graph.of("fit")
-        if not isinstance(model := entities.models[fit.wildcards["model"]], KnownAnswer)
-        and fit.wildcards["layer"] == str(depth(model))
+        if not isinstance(entities.models[fit.wildcards["model"]], KnownAnswer)
         and fit.wildcards["control"] == "none"
     ]
+    deepest = {name: str(depth(model)) for name, model in entities.models.items()}
+    read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
+    last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
+    return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
 
 
 def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list[Product]] | None]:
