@@ -117,7 +117,7 @@ CASES = [
     ("probes.1.name", "quadratic", "probes: the name 'quadratic' is used 2 times"),
     ("datasets.0.render", None, "fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
-    ("report.families", [{"name": "f", "models": ["vit", "vti"]}], "report.families.0.models: 'vti"),
+    ("report.families", [{"name": "f", "models": ["vit", "vti"]}], "report.families.0.models: 'vt"),
     ("report.families", [{"name": "f", "models": ["vit"]}], "report.families.0.models: needs at "),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
     ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; "),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from bindscope.figures.style import (
     legend_below,
     markers,
     new_figure,
+    note_above,
 )
 from bindscope.tables.views import family_order, last_layers, measured, over_seeds, token_order
 
@@ -89,8 +89,7 @@ def draw_curves(
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
     legend_below(figure, _entries(lines, colour, marker, with_paper=len(marks) > 0), 4)
-    text = "\n".join(wrap(note, 125))
-    figure.suptitle(text, fontsize=7.5, x=0.01, ha="left", color="#444444")
+    note_above(figure, note)
     return figure
 
 

@@ -20,6 +20,7 @@ from bindscope.figures.style import (
     legend_below,
     markers,
     new_figure,
+    note_above,
     reference_line,
     styled,
 )
@@ -77,9 +78,10 @@ def draw(
         bits more it loses than the quadratic one.
     """
     seeds = _seeds(table)
-    rows, cost = over_seeds(seeds), sharing_cost(seeds)
+    rows = over_seeds(seeds)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
+    cost = sharing_cost(seeds).sort_values("model", key=lambda c: c.map(names.index), kind="stable")
     looks = {n: {"color": c} for n, c in colours(names).items()}
     for name, marker in markers(names).items():
         looks[name]["marker"] = marker
@@ -103,8 +105,7 @@ def draw(
         number = paper_cost(published)
         cost["paper"] = _beside(cost, number, marks)
         _cost(parts[1], cost, looks, several=rows["dataset"].nunique() > 1)
-        note = paper_words(number, bool(cost["paper"].notna().any()))
-        figure.suptitle(note, fontsize=7.5, x=0.01, ha="left", color="#444444")
+        note_above(figure, paper_words(number, bool(cost["paper"].notna().any())))
     if len(marks):
         entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
     legend_below(figure, entries, 4)
@@ -195,10 +196,11 @@ def _panel(
                 [families.index(family) + shift + 0.05 for family in each["family"]],
                 each["loss_object_bits"], ".", color=look["color"], markersize=3, alpha=0.6,
             )  # fmt: skip
-        axes.plot(
-            curve["x"], curve["null_loss_object_bits"], "o", markerfacecolor="white",
-            markeredgecolor=GREY, zorder=1,
-        )  # fmt: skip
+    nulls = part.drop_duplicates("probe")  # the same for every model
+    axes.plot(
+        nulls["family"].map(families.index), nulls["null_loss_object_bits"], "o",
+        markerfacecolor="white", markeredgecolor=GREY, zorder=1,
+    )  # fmt: skip
     axes.set_xticks(range(len(families)), [FAMILY_SHORT[family] for family in families])
     axes.set_xlim(-0.3, len(families) - 0.7)
     axes.margins(y=0.1)
@@ -225,9 +227,10 @@ def _cost(
         axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=colour, markersize=4)
         axes.plot(row["paper"], i, **PAPER_MARK)
+        text = f"{row['cost_bits']:+.1f}".replace("-", "\u2212")
         axes.annotate(
-            f"{row['cost_bits']:+.1f}".replace("-", "\u2212"), (max(row["high"], 0), i),
-            xytext=(4, 0), textcoords="offset points", va="center", fontsize=7.5,
+            text, (max(row["high"], *row["seed_costs"], 0), i), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
         labels.append(f"{row['model']}, {TOKEN_NAMES[row['tokens']]}{where}")

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
@@ -179,6 +180,12 @@ def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> No
         handlelength=1.8,
         columnspacing=1.6,
     )
+
+
+def note_above(figure: Figure, text: str) -> None:
+    """Put a sentence or two above all panels."""
+    lines = "\n".join(wrap(text, 125))
+    figure.suptitle(lines, fontsize=7.5, x=0.01, ha="left", color="#444444")
 
 
 def reference_line(axes: Axes, value: float, label: str, vertical: bool = False) -> None:
