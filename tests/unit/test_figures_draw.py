@@ -443,6 +443,27 @@ def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
     ]
 
 
+def test_the_breakdown_shows_the_largest_space(tmp_path, monkeypatch):
+    groups, fits, nulls = {}, ([], []), ([], [])
+    for dataset, size in (("small", 1), ("large", 3), ("medium", 2)):
+        groups[dataset] = value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
+        losses = {"0.chained_loss_bits": np.zeros(2 * size + size**2)}
+        for kind, model in ((fits, "vit-objects"), (nulls, "null")):
+            tokens_ = "null" if model == "null" else "cls"
+            row = make_row(model, tokens=tokens_, dataset=dataset)
+            path = tmp_path / f"{dataset}-{model}"
+            path.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
+            save_file(losses, path.with_suffix(".safetensors"))
+            kind[0].append(path.with_suffix(".jsonl"))
+            kind[1].append(path.with_suffix(".safetensors"))
+    files = {"fits": fits[0], "fits_details": fits[1], "nulls": nulls[0], "nulls_details": nulls[1]}
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure))
+    make_figure("breakdown", default_table(), files, "a", "b", groups=groups)
+    assert {"vit-objects (large)", "green", "triangle"} <= set(words(drawn[0]))
+    assert not {"vit-objects (small)", "vit-objects (medium)"} & set(words(drawn[0]))
+
+
 def test_values_are_named_where_the_renderer_has_names():
     groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 20}]
     named = value_names(groups, rendered=True)

@@ -124,7 +124,7 @@ def _figure(
         module = {"layers": layers, "calibration": calibration}[name]
         reason = module.available(table)
         return style.placeholder(reason) if reason else module.draw(table, models)
-    cells = {d: prod(len(values) for _, values in given) for d, given in groups.items()}
+    cells = {dataset: _n_cells(given) for dataset, given in groups.items()}
     if name == "complexity":
         reason = complexity.available(table, cells)
         return (
@@ -205,12 +205,14 @@ def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]
     nulls = _details(files.get("nulls", ()), files.get("nulls_details", ()))
     chosen = choose_fits(fits, models)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in groups))
+    # Of spaces that differ the largest is shown, the first of several.
+    shown = max((groups[d] for d in datasets), key=_n_cells, default=())
     found = {}
     for dataset, model, tokens_, probe in chosen:
         null = _merged(nulls, (dataset, "null", "null", probe))
         if not datasets or dataset not in groups or not null:
             continue
-        if groups[dataset] != groups[datasets[0]]:
+        if groups[dataset] != shown:
             log.info("breakdown: %s on %s is left out, its feature groups differ", model, dataset)
             continue
         sizes = [len(values) for _, values in groups[dataset]]
@@ -220,7 +222,12 @@ def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]
     reason = breakdown.available(found)
     if reason:
         return style.placeholder(reason)
-    return breakdown.draw(found, groups[datasets[0]])
+    return breakdown.draw(found, shown)
+
+
+def _n_cells(groups: Groups) -> int:
+    """Return the number of possible objects."""
+    return prod(len(values) for _, values in groups)
 
 
 Name = tuple[str, str, str, str]
