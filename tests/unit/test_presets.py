@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ FIGURE_OF = {
 LONGEST_PATH = 200
 
 
+@cache
 def plan(name: str) -> Graph:
+    """List a preset's products, in this process."""
     return build(load_file(FOLDER / f"{name}.yaml"))
 
 
