@@ -289,7 +289,8 @@ def rename(config: dict[str, Any], path: str, new: str) -> None:
     kind, number, *_ = path.split(".")
     old = config[kind][int(number)]["name"]
     assign(config, path, new)
-    for block in config["fits"]:
+    families = config["report"]["families"] if kind == "models" else []
+    for block in [*config["fits"], *families]:
         block[kind] = [new if name == old else name for name in block[kind]]
 
 

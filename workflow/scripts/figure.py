@@ -31,7 +31,7 @@ def main(job: "Job") -> None:
         published=read_published(job.input.published),
         trends=read_published(job.input.trends, TREND_COLUMNS),
         models=job.spec["models"],
-        families=job.spec["families"],
+        families={family["name"]: family["models"] for family in job.spec["families"]},
         groups={
             name: value_names(given["groups"], given["rendered"])
             for name, given in job.spec["datasets"].items()

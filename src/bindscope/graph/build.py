@@ -153,7 +153,7 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
     available = _figure_inputs(graph, entities)
     content = {
         "models": list(entities.models),
-        "families": {f.name: list(f.models) for f in entities.config.report.families},
+        "families": [f.model_dump(mode="json") for f in entities.config.report.families],
         "datasets": {
             name: {
                 "groups": [group.model_dump(mode="json") for group in dataset.space.groups],
