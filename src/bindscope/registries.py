@@ -17,6 +17,9 @@ SPACES = {
 
 RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
 
+# Readers of scenes by `source.kind`; a `python` source names its own.
+READERS = {"table": "bindscope.sources.table:TableReader"}
+
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",
     "controlled": "bindscope.models.controlled:load",
