@@ -29,6 +29,7 @@ rule all:
 
 
 include: "workflow/rules/codes.smk"
+include: "workflow/rules/records.smk"
 include: "workflow/rules/priors.smk"
 include: "workflow/rules/scenes.smk"
 include: "workflow/rules/models.smk"

@@ -27,8 +27,9 @@ import numpy.typing as npt
 from bindscope.codes.counting import covers_by_counts
 from bindscope.codes.space import feature_code, group_slices
 from bindscope.codes.uniform import Uniform
-from bindscope.config.codes import CountedSpace, UniformSpace
+from bindscope.config.codes import SPLITS, CountedSpace, UniformSpace
 from bindscope.priors.anchors import CLIP_NATS, log_odds
+from bindscope.store.reader import open_store
 
 METHOD = "train_cross_entropy"
 STRENGTHS = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # in scenes
@@ -151,6 +152,14 @@ class CountedPrior:
                 objects, features, base["object_given_feature"], self.space.sizes, self._cap
             ),
         }
+
+
+def read_codes(manifests: Sequence[str]) -> dict[str, Bits]:
+    """Read the object codes of train, val and test, given in this order."""
+    return {
+        split: open_store(manifest).read("objects")
+        for split, manifest in zip(SPLITS, manifests, strict=True)
+    }
 
 
 def counted_anchors(
@@ -319,4 +328,4 @@ def _of_object_given_feature(
     return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
 
 
-__all__ = ["METHOD", "CountedPrior", "Exchangeable", "counted_anchors", "counted_entropies"]
+__all__ = ["METHOD", "CountedPrior", "Exchangeable", "counted_anchors", "counted_entropies", "read_codes"]

@@ -10,7 +10,7 @@ _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
 _TITLES = {
     "binding_information": "One row per dataset, model, layer, token input, probe, control and "
     "probe seed. Every number is measured on the test split.",
-    "priors": "One row per dataset and split: exact entropies of the codes, no model involved.",
+    "priors": "One row per dataset and split: entropies of the codes, no model involved.",
 }
 
 
