@@ -37,7 +37,9 @@ _DATASET = _effect(
     "all of this dataset",
     f"codes priors anchors scenes {_READ} training encoded truth null {_ACTIVATIONS}",
 )
-_RENDER = _effect("scenes and all that is seen of them", f"scenes record_scenes training {_ACTIVATIONS}")
+_RENDER = _effect(
+    "scenes and all that is seen of them", f"scenes record_scenes training {_ACTIVATIONS}"
+)
 _KNOWN = _effect("this encoder's output and its fits", "encoded truth index fit")
 _TRAINED = _effect("this model's training, activations and fits", f"training {_ACTIVATIONS}")
 _LOADED = _effect("this model's activations and fits", f"weights {_ACTIVATIONS}")
@@ -53,7 +55,8 @@ EFFECTS: dict[str, Effect] = {
         f"codes anchors scenes {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].shard_size": _effect(
-        "all of this dataset but labels and priors", f"scenes record_scenes training encoded {_ACTIVATIONS}"
+        "all of this dataset but labels and priors",
+        f"scenes record_scenes training encoded {_ACTIVATIONS}",
     ),
     "datasets[].seed": _effect(
         "all of this dataset but its priors",

@@ -187,8 +187,9 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
     -------
     list of dict
         The columns of `bindscope.priors.entropies.entropies`. H(F) is the split's mean
-        cross-entropy under the prior of F; H(O) that under the prior of O, or under those of F and
-        of O given F together, whichever is smaller on `val`; H(O|F) is their difference. `method`
+        cross-entropy under the prior of F; H(O|F) that under the prior of O given F, or what that
+        under the prior of O is larger than H(F), whichever is smaller on `val`; H(O) is their sum.
+        `method`
         is "train_cross_entropy". The row of `train` itself is biased downwards. `n_feature_codes`
         counts those seen; `split_gap_bits` is 0: what a split by feature code costs is part of the
         cross-entropy.
@@ -199,12 +200,13 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
         for split in codes
     }
     val = losses["val"]
-    chained = val["feature"] + val["object_given_feature"] < val["object"]
+    chained = val["object_given_feature"] <= max(val["object"] - val["feature"], 0.0)
     rows = []
     for split, objects in codes.items():
         loss = losses[split]
         features = feature_code(objects, prior.space.sizes)
-        given = loss["object_given_feature"] if chained else loss["object"] - loss["feature"]
+        difference = max(loss["object"] - loss["feature"], 0.0)
+        given = loss["object_given_feature"] if chained else difference
         rows.append(
             {
                 "split": split,
@@ -328,4 +330,11 @@ def _of_object_given_feature(
     return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
 
 
-__all__ = ["METHOD", "CountedPrior", "Exchangeable", "counted_anchors", "counted_entropies", "read_codes"]
+__all__ = [
+    "METHOD",
+    "CountedPrior",
+    "Exchangeable",
+    "counted_anchors",
+    "counted_entropies",
+    "read_codes",
+]

@@ -286,7 +286,9 @@ def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
         f"({FAMILY_WORDS[row['family']].partition(' ')[2]})"
         for row in _records(rows.iloc[1:])
     ]
-    return text + (f" {bound.capitalize()}s on binding elsewhere: {', '.join(others)}." if others else "")
+    return text + (
+        f" {bound.capitalize()}s on binding elsewhere: {', '.join(others)}." if others else ""
+    )
 
 
 def seed_note(table: pd.DataFrame, config: Config) -> list[str]:
