@@ -168,7 +168,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "an image in two splits": (
         {"rows": [*ROWS, "c.png,red,square,0,0,4,4,val"]},
-        ("row 6, column 'split'", "puts c.png into 'val', row 5 into 'test'", "make its rows agree"),
+        ("row 6, column 'split'", "puts c.png into 'val', row 5 into 'test'", "rows agree"),
     ),
     "unknown split": (
         {"rows": [*ROWS[:3], "c.png,blue,circle,0,0,4,4,testing"]},
@@ -235,6 +235,7 @@ class Alphabet:
         self.images = source.options["images"]
 
     def scenes(self) -> list[Scene]:
+        """Three scenes with one circle each."""
         return [
             Scene(f"{name}.png", ({"color": color, "shape": "circle"},), f"scene {name}")
             for name, color in zip("abc", ("red", "blue", "red"), strict=True)

@@ -169,9 +169,10 @@ def headline(table: pd.DataFrame, config: Config) -> list[Finding]:
         note = f" ({FLAG_WORDS['assumed_prior']})" if dataset in estimated else ""
         lead = (
             f"To say which objects a scene of {dataset} holds takes {about}"
-            f"{bits(first['h_object_bits'])} bits{note}. {bits(first['h_feature_bits'])} of them say "
-            f"which features occur; the other {bits(first['h_object_given_feature_bits'])} say "
-            "what goes with what. In the last layer of:"
+            f"{bits(first['h_object_bits'])} bits{note}. "
+            f"{bits(first['h_feature_bits'])} of them say which features occur; the other "
+            f"{bits(first['h_object_given_feature_bits'])} say what goes with what. "
+            "In the last layer of:"
         )
         points = [
             (str(model), _about(found, sources.get(str(model), ""), dataset in estimated))
