@@ -20,6 +20,7 @@ wildcard_constraints:
 
 localrules:
     all,
+    download,
     weights,
 
 

@@ -17,7 +17,7 @@ from bindscope.codes.space import feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
 from bindscope.errors import BindscopeError, ConfigError, InputError, StoreError
-from bindscope.sources.base import ImageFiles, Scene
+from bindscope.sources.base import SourceFiles, Scene
 from bindscope.sources.photos import load_image, write_photos
 from bindscope.sources.records import (
     Record,
@@ -340,7 +340,7 @@ def decoded(tmp_path: Path, size_px: int, boxes: Any = None, **save: Any) -> Any
     mode, color = save.pop("mode", "RGB"), save.pop("color", (10, 20, 30))
     Image.new(mode, (8, 4), color).save(tmp_path / "x.png", **save)
     record = Record("x.png", "row 2", (0,), boxes)
-    return load_image(ImageFiles(tmp_path), record, size_px)
+    return load_image(SourceFiles(tmp_path), record, size_px)
 
 
 def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
@@ -377,7 +377,7 @@ def test_images_are_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: the left edge is the upright image's top
     image.save(tmp_path / "x.png", exif=exif)
-    pixels, scale = load_image(ImageFiles(tmp_path), Record("x.png", "row 2", (0,), None), 8)
+    pixels, scale = load_image(SourceFiles(tmp_path), Record("x.png", "row 2", (0,), None), 8)
     assert scale == (2.0, 1.0)
     assert (pixels[0] == (255, 0, 0)).all()
     assert (pixels[-1] == 255).all()

@@ -30,6 +30,7 @@ TRAINING = {"training", *EXTRACTION}
 LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
 READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
+CLEVR = {"download", *READ}
 SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
 OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
@@ -100,6 +101,13 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "TableSource.values": ("datasets.5.source.values.color", ["blue", "red"], OWN),
     "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
     "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
+    "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": "harness:Reader"}, READ),
+    "ClevrSource.path": ("datasets.8.source.path", OWN_IMAGES, READ),
+    "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),
+    "ClevrSource.sha256": ("datasets.8.source.sha256", "0" * 64, CLEVR),
+    "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),
+    "ClevrSource.parts": ("datasets.8.source.parts", ["val"], READ),
+    "ClevrSource.n_objects": ("datasets.8.source.n_objects", 5, READ),
     "PythonSource.kind": ("datasets.6.source",
                           {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
                            "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
@@ -275,6 +283,8 @@ def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[
          "split": {"rule": "index", "sizes": dict(common["n_scenes"])}, **common},
         {"name": "read-hashed", "space": copy.deepcopy(counted), "source": python,
          "split": {"rule": "hashed_images"}, **common},
+        {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
+         "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
     ]  # fmt: skip
 
 

@@ -1,4 +1,25 @@
+rule download:
+    output:
+        manifest=output_of("download", "manifest"),
+    log:
+        log_of("download"),
+    benchmark:
+        benchmark_of("download")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=720,
+    params:
+        spec=spec("download"),
+        code=code("download"),
+    script:
+        "../scripts/download.py"
+
+
 rule records:
+    input:
+        unpack(made_from("records")),
     output:
         rows=output_of("records", "rows"),
     log:

@@ -1,6 +1,8 @@
 """Read the scenes of a source, check them, and deal them out to splits."""
 
+import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if "snakemake" in globals():  # this clone's code, never an installed copy
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
-    images, splits = read_source(job.dataset)
+    downloaded = [json.loads(Path(path).read_text())["path"] for path in job.input.download]
+    images, splits = read_source(job.dataset, *downloaded)
     write_records(job.output.rows, images, splits, job.keys)
 
 

@@ -32,7 +32,7 @@ def _effect(words: str, rules: str) -> Effect:
 ALWAYS = frozenset({"table_priors", "table_binding_information", "figure", "report"})
 
 _ACTIVATIONS = "pooled patches index fit attention"
-_READ = "records record_codes record_scenes counted_priors counted_anchors"
+_READ = "download records record_codes record_scenes counted_priors counted_anchors"
 _DATASET = _effect(
     "all of this dataset",
     f"codes priors anchors scenes {_READ} training encoded truth null {_ACTIVATIONS}",

@@ -104,6 +104,51 @@ class TableSource(Model):
     )
 
 
+CLEVR_VALUES: dict[str, tuple[str, ...]] = {
+    "color": ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"),
+    "shape": ("cube", "sphere", "cylinder"),
+    "material": ("rubber", "metal"),
+    "size": ("large", "small"),
+}
+"""CLEVR's features (arXiv 1612.06890): the values of a group, by the group's name."""
+
+
+class ClevrSource(Model):
+    """The official CLEVR v1.0: scene files and images, CC BY 4.0 (arXiv 1612.06890).
+
+    The space's groups are any of `color` (8), `shape` (3), `material` (2) and `size` (2).
+    """
+
+    kind: Literal["clevr"]
+    path: str | None = Field(
+        None,
+        description="The archive, or the folder it was unpacked to (with `scenes` and `images`); "
+        "left out: the archive is downloaded (19 GB).",
+    )
+    url: str = Field(
+        "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
+        description="Where the archive is downloaded from.",
+    )
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+        "5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
+        description="SHA-256 that the downloaded archive must have.",
+    )
+    folder: str = Field("results/downloads", description="Folder that the archive is put into.")
+    parts: tuple[Literal["train", "val"], ...] = Field(
+        ("train", "val"),
+        min_length=1,
+        description="CLEVR's own parts to read, in this order; its test part has no scene file.",
+    )
+    n_objects: PositiveInt = Field(
+        6, description="Only scenes with this number of objects are read."
+    )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a scene may hold two objects with the same values: CLEVR's do."""
+        return True
+
+
 class PythonSource(Model):
     """A reader of your own: a class with `vocabulary`, `images` and `scenes()`."""
 
@@ -122,7 +167,7 @@ class PythonSource(Model):
     )
 
 
-Source = Annotated[TableSource | PythonSource, Field(discriminator="kind")]
+Source = Annotated[TableSource | ClevrSource | PythonSource, Field(discriminator="kind")]
 READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
 
 
@@ -135,6 +180,8 @@ class PhotosRenderer(Model):
 
 def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
     """Say how the values that a source declares do not fit the groups; None if they do."""
+    if isinstance(source, ClevrSource):
+        return _clevr_problem(groups)
     if not isinstance(source, TableSource):
         return None
     names = [group.name for group in groups]
@@ -148,5 +195,18 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
             return (
                 f"source.values.{group.name} has {len(values)} values, but the group's size "
                 f"is {group.size}"
+            )
+    return None
+
+
+def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
+    for group in groups:
+        values = CLEVR_VALUES.get(group.name)
+        if values is None:
+            return f"CLEVR has no feature {group.name!r}; there are {', '.join(CLEVR_VALUES)}"
+        if len(values) != group.size:
+            return (
+                f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "
+                f"{group.size}"
             )
     return None

@@ -14,6 +14,7 @@ from bindscope.config.codes import (
     HashedSplit,
     RankedSplit,
 )
+from bindscope.config.observed import ClevrSource
 from bindscope.graph.product import Graph, Product
 from bindscope.models.weights import content_key
 from bindscope.registries import SPACES, resolve
@@ -71,15 +72,20 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
 
 def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
-    assert dataset.source is not None
-    path = dataset.source.path
+    source = dataset.source
+    assert source is not None
+    downloaded = []
+    if isinstance(source, ClevrSource) and source.path is None:
+        wanted = source.model_dump(mode="json", include={"url", "sha256", "folder"})
+        downloaded = [graph.add("download", {"dataset": dataset.name}, wanted)]
     return graph.add(
         "records",
         {"dataset": dataset.name},
         {
             "dataset": dataset.model_dump(mode="json", include={"space", "split", "source"}),
-            "labels_sha256": content_key(path) if path else None,
+            "labels_sha256": content_key(source.path) if source.path else None,
         },
+        {"download": downloaded},
     )
 
 

@@ -43,6 +43,7 @@ PATHS: dict[str, dict[str, str]] = {
     "priors": {"rows": "results/priors/{dataset}-{key}.json"},
     "anchors": _store(_ANCHORS),
     "scenes": _store(_SCENES),
+    "download": {"manifest": "results/downloads/{dataset}-{key}.json"},
     "records": {"rows": f"{_RECORDS}/records-{{key}}.parquet"},
     "record_codes": _store(f"{_RECORDS}/codes/{{split}}-{{key}}"),
     "record_scenes": _store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 from zipfile import BadZipFile, ZipFile
 
+from bindscope.config.observed import PythonSource, Source
 from bindscope.errors import InputError
 from bindscope.registries import READERS, resolve
 
@@ -59,28 +60,15 @@ class Reader(Protocol):
         """Read the scenes, in an order that does not change."""
 
 
-def reader_reference(source: Mapping[str, object]) -> str:
-    """Return the ``module:object`` that reads a source, given as a JSON-able section."""
-    kind = str(source["kind"])
-    return str(source["reader"]) if kind == "python" else READERS[kind]
-
-
-def build_reader(source: Mapping[str, object], section: object, split_column: str | None) -> Reader:
-    """Make the reader of a source.
-
-    Parameters
-    ----------
-    source, section
-        The section as JSON and as the configuration model that the reader is given.
-    split_column
-        See `Reader`.
-    """
-    reader: Reader = resolve(reader_reference(source))(section, split_column)
+def build_reader(source: Source, split_column: str | None) -> Reader:
+    """Make the reader of a `source` section; see `Reader` for `split_column`."""
+    own = isinstance(source, PythonSource)
+    reader: Reader = resolve(source.reader if own else READERS[source.kind])(source, split_column)
     return reader
 
 
-class ImageFiles:
-    """Image files below a folder or in a zip archive.
+class SourceFiles:
+    """The files of a source: below a folder or in a zip archive.
 
     Parameters
     ----------
@@ -97,8 +85,8 @@ class ImageFiles:
         self.root = Path(root).expanduser()
         if not self.root.exists():
             raise InputError(
-                str(root), "there is no such folder or archive of images",
-                "correct `source.images`, or `source.path` where that decides",
+                str(root), "there is no such folder or archive",
+                "correct `source.path`, or `source.images` where that says where images are",
             )  # fmt: skip
         self._archive = open_archive(self.root) if self.root.is_file() else None
 

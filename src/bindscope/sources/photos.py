@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from bindscope.errors import InputError
 from bindscope.progress import Progress
-from bindscope.sources.base import ImageFiles
+from bindscope.sources.base import SourceFiles
 from bindscope.sources.records import Record, read_records
 from bindscope.store.writer import StoreWriter
 
@@ -55,7 +55,7 @@ def write_photos(
         For an image that cannot be read or decoded.
     """
     found = read_records(records, split, start, stop)
-    files = ImageFiles(found.images)
+    files = SourceFiles(found.images)
     progress = Progress(len(found.scenes), "images")
     shapes = {
         "images": ((size_px, size_px, 3), "uint8"),
@@ -74,7 +74,7 @@ def write_photos(
 
 
 def _arrays(
-    files: ImageFiles, records: tuple[Record, ...], size_px: int, max_objects: int
+    files: SourceFiles, records: tuple[Record, ...], size_px: int, max_objects: int
 ) -> dict[str, npt.NDArray[np.integer]]:
     images = np.empty((len(records), size_px, size_px, 3), np.uint8)
     cells = np.full((len(records), max_objects), -1, np.int16)
@@ -89,7 +89,7 @@ def _arrays(
 
 
 def load_image(
-    files: ImageFiles, record: Record, size_px: int
+    files: SourceFiles, record: Record, size_px: int
 ) -> tuple[npt.NDArray[np.uint8], tuple[float, float]]:
     """Decode an image and resize the whole of it to a square.
 

@@ -26,7 +26,7 @@ from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
 from bindscope.errors import ConfigError, InputError, StoreError, snakemake_command
 from bindscope.files import write_atomic
-from bindscope.sources.base import Box, ImageFiles, Reader, Scene, build_reader
+from bindscope.sources.base import Box, SourceFiles, Reader, Scene, build_reader
 from bindscope.sources.splits import assign
 
 log = logging.getLogger(__name__)
@@ -76,13 +76,17 @@ class Records:
     scenes: tuple[Record, ...]
 
 
-def read_source(dataset: SceneDistribution) -> tuple[str, dict[str, list[Record]]]:
+def read_source(
+    dataset: SceneDistribution, archive: str | None = None
+) -> tuple[str, dict[str, list[Record]]]:
     """Read the scenes of a dataset's source, check all of them, and deal them out.
 
     Parameters
     ----------
     dataset
         With a `source`.
+    archive
+        What was downloaded, for a source without a `path`.
 
     Returns
     -------
@@ -96,12 +100,13 @@ def read_source(dataset: SceneDistribution) -> tuple[str, dict[str, list[Record]
     """
     assert dataset.source is not None
     column = dataset.split.column if isinstance(dataset.split, ColumnSplit) else None
-    reader = build_reader(dataset.source.model_dump(mode="json"), dataset.source, column)
+    source = dataset.source.model_copy(update={"path": archive}) if archive else dataset.source
+    reader = build_reader(source, column)
     scenes = list(reader.scenes())
     _check_vocabulary(dataset, reader)
     check = _Check(dataset, reader)
     records = [check.record(scene) for scene in scenes]
-    _check_images(ImageFiles(reader.images), scenes)
+    _check_images(SourceFiles(reader.images), scenes)
     sizes = [group.size for group in dataset.space.groups]
     features = feature_code(objects_of(records, check.n_cells), sizes)
     check.counts(records, features)
@@ -128,7 +133,7 @@ def _check_vocabulary(dataset: SceneDistribution, reader: Reader) -> None:
             )
 
 
-def _check_images(files: ImageFiles, scenes: Sequence[Scene]) -> None:
+def _check_images(files: SourceFiles, scenes: Sequence[Scene]) -> None:
     missing = [scene for scene in scenes if not files.exists(scene.image)]
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
