@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "own_datasets.md").read_text()
 
 def example() -> dict[str, Any]:
     """The configuration that the page prints."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.S)
+    (text,) = re.findall(r"```yaml\n(datasets:.*?)```", PAGE, flags=re.S)
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 

@@ -17,7 +17,7 @@ from bindscope.codes.space import feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
 from bindscope.errors import BindscopeError, ConfigError, InputError, StoreError
-from bindscope.sources.base import SourceFiles, Scene
+from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.photos import load_image, write_photos
 from bindscope.sources.records import (
     Record,

@@ -200,7 +200,7 @@ def server() -> Iterator[Server]:
     state = Server(np.random.default_rng(0).bytes(200_000))
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             """Answer with the file, or the part of it that is asked for."""
             asked = self.headers.get("Range")
             state.asked.append(asked)

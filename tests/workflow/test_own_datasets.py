@@ -18,7 +18,7 @@ def test_the_rules_know_what_is_read(tmp_path: Path) -> None:
     script = ROOT / "docs" / "examples" / "own_images.py"
     subprocess.run([sys.executable, script, clone.path / "own_images"], check=True)
     (text,) = re.findall(
-        r"```yaml\n(.*?)```", (ROOT / "docs" / "own_datasets.md").read_text(), flags=re.S
+        r"```yaml\n(datasets:.*?)```", (ROOT / "docs" / "own_datasets.md").read_text(), flags=re.S
     )
     clone.configfile = "config/kitchen.yaml"
     (clone.path / clone.configfile).write_text(text)

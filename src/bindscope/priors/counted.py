@@ -235,8 +235,9 @@ class _Tables:
         ones, expected = train.bits[free].astype(np.float64), _sigmoid(train.base[free])
         n_bits = train.bits.shape[1]
         lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.own))
-        self._counts = [
-            [np.bincount(key, weights, length) for weights in (None, ones, expected)]
+        one_each = np.ones(len(ones))
+        self._counts: list[list[Floats]] = [
+            [np.bincount(key, weights, length) for weights in (one_each, ones, expected)]
             for key, length in zip(self._keys(train, free), lengths, strict=True)
         ]
 
@@ -246,7 +247,7 @@ class _Tables:
         own, common, *finer = self._keys(contexts, free)
         lifted = contexts.base[free]
         for key, counts in ((own, self._counts[0]), (common, self._counts[1])):
-            lifted = lifted + _lift(counts, strength)[key]
+            lifted += _lift(counts, strength)[key]
         estimate = _sigmoid(np.clip(lifted, -_LARGEST_NATS, _LARGEST_NATS))
         for key, (total, ones, _) in zip(finer, self._counts[2:], strict=True):
             estimate = (ones[key] + strength * estimate) / (total[key] + strength)

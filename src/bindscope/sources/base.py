@@ -62,8 +62,8 @@ class Reader(Protocol):
 
 def build_reader(source: Source, split_column: str | None) -> Reader:
     """Make the reader of a `source` section; see `Reader` for `split_column`."""
-    own = isinstance(source, PythonSource)
-    reader: Reader = resolve(source.reader if own else READERS[source.kind])(source, split_column)
+    name = source.reader if isinstance(source, PythonSource) else READERS[source.kind]
+    reader: Reader = resolve(name)(source, split_column)
     return reader
 
 

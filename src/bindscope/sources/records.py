@@ -26,7 +26,7 @@ from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
 from bindscope.errors import ConfigError, InputError, StoreError, snakemake_command
 from bindscope.files import write_atomic
-from bindscope.sources.base import Box, SourceFiles, Reader, Scene, build_reader
+from bindscope.sources.base import Box, Reader, Scene, SourceFiles, build_reader
 from bindscope.sources.splits import assign
 
 log = logging.getLogger(__name__)
