@@ -237,7 +237,7 @@ class _Tables:
         lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.own))
         one_each = np.ones(len(ones))
         self._counts: list[list[Floats]] = [
-            [np.bincount(key, weights, length) for weights in (one_each, ones, expected)]
+            [np.bincount(key, w, length).astype(np.float64) for w in (one_each, ones, expected)]
             for key, length in zip(self._keys(train, free), lengths, strict=True)
         ]
 
