@@ -20,6 +20,7 @@ wildcard_constraints:
 
 localrules:
     all,
+    download,
     weights,
 
 
@@ -36,6 +37,7 @@ rule all:
 
 
 include: "workflow/rules/codes.smk"
+include: "workflow/rules/records.smk"
 include: "workflow/rules/priors.smk"
 include: "workflow/rules/scenes.smk"
 include: "workflow/rules/models.smk"

@@ -17,6 +17,12 @@ SPACES = {
 
 RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
 
+# Readers of scenes by `source.kind`; a `python` source names its own.
+READERS = {
+    "table": "bindscope.sources.table:TableReader",
+    "clevr": "bindscope.sources.clevr:ClevrReader",
+}
+
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",
     "controlled": "bindscope.models.controlled:load",

@@ -15,7 +15,7 @@ from rattler import MatchSpec
 
 from bindscope.commands.environment import canonical, read_pins
 from bindscope.keys import parse_module
-from bindscope.registries import ADAPTERS, FAMILIES, RENDERERS, SPACES
+from bindscope.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
 
 ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
@@ -30,7 +30,13 @@ DRAWN = [
     for path in Path("src/bindscope", room).glob("*.py")
 ]
 IMPLEMENTATIONS = {
-    "base": [*SPACES.values(), *RENDERERS.values(), ADAPTERS["known-answer"], *DRAWN],
+    "base": [
+        *SPACES.values(),
+        *RENDERERS.values(),
+        *READERS.values(),
+        ADAPTERS["known-answer"],
+        *DRAWN,
+    ],
     "torch": [*ADAPTERS.values(), *FAMILIES.values()],
 }
 

@@ -89,10 +89,12 @@ ROOMS: dict[str, set[str]] = {
     "probes/dnn.py": set(),
     "probes/multilinear.py": set(),
     "progress.py": set(),
+    "priors/counted.py": set(),  # no scenes of this preset are read
     "registries.py": set(),
     "report/": {"report"},
     "scenes/": {"scenes"},
     "scenes/palette.py": {"scenes", "figure"},
+    "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
     "store/dtypes.py": {*STORES, *READERS, "index"},

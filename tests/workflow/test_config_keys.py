@@ -30,6 +30,11 @@ EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
 LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
+READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
+CLEVR = {"download", *READ}
+SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
+OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
+OWN_IMAGES = "tests/fixtures/own_images"
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
@@ -74,6 +79,45 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                         {"priors", "table_priors", *TABLES}),
     "DrawsSpace.groups": ("datasets.4.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
     "DrawsSpace.n_objects": ("datasets.4.space.n_objects", 2, {"priors", "table_priors", *TABLES}),
+    "Dataset.source": ("datasets.5.source.images", "elsewhere", OWN),
+    "CountedSpace.kind": ("datasets.6.space",
+                          {"kind": "uniform", "max_objects": 4,
+                           "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+                          {"priors", "table_priors", *TABLES}),
+    "CountedSpace.groups": ("datasets.6.space.groups.0.size", 4, READ),
+    "CountedSpace.max_objects": ("datasets.6.space.max_objects", 4, READ),
+    "IndexSplit.rule": ("datasets.6.split", {"rule": "hashed_images"}, READ),
+    "IndexSplit.sizes": ("datasets.6.split.sizes.test", 65, READ),
+    "ColumnSplit.rule": ("datasets.5.split", {"rule": "hashed_images"}, OWN),
+    "ColumnSplit.column": ("datasets.5.split.column", "part", OWN),
+    "HashedImagesSplit.rule": ("datasets.7.split", {"rule": "hashed_feature_codes"}, READ),
+    "HashedImagesSplit.salt": ("datasets.7.split.salt", "x", READ),
+    "HashedImagesSplit.buckets": ("datasets.7.split.buckets", 11, READ),
+    "HashedImagesSplit.test": ("datasets.7.split.test", [3], READ),
+    "HashedImagesSplit.val": ("datasets.7.split.val", [4], READ),
+    "TableSource.kind": ("datasets.5.source", {"kind": "python", "reader": "harness:Reader"}, OWN),
+    "TableSource.path": ("datasets.5.source.path", f"{OWN_IMAGES}/corrected.csv", OWN),
+    "TableSource.images": ("datasets.5.source.images", "elsewhere", OWN),
+    "TableSource.image": ("datasets.5.source.image", "file", OWN),
+    "TableSource.values": ("datasets.5.source.values.color", ["blue", "red"], OWN),
+    "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
+    "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
+    "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": "harness:Reader"}, READ),
+    "ClevrSource.path": ("datasets.8.source.path", OWN_IMAGES, READ),
+    "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),
+    "ClevrSource.sha256": ("datasets.8.source.sha256", "0" * 64, CLEVR),
+    "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),
+    "ClevrSource.parts": ("datasets.8.source.parts", ["val"], READ),
+    "ClevrSource.n_objects": ("datasets.8.source.n_objects", 5, READ),
+    "PythonSource.kind": ("datasets.6.source",
+                          {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
+                           "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
+    "PythonSource.reader": ("datasets.6.source.reader", "harness:Other", READ),
+    "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
+    "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
+    "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
+    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, {"figure", "report"}),
+    "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
     "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
                          {"priors", "table_priors", *TABLES}),
@@ -205,6 +249,7 @@ def broad() -> dict[str, Any]:
         {"name": "repeats", "space": {"kind": "draws", "groups": groups, "n_objects": 3},
          "split": {"rule": "random"}, **common},
     ]  # fmt: skip
+    config["datasets"] += read_datasets(groups, common)
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [
         {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,
@@ -224,11 +269,31 @@ def broad() -> dict[str, Any]:
         config["probes"][i]["name"] = name
     config["fits"][0]["probes"] = ["p0", "p1"]
     config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
-    config["fits"].append(
-        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]}
-    )
+    config["fits"] += [
+        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
+        {"name": "own", "datasets": ["own"], "models": ["timm"], "probes": ["p0"]},
+    ]
     config["report"] = {"families": [{"name": "sizes", "models": ["vit", "timm"]}]}
     return config
+
+
+def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[dict[str, Any]]:
+    """Datasets whose scenes are read; the first one is fitted."""
+    counted = {"kind": "counted", "groups": copy.deepcopy(groups), "max_objects": 3}
+    own = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
+    python = {"kind": "python", "reader": "harness:Reader"}
+    return [
+        {"name": "own", "space": {**counted, "groups": own}, "split": {"rule": "column"},
+         "source": {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
+                    "values": {"color": ["red", "blue"], "shape": ["circle", "square"]}},
+         "render": {"kind": "photos", "size_px": 32}, **common},
+        {"name": "read-index", "space": counted, "source": python,
+         "split": {"rule": "index", "sizes": dict(common["n_scenes"])}, **common},
+        {"name": "read-hashed", "space": copy.deepcopy(counted), "source": python,
+         "split": {"rule": "hashed_images"}, **common},
+        {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
+         "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
+    ]  # fmt: skip
 
 
 def models_of(kind: Any) -> set[type[BaseModel]]:

@@ -34,11 +34,14 @@ ALWAYS = frozenset(
 )
 
 _ACTIVATIONS = "pooled patches index fit attention"
+_READ = "download records record_codes record_scenes counted_priors counted_anchors"
 _DATASET = _effect(
     "all of this dataset",
-    f"codes priors anchors scenes training encoded truth null {_ACTIVATIONS}",
+    f"codes priors anchors scenes {_READ} training encoded truth null {_ACTIVATIONS}",
 )
-_RENDER = _effect("scenes and all that is seen of them", f"scenes training {_ACTIVATIONS}")
+_RENDER = _effect(
+    "scenes and all that is seen of them", f"scenes record_scenes training {_ACTIVATIONS}"
+)
 _KNOWN = _effect("this encoder's output and its fits", "encoded truth index fit")
 _TRAINED = _effect("this model's training, activations and fits", f"training {_ACTIVATIONS}")
 _LOADED = _effect("this model's activations and fits", f"weights {_ACTIVATIONS}")
@@ -51,14 +54,15 @@ EFFECTS: dict[str, Effect] = {
     "datasets[]": _DATASET,
     "datasets[].n_scenes": _effect(
         "labels, the shards that are new, training on them, fits",
-        f"codes anchors scenes training encoded null {_ACTIVATIONS}",
+        f"codes anchors scenes {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].shard_size": _effect(
-        "all of this dataset but labels and priors", f"scenes training encoded {_ACTIVATIONS}"
+        "all of this dataset but labels and priors",
+        f"scenes record_scenes training encoded {_ACTIVATIONS}",
     ),
     "datasets[].seed": _effect(
         "all of this dataset but its priors",
-        f"codes anchors scenes training encoded null {_ACTIVATIONS}",
+        f"codes anchors scenes {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].render": _RENDER,
     "models[]": _effect("all of this model", f"encoded truth training {_ACTIVATIONS}"),
@@ -66,7 +70,7 @@ EFFECTS: dict[str, Effect] = {
     "models[]<controlled>": _TRAINED,
     "models[]<controlled>.training.dataset": _effect(
         "that dataset's scenes; this model's training, activations and fits",
-        f"codes scenes training {_ACTIVATIONS}",
+        f"codes scenes {_READ} training {_ACTIVATIONS}",
     ),
     "models[]<controlled>.extraction": _LOADED,
     "models[]<controlled>.input_px": _LOADED,

@@ -74,6 +74,12 @@ def _layers(where: str, model: AnyModel, block: FitBlock) -> Iterator[str]:
 
 def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterator[str]:
     if isinstance(model, KnownAnswer):
+        for dataset in datasets:
+            if dataset.source:
+                yield (
+                    f"{where}: {model.name!r} draws the codes that it encodes, but the scenes of "
+                    f"{dataset.name!r} are read; use it with a dataset that is drawn"
+                )
         return
     for dataset in datasets:
         if dataset.render is None:

@@ -62,7 +62,7 @@ def _expected(products: list[Product], output: str | None = None) -> dict[str, d
 
 
 def _add_tables(graph: Graph, entities: Entities) -> None:
-    priors = graph.of("priors")
+    priors = graph.of(*PRIORS)
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
     inputs = {
         "fits": graph.of("fit"),
@@ -186,8 +186,9 @@ def _add_report(graph: Graph, config: Config) -> None:
 
 # Everything is asked for by name: a job that dies after a change loses its record, and the table
 # above it would pass for up to date (seen).
+PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", "priors", "truth", "training", "attention", "table_priors",
+    "fit", "null", *PRIORS, "truth", "training", "attention", "table_priors",
     "table_binding_information", "table_attention", "figure", "report",
 )  # fmt: skip
 

@@ -217,6 +217,8 @@ def _join_prior(row: Row, priors: Mapping[Any, Row]) -> None:
                 "rerun the fit: it was made with other priors",
             )
         row[name] = prior[name]
+    if prior["method"] != "exact":
+        row["flags"] = _flag_text([*flag_list(row["flags"]), "assumed_prior"])
 
 
 def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:

@@ -12,7 +12,7 @@ _TITLES = {
     "probe seed. Every number is measured on the test split.",
     "attention": "One row per attention probe on patch tokens: where its queries look. Made only "
     "where there is such a probe.",
-    "priors": "One row per dataset and split: exact entropies of the codes, no model involved.",
+    "priors": "One row per dataset and split: entropies of the codes, no model involved.",
 }
 
 
