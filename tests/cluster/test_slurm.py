@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-import yaml
 from slurm import Slurm, Submission, missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,11 +25,15 @@ QUICK = (
     "--latency-wait", "5", "--slurm-init-seconds-before-status-checks", "2",
     "--seconds-between-status-checks", "2",
 )  # fmt: skip
-# The CI preset with fewer jobs: all shards of a split in one, no attention, one figure.
+# The CI preset with fewer jobs: all shards of a split in one, one layer and probe, one figure.
 SMALLER: dict[str, object] = {
     "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
-    "report": {"figures": ["layers"]},
-}
+    "fits": [
+        {"name": "fits", "datasets": ["tiny"], "models": ["vit", "identity"], "layers": "last",
+         "tokens": ["cls"], "probes": ["linear"]},
+    ],
+    "report": {"figures": ["tokens"]},
+}  # fmt: skip
 
 
 Found = TypeVar("Found")
@@ -87,10 +90,9 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
 ) -> None:
     """Two jobs die midway: one is cancelled in Slurm, of the other the script is killed."""
     clone = Clone.make(tmp_path / "cluster")
-    clone.edit(SMALLER, fits=[fits for fits in read_fits(clone) if fits["name"] != "patches"])
-    local = Clone.make(tmp_path / "local")
-    (local.path / local.configfile).write_bytes((clone.path / clone.configfile).read_bytes())
-    local.snakemake()
+    clone.edit(SMALLER)
+    local = clone.copy(tmp_path / "local")
+    subprocess.run(local.command("--quiet", "all"), cwd=local.path, check=True)
 
     started = time.monotonic()
     log = tmp_path / "cluster.log"
@@ -120,10 +122,6 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     assert clone.would_run().total() == 0
     with capsys.disabled():
         print(f"\n{table(jobs, wall, count(log))}")
-
-
-def read_fits(clone: Clone) -> list[dict[str, object]]:
-    return list(yaml.safe_load((clone.path / clone.configfile).read_text())["fits"])
 
 
 def of(jobs: list[Submission], comment: str) -> list[Submission]:
