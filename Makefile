@@ -24,8 +24,8 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run test lint lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
-.PHONY: presets-small format lock docs check-reference write-reference snakemake-report benchmark clean
+.PHONY: help setup run test test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: lint-snakemake presets-small format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
@@ -49,6 +49,16 @@ presets-small: setup
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope $(TESTS)
+
+# A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
+# executor plugin is put beside the environment's packages, so that other runs do not load it.
+CLUSTER := $(VENV)/cluster
+test-cluster: setup
+	@{ command -v slurmctld && command -v munged; } >/dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge; }
+	"$(BIN)/uv" --no-config pip install --quiet --python "$(BIN)/python" --target "$(CLUSTER)" --no-deps \
+		--group cluster
+	PYTHONPATH="$(CLUSTER)" "$(BIN)/python" -m pytest tests/cluster
 
 lint: lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
 

@@ -17,7 +17,7 @@ rule table_priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("table_priors"),
         code=code("table_priors"),
@@ -44,7 +44,7 @@ rule table_binding_information:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("table_binding_information"),
         code=code("table_binding_information"),
@@ -71,7 +71,7 @@ rule table_attention:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("table_attention"),
         code=code("table_attention"),
