@@ -65,7 +65,7 @@ ROOMS: dict[str, set[str]] = {
     "keys.py": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *PROBE, "encoded", "truth"},
-    "models/devices.py": VISION,
+    "models/devices.py": {*VISION, "fit", "null"},
     "models/hf_adapter.py": set(),  # none of these adapters is used by this preset
     "models/known_answer": {"encoded", "truth"},
     "models/loading.py": {"pooled", "patches"},
