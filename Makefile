@@ -5,7 +5,7 @@
 #   make run ARGS="--dry-run"                any further arguments of snakemake
 #   make test                                the whole test suite
 #
-# Variables: PYTHON (3.11 or later), VENV (.venv), CONFIG, ARGS, TESTS, JOBS,
+# Variables: PYTHON (3.11 or later), VENV (.venv), CONFIG, ARGS, TESTS, JOBS, PRESETS,
 # TORCH_INDEX (index of torch builds; empty: none; unset: chosen by what the machine is).
 
 SHELL := /bin/bash
@@ -19,17 +19,18 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 JOBS ?= logical
 TESTS ?= tests
 CONFIG ?=
+PRESETS ?=
 ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run test lint lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
-.PHONY: format lock docs check-reference write-reference snakemake-report benchmark clean
+.PHONY: help setup run test test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: lint-snakemake presets-small format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the whole test suite"
-	@echo "More (lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (presets-small, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made once from requirements.lock, made anew when that changes.
@@ -42,8 +43,22 @@ setup:
 run: setup
 	@"$(BIN)/python" -m bindscope.commands.launch $(ARGS) $(CONFIGFILE)
 
+# Every small preset in turn, or those that PRESETS names; results/presets/<name> keeps its figures.
+presets-small: setup
+	@"$(BIN)/python" -m bindscope.commands.presets $(PRESETS) $(if $(ARGS),-- $(ARGS))
+
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope $(TESTS)
+
+# A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
+# executor plugin is put beside the environment's packages, so that other runs do not load it.
+CLUSTER := $(VENV)/cluster
+test-cluster: setup
+	@{ command -v slurmctld && command -v munged; } >/dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge; }
+	"$(BIN)/uv" --no-config pip install --quiet --python "$(BIN)/python" --target "$(CLUSTER)" --no-deps \
+		--group cluster
+	PYTHONPATH="$(CLUSTER)" "$(BIN)/python" -m pytest tests/cluster
 
 lint: lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
 

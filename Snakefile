@@ -20,7 +20,15 @@ wildcard_constraints:
 
 localrules:
     all,
+    download,
     weights,
+
+
+onstart:
+    # Snakemake 9.27 starts a scheduler round per finished job and timespan: 11,000 in the default run.
+    # A local run needs no limit of job starts. The attribute is private: another version may lack it.
+    if workflow.local_exec and hasattr(workflow.scheduler, "job_rate_limiter"):
+        workflow.scheduler.job_rate_limiter = None
 
 
 rule all:
@@ -29,6 +37,7 @@ rule all:
 
 
 include: "workflow/rules/codes.smk"
+include: "workflow/rules/records.smk"
 include: "workflow/rules/priors.smk"
 include: "workflow/rules/scenes.smk"
 include: "workflow/rules/models.smk"

@@ -49,3 +49,7 @@ class StoreError(BindscopeError):
 
 class ModelError(BindscopeError):
     """A model cannot be loaded or does not have what was asked of it."""
+
+
+class InputError(BindscopeError):
+    """Data that a user gave (labels, images, an archive) are not as they must be."""

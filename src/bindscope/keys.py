@@ -34,9 +34,9 @@ OUTSIDE = (
 )  # fmt: skip
 
 NUMERIC = {
-    "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "pyarrow": "pyarrow",
-    "scipy": "scipy", "sklearn": "scikit-learn", "timm": "timm", "torch": "torch",
-    "torchvision": "torchvision", "transformers": "transformers", "zarr": "zarr",
+    "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "PIL": "pillow",
+    "pyarrow": "pyarrow", "scipy": "scipy", "sklearn": "scikit-learn", "timm": "timm",
+    "torch": "torch", "torchvision": "torchvision", "transformers": "transformers", "zarr": "zarr",
 }  # fmt: skip
 
 

@@ -53,7 +53,9 @@ def open(
     arrays = [f"patches-{layer}"] if tokens == "patches" else ["pooled"]
     wanted = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
     index = _one(graph, "index", wanted, configfile)
-    codes = _one(graph, "codes", {"dataset": (dataset,), "split": (split,)}, configfile)
+    read = any(p.wildcards["dataset"] == dataset for p in graph.of("record_codes"))
+    rule = "record_codes" if read else "codes"
+    codes = _one(graph, rule, {"dataset": (dataset,), "split": (split,)}, configfile)
     labels = open_store(codes.path())
     activations = Activations(index.path())
     values = (

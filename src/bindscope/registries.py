@@ -17,14 +17,20 @@ SPACES = {
 
 RENDERERS = {
     "shapes": "bindscope.scenes.shapes:render",
-    "clevr": "bindscope.scenes.clevr.render:render",
+    "solids": "bindscope.scenes.solids.render:render",
 }
 
-# Who draws the scenes that the clevr renderer describes.
+# Who draws the scenes that the solids renderer describes.
 BACKENDS = {
-    "raycast": "bindscope.scenes.clevr.raycast_backend:draw",
-    "mitsuba": "bindscope.scenes.clevr.mitsuba_backend:draw",
-    "blender": "bindscope.scenes.clevr.blender_backend:draw",
+    "raycast": "bindscope.scenes.solids.raycast_backend:draw",
+    "mitsuba": "bindscope.scenes.solids.mitsuba_backend:draw",
+    "blender": "bindscope.scenes.solids.blender_backend:draw",
+}
+
+# Readers of scenes by `source.kind`; a `python` source names its own.
+READERS = {
+    "table": "bindscope.sources.table:TableReader",
+    "clevr": "bindscope.sources.clevr:ClevrReader",
 }
 
 ADAPTERS = {

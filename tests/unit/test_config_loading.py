@@ -117,7 +117,13 @@ CASES = [
     ("probes.1.name", "quadratic", "probes: the name 'quadratic' is used 2 times"),
     ("datasets.0.render", None, "fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
+    ("report", {"families": [{"name": "f", "models": ["vit", "vti"]}]},
+     "report.families.0.models: 'vti' is not defined; did you mean 'vit'?"),
+    ("report", {"families": [{"name": "f", "models": ["vit"]}]},
+     "report.families.0.models: needs at least 2 entries, has 1"),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
+    ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; "),
+    ("models.0.training.input_px", 4, "models.0.training.input_px: 8 px patches do not divide an "),
 ]  # fmt: skip
 
 
@@ -191,6 +197,13 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, expected: st
     with pytest.raises(ConfigError, match=str(path)) as caught:
         read_yaml(path)
     assert caught.value.problem.startswith(expected)
+
+
+def test_an_input_size_that_is_not_given_is_in_no_key() -> None:
+    model = load_config(EXAMPLE, "example").models[0]
+    assert "input_px" not in str(model.model_dump(mode="json"))
+    given = model.model_copy(update={"input_px": 16})
+    assert given.model_dump(mode="json")["input_px"] == 16
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -1,9 +1,15 @@
 """Share of attention against a pixel-by-pixel count."""
 
+import json
+
 import numpy as np
 import pytest
+from sample_tables import KEYS
 
+from bindscope.errors import StoreError
+from bindscope.information.attention import summary
 from bindscope.information.attention_share import attention_share
+from bindscope.tables.build import build_attention
 
 
 def by_pixels(weights, mask, grid, edge_y, edge_x):
@@ -56,3 +62,48 @@ def test_a_query_on_its_object_has_share_one():
 def test_shapes_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match="do not match"):
         attention_share(np.zeros((1, 1, 15)), np.zeros((1, 8, 8)), (4, 4), 2)
+
+
+INFORMATION = {"bootstrap_samples": 400, "bootstrap_seed": 0}
+
+
+def arrays(share, scene):
+    return {
+        "share": np.asarray(share, float),
+        "baseline": np.full(len(share), 0.1),
+        "scene": np.asarray(scene),
+    }
+
+
+def test_the_interval_of_the_share_is_over_scenes_not_objects():
+    rng = np.random.default_rng(0)
+    of_scene = rng.random(200)
+    found = summary(arrays(np.repeat(of_scene, 9), np.repeat(np.arange(200), 9)), INFORMATION)
+    assert (found["n_scenes"], found["n_objects"]) == (200, 1800)
+    assert found["attention_share"] == pytest.approx(of_scene.mean())
+    assert found["uniform_share"] == pytest.approx(0.1)
+    # objects of one scene are copies here: nine times as many tell no more than one
+    half = (found["attention_share_high"] - found["attention_share_low"]) / 2
+    assert half == pytest.approx(1.96 * of_scene.std() / 200**0.5, rel=0.15)
+
+
+def test_the_table_of_attention(tmp_path):
+    files, expected = [], {}
+    for model, share in (("b", 0.5), ("a", 0.75)):
+        numbers = summary(arrays([share, share + 0.2], [0, 1]), INFORMATION)
+        row = {"dataset": "d", "model": model, "layer": "4", "probe": "attention", "seed": 0}
+        files.append(str(tmp_path / f"{model}.json"))
+        (tmp_path / f"{model}.json").write_text(json.dumps({**row, **numbers, **KEYS}))
+        expected[files[-1]] = KEYS
+    table = build_attention(files, expected)
+    assert list(table["model"]) == ["a", "b"]
+    assert list(table["attention_share"]) == pytest.approx([0.85, 0.6])
+    with pytest.raises(StoreError, match="another configuration"):
+        build_attention(files, {name: {"spec_key": "other"} for name in files})
+    row = json.loads((tmp_path / "a.json").read_text())
+    (tmp_path / "a.json").write_text(json.dumps(row | {"attention_share": 0.2}))
+    with pytest.raises(StoreError, match="a share lies within its interval"):
+        build_attention(files, expected)
+    (tmp_path / "a.json").write_text(json.dumps(row | {"n": 2}))
+    with pytest.raises(StoreError, match="are no columns of attention/1"):
+        build_attention(files, expected)

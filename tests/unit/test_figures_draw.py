@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 from sample_tables import (
@@ -25,6 +26,7 @@ from bindscope.figures import (
     complexity,
     layers,
     occlusion,
+    resolution,
     structure,
     style,
     tokens,
@@ -33,6 +35,7 @@ from bindscope.figures import (
 from bindscope.figures.job import choose_fits, make_figure, value_names
 from bindscope.tables.published import TREND_COLUMNS, read_published
 from bindscope.tables.schema import SCENE_STATISTICS
+from bindscope.tables.views import last_layers, measured, sharing_cost
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +47,11 @@ FROM_TABLE = (tokens, layers, structure, calibration)
 @pytest.fixture(scope="module")
 def published():
     return read_published(ROOT / "resources" / "published" / "binding_information.csv")
+
+
+@pytest.fixture(scope="module")
+def trends():
+    return read_published(ROOT / "resources" / "published" / "trends.csv", TREND_COLUMNS)
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +165,7 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
     assert layers.available(make_table([make_row()]))
 
 
-def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
+def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     nothing = {"status": "undefined", "reason": "H(O|F) = 0", "conditional_binding_ratio": None,
                "binding_ratio": None}  # fmt: skip
     rows = [
@@ -167,7 +175,7 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind():
         make_row(dataset="six"),
     ]  # fmt: skip
     cells = {"one": 1, "two": 4, "six": 36}
-    figure = complexity.draw(make_table(rows), cells)
+    figure = complexity.draw(make_table(rows), cells, trends=trends)
     share, bits = figure.axes
     found = share.lines[0].get_xydata()
     assert np.isnan(found[0, 1])  # K = 1
@@ -185,14 +193,16 @@ def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
     ]
     statistics = statistics_table((("low", 0.6, 0.4), ("high", 3.2, 0.1)))
     trends = read_published(ROOT / "resources/published/trends.csv", TREND_COLUMNS)
-    figure = occlusion.draw(make_table(rows), statistics, trends)
+    cells = {"low": 12, "high": 12}
+    figure = occlusion.draw(make_table(rows), statistics, cells, trends=trends)
     height, hidden = figure.axes
     np.testing.assert_allclose(height.lines[0].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
     np.testing.assert_allclose(height.lines[1].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
     np.testing.assert_allclose(hidden.lines[0].get_xydata(), [[10, 40.0], [40, 20.0]])
-    said = " ".join(words(figure))
+    said = " ".join(" ".join(words(figure)).split())
     for row in trends[trends["study"] == "occlusion"].itertuples():
-        assert f"{100 * row.value:.1f} % at camera height {row.axis_value}" in said
+        assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in said
+    assert "Not comparable with this run" in said
     assert occlusion.available(make_table(rows[:1]), statistics)
     assert occlusion.available(make_table(rows), statistics_table((("low", 0.6, 0.4),)))
 
@@ -202,12 +212,98 @@ def test_orders_follow_the_configuration():
     assert [title for title in titles if title] == list(ORDER)
 
 
-def test_structure_quotes_the_cost_of_sharing(published):
+def stars(figure):
+    """Return x and y of the paper's marks, legends excluded."""
+    lines = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "*"]
+    found = [line.get_xydata() for line in lines if len(line.get_xydata())]
+    found = np.concatenate(found) if found else np.empty((0, 2))
+    return found[~np.isnan(found).any(axis=1)]
+
+
+def test_resolution_draws_families_against_the_side_of_the_input(trends):
+    losses = {"vit-24": 17.0, "vit-48": 12.0, "vit-96": 14.0}
+    rows = [make_row(name, loss_given=loss) for name, loss in losses.items()]
+    sides = {("colorshape", name): int(name[4:]) for name in losses}
+    families = {"one": ["vit-24", "vit-48"], "all": list(losses), "none": ["vit-24", "absent"]}
+    figure = resolution.draw(make_table(rows), families, sides, {"colorshape": 36}, trends)
+    share = figure.axes[0]
+    curves = [line.get_xydata() for line in share.lines if line.get_marker() in "os"]
+    given = 26.488 - 7.217
+    expected = [[int(n[4:]), 100 * (given - loss) / given] for n, loss in losses.items()]
+    np.testing.assert_allclose(curves[1], expected[:2])
+    np.testing.assert_allclose(curves[0], expected)
+    assert {"one", "all"} <= set(words(figure))
+    assert "none" not in words(figure)
+    text = " ".join(" ".join(words(figure)).split())
+    assert "47.7 %" in text
+    assert "Not comparable" in text
+    assert not len(stars(figure))
+    assert "families" in resolution.available(make_table(rows), {}, sides)
+    assert "two input sizes" in resolution.available(make_table(rows), families, {})
+
+
+@pytest.mark.parametrize(("cells", "n_stars"), [(49, 2), (36, 0)])
+def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends, cells, n_stars):
+    sides = {"clip-vit-large-patch14": 224, "clip-vit-large-patch14-336": 336}
+    rows = [
+        make_row(name, tokens=tokens, kind="timm", layer="4", loss_given=12.0)
+        for name in sides
+        for tokens in ("cls", "mean")
+    ]
+    where = {("colorshape", name): px for name, px in sides.items()}
+    figure = resolution.draw(
+        make_table(rows), {"clip": list(sides)}, where, {"colorshape": cells}, trends
+    )
+    found = stars(figure).tolist()
+    assert len(found) == n_stars
+    if n_stars:  # in the panel of [CLS] alone
+        np.testing.assert_allclose(sorted(found), [[224, 47.7], [336, 56.4]])
+
+
+def test_the_cost_of_sharing_is_paired_by_seed_and_has_an_interval():
+    rows = [
+        make_row(probe=probe, seed=seed, loss_object=loss, width=width)
+        for probe, loss, width in (("quadratic", 10.0, 0.3), ("shared", 12.0, 0.4))
+        for seed, loss in ((0, loss), (1, loss + 1.0))
+    ]
+    rows.append(make_row(probe="shared", seed=2, loss_object=30.0))  # without a partner
+    rows.append(make_row("alone", probe="quadratic"))
+    (cost,) = sharing_cost(last_layers(measured(make_table(rows)))).to_dict("records")
+    assert cost["cost_bits"] == pytest.approx(2.0)
+    assert cost["seed_costs"] == pytest.approx((2.0, 2.0))
+    assert (cost["low"], cost["high"]) == pytest.approx((1.5, 2.5))
+
+
+def test_structure_shows_the_cost_of_sharing(published):
     table = default_table()
-    text = " ".join(words(structure.draw(table, published, ORDER)))
-    assert "vit-objects +1." in text or "vit-objects +0." in text
+    text = " ".join(" ".join(words(structure.draw(table, published, ORDER))).split())
+    assert "vit-objects, [CLS]" in text
     assert "+2.4" in text
+    assert "Not comparable" in text
     assert "+2.4" not in " ".join(words(structure.draw(table)))
+    both = paper_table()
+    shared = both[both["probe"] == "quadratic"].assign(
+        probe="shared", options=json.dumps({"family": "quadratic_reuse"})
+    )
+    for name in ("binding_bits", "binding_bits_low", "binding_bits_high"):
+        shared[name] -= 2.0
+    shared["loss_object_bits"] += 2.0
+    figure = structure.draw(pd.concat([both, shared]), published)
+    assert "Not comparable" not in " ".join(words(figure))
+    assert [2.4, 0] in stars(figure).tolist()
+
+
+def test_structure_draws_intervals_and_seeds():
+    table = default_table((0, 1))
+    figure = structure.draw(table, None, ORDER)
+    axes = figure.subfigs[0].axes[0]
+    ends = np.concatenate([np.asarray(c.get_segments()) for c in axes.collections])
+    here = table[(table["tokens"] == "cls") & (table["layer"] == "4")]
+    here = here[(here["model"] == "vit-objects") & (here["probe"] == "dnn")]
+    low, high = (26.488 - here[f"binding_bits_{end}"].mean() for end in ("high", "low"))
+    assert np.isclose(ends[:, :, 1], [low, high]).all(axis=1).any()
+    dots = [line for line in axes.lines if line.get_marker() == "."]
+    assert sum(len(line.get_xydata()) for line in dots) == 3 * 5 * 2
 
 
 def test_two_datasets_get_panels_of_their_own():
@@ -300,8 +396,11 @@ def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
 
 def write_products(folder):
     """Write what fits, nulls and models leave behind; return paths by role."""
-    files = {role: [] for role in ("fits", "fits_history", "fits_details", "nulls",
-                                   "nulls_details", "training_history", "maps")}  # fmt: skip
+    files = {
+        role: []
+        for role in ("fits", "fits_history", "fits_details", "nulls", "nulls_details",
+                     "training_history", "maps", "indexes")
+    }  # fmt: skip
 
     def details(name):
         losses = {"0.chained_loss_bits": np.linspace(0, 1, 48)}
@@ -325,7 +424,12 @@ def write_products(folder):
     path = folder / "vit-objects-01234567.history.json"
     path.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
     files["training_history"].append(path)
-    for model in ORDER[:2]:
+    for i, model in enumerate(ORDER[:2]):
+        index = folder / "colorshape" / model / "pooled-0.index.json"
+        index.parent.mkdir(parents=True)
+        token_map = {"grid": [4 + i, 4 + i], "patch_px": 8}
+        index.write_text(json.dumps({"attributes": {"token_map": token_map}}))
+        files["indexes"].append(index)
         (folder / model).mkdir()
         save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
         files["maps"].append(folder / model / "4-attention-0.safetensors")
@@ -335,7 +439,7 @@ def write_products(folder):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
+def test_every_configured_figure_is_made_or_excused(name, tmp_path, published, trends):
     files = write_products(tmp_path)
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]
@@ -345,7 +449,10 @@ def test_every_configured_figure_is_made_or_excused(name, tmp_path, published):
         for name, size in (("colorshape", 6), ("smaller", 2))
     }
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
-    make_figure(name, table, files, png, svg, published=published, models=ORDER, groups=groups)
+    make_figure(
+        name, table, files, png, svg, published=published, trends=trends, models=ORDER,
+        families={"two": ORDER[:2]}, groups=groups,
+    )  # fmt: skip
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")
     make_figure(name, table.iloc[:0], {}, png, svg)
@@ -371,6 +478,27 @@ def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
     ]
 
 
+def test_the_breakdown_shows_the_largest_space(tmp_path, monkeypatch):
+    groups, fits, nulls = {}, ([], []), ([], [])
+    for dataset, size in (("small", 1), ("large", 3), ("medium", 2)):
+        groups[dataset] = value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
+        losses = {"0.chained_loss_bits": np.zeros(2 * size + size**2)}
+        for kind, model in ((fits, "vit-objects"), (nulls, "null")):
+            tokens_ = "null" if model == "null" else "cls"
+            row = make_row(model, tokens=tokens_, dataset=dataset)
+            path = tmp_path / f"{dataset}-{model}"
+            path.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
+            save_file(losses, path.with_suffix(".safetensors"))
+            kind[0].append(path.with_suffix(".jsonl"))
+            kind[1].append(path.with_suffix(".safetensors"))
+    files = {"fits": fits[0], "fits_details": fits[1], "nulls": nulls[0], "nulls_details": nulls[1]}
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure))
+    make_figure("breakdown", default_table(), files, "a", "b", groups=groups)
+    assert {"vit-objects (large)", "green", "triangle"} <= set(words(drawn[0]))
+    assert not {"vit-objects (small)", "vit-objects (medium)"} & set(words(drawn[0]))
+
+
 def test_values_are_named_where_the_renderer_has_names():
     groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 20}]
     named = value_names(groups, rendered=True)
@@ -380,7 +508,13 @@ def test_values_are_named_where_the_renderer_has_names():
 
 
 def test_every_figure_and_table_has_a_caption():
-    for name in (*FIGURES, "table_priors", "table_binding_information", "workflow"):
+    for name in (
+        *FIGURES,
+        "table_priors",
+        "table_binding_information",
+        "table_attention",
+        "workflow",
+    ):
         text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
         assert "{{" not in text
         assert len(text) > 80

@@ -22,7 +22,7 @@ from bindscope.models.base import VisionModel
 from bindscope.models.controlled import load
 from bindscope.models.stream import FrozenViT
 from bindscope.models.training import Trained, train, write_training
-from bindscope.models.vit import ViT, build, transform
+from bindscope.models.vit import ViT, build, resized_positions, transform
 from bindscope.scenes.render import render_scenes
 
 CPU = torch.device("cpu")
@@ -299,3 +299,45 @@ def test_other_image_sizes_are_resized(frozen: FrozenViT) -> None:
     assert frozen.preprocess(np.zeros((2, 48, 48, 3), np.uint8)).shape == (2, 3, 32, 32)
     values = transform(24)(np.full((1, 24, 24, 3), 255, np.uint8), CPU, "here")
     assert float(values.min()) == float(values.max()) == pytest.approx(1)
+
+
+def test_position_embeddings_are_interpolated() -> None:
+    rng = torch.Generator().manual_seed(0)
+    positions = torch.randn(1, 1 + 16, 3, generator=rng)
+    assert resized_positions(positions, 4) is positions
+    larger = resized_positions(positions, 8)
+    assert larger.shape == (1, 65, 3)
+    torch.testing.assert_close(larger[:, 0], positions[:, 0], rtol=0, atol=0)
+    # A plane that rises along columns: bicubic interpolation keeps it away from the border.
+    ramp = torch.arange(8.0).repeat(8).view(1, 64, 1)
+    found = resized_positions(torch.cat([torch.zeros(1, 1, 1), ramp], 1), 16)[0, 1:, 0].view(16, 16)
+    expected = (torch.arange(16) + 0.5) / 2 - 0.5
+    torch.testing.assert_close(found[:, 4:12], expected[4:12].expand(16, 8), rtol=0, atol=1e-5)
+
+
+def test_a_model_runs_at_another_input_size(scenes: Any, tmp_path: Path) -> None:
+    config = _config()
+    manifest = _write(train(config, EASY, *scenes), tmp_path)
+    usual = load(config, manifest, CPU)
+    larger = load(config.model_copy(update={"input_px": 64}), manifest, CPU)
+    assert (larger.token_map.grid, larger.token_map.patch_px) == ((8, 8), 8)
+    assert larger.weights_sha256 == usual.weights_sha256
+    pixels = larger.preprocess(scenes[0]["val"][:4])
+    assert pixels.shape == (4, 3, 64, 64)
+    ((_, tokens),) = larger.residual_stream(pixels, [0])
+    ((_, before),) = usual.residual_stream(usual.preprocess(scenes[0]["val"][:4]), [0])
+    torch.testing.assert_close(tokens[:, 0], before[:, 0], rtol=0, atol=0)  # [CLS] and its place
+    vit = larger.forward
+    assert isinstance(vit, ViT)
+    torch.testing.assert_close(
+        vit.positions, resized_positions(usual.forward.positions, 8), rtol=0, atol=0
+    )
+    with pytest.raises(ModelError, match="set `input_px: 56` or `input_px: 64`"):
+        load(config.model_copy(update={"input_px": 60}), manifest, CPU)
+
+
+def test_training_at_another_size_resizes_the_scenes(scenes: Any, tmp_path: Path) -> None:
+    config = _config(input_px=16)
+    frozen = load(config, _write(train(config, EASY, *scenes), tmp_path), CPU)
+    assert frozen.token_map.grid == (2, 2)
+    assert frozen.preprocess(scenes[0]["val"][:2]).shape == (2, 3, 16, 16)

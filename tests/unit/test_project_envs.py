@@ -15,7 +15,7 @@ from rattler import MatchSpec
 
 from bindscope.commands.environment import canonical, read_pins
 from bindscope.keys import parse_module
-from bindscope.registries import ADAPTERS, FAMILIES, RENDERERS, SPACES
+from bindscope.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
 
 PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))
@@ -31,7 +31,13 @@ DRAWN = [
     for path in Path("src/bindscope", room).glob("*.py")
 ]
 IMPLEMENTATIONS = {
-    "base": [*SPACES.values(), *RENDERERS.values(), ADAPTERS["known-answer"], *DRAWN],
+    "base": [
+        *SPACES.values(),
+        *RENDERERS.values(),
+        *READERS.values(),
+        ADAPTERS["known-answer"],
+        *DRAWN,
+    ],
     "torch": [*ADAPTERS.values(), *FAMILIES.values()],
 }
 

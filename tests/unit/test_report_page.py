@@ -153,6 +153,21 @@ def test_the_headline_says_what_the_table_says():
     assert "trained with 1 seed. That is too few" in text
 
 
+def test_an_assumed_prior_makes_no_bounds():
+    table = default_table()
+    table["flags"] = "assumed_prior"
+    findings = words.headline(table, CONFIG)
+    text = " ".join(f.lead + " ".join(sentence for _, sentence in f.points) for f in findings)
+    assert "nobody knows how these scenes came about" in text
+    assert "finds about" in text
+    assert "at least" not in text
+    assert "ower bound " not in text.replace("is no lower bound", "")
+    labels = [number.label for number in words.key_numbers(table, ["vit-objects"])]
+    assert any("by estimate" in label for label in labels)
+    assert not any("at least" in label for label in labels)
+    assert "assumed_prior: nobody knows" in text_of(page_of(table))
+
+
 def test_three_training_seeds_are_enough_for_a_claim():
     models = [
         {"name": f"{objective}-{seed}", "source": f"controlled:{objective}", "seed": seed}

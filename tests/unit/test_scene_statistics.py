@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clevr_scenes import OCCLUSION
 from jobs_by_hand import ci_graph, job_by_hand, script
+from solid_scenes import OCCLUSION
 
 from bindscope.errors import StoreError
 from bindscope.figures.job import value_names
@@ -39,7 +39,7 @@ def test_statistics_by_hand(tmp_path: Path) -> None:
 
 
 def test_from_scenes_to_the_table(tmp_path: Path) -> None:
-    render = {"kind": "clevr", "size_px": 32, "fixed": {"size": "small"},
+    render = {"kind": "solids", "size_px": 32, "fixed": {"size": "small"},
               "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
     four = {"train": 4, "val": 4, "test": 4}
     common = {

@@ -97,6 +97,8 @@ def test_published_numbers_name_their_source():
     assert numbers["value"].notna().all()
     assert set(numbers["unit"]) == {"bits", "share"}
     trends = read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)
+    assert numbers["table"].str.contains(r"Table \d|sections? \d").all()
+    assert trends["source"].str.contains(r"section \d").all()
     for frame in (numbers, trends):
         assert frame["paper"].str.contains(r"arXiv \d{4}\.\d{5}").all()
     with pytest.raises(StoreError, match="has columns"):
@@ -105,7 +107,7 @@ def test_published_numbers_name_their_source():
 
 def test_published_bits_and_shares_agree():
     numbers = read_published(PUBLISHED / "binding_information.csv")
-    wide = numbers[numbers["table"] == "main"].pivot_table(
+    wide = numbers[numbers["table"] == "Table 3"].pivot_table(
         index="probe", columns="quantity", values="value", sort=False
     )
     wide = wide[wide.index != ""]

@@ -31,7 +31,7 @@ LABELS = {"codes", "anchors", "priors", "scenes", "encoded", "truth", "training"
 VISION = {"pooled", "patches", "training"}
 FIT = {"fit", "null"}
 PROBE = {"fit", "null", "attention"}
-TABLES = {"table_priors", "table_binding_information"}
+TABLES = {"table_priors", "table_binding_information", "table_attention"}
 SHOWN = {"figure", "report"}
 STORES = {"codes", "anchors", "scenes", "encoded", "pooled", "patches"}
 READERS = {"anchors", "training", "pooled", "patches", "fit", "null", "attention"}
@@ -60,11 +60,12 @@ ROOMS: dict[str, set[str]] = {
     "graph/": set(),
     "information/": FIT,
     "information/attention.py": {"attention"},
+    "information/bootstrap.py": {*FIT, "attention"},
     "information/attention_share.py": {"attention", "figure"},
     "keys.py": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *PROBE, "encoded", "truth"},
-    "models/devices.py": VISION,
+    "models/devices.py": {*VISION, "fit", "null"},
     "models/hf_adapter.py": set(),  # none of these adapters is used by this preset
     "models/known_answer": {"encoded", "truth"},
     "models/loading.py": {"pooled", "patches"},
@@ -88,12 +89,14 @@ ROOMS: dict[str, set[str]] = {
     "probes/dnn.py": set(),
     "probes/multilinear.py": set(),
     "progress.py": set(),
+    "priors/counted.py": set(),  # no scenes of this preset are read
     "registries.py": set(),
     "report/": {"report"},
     "scenes/": {"scenes"},
-    "scenes/clevr/": set(),  # no solids in this preset
+    "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "scenes/palette.py": {"scenes", "figure"},
+    "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
     "store/dtypes.py": {*STORES, *READERS, "index"},
@@ -177,7 +180,7 @@ def test_a_change_reaches_its_rules_and_by_the_chain_all_below(copied: Path) -> 
     after = codes()
     assert changed(after, before, 0) == FIT
     assert changed(after, before, 1) == {
-        *FIT, "attention", "table_binding_information", "figure", "report",
+        *FIT, "attention", "table_attention", "table_binding_information", "figure", "report",
     }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ from bindscope.graph.product import Graph
 
 TABLES = {"table_binding_information", "figure", "report"}
 FITS = {"fit", "null", *TABLES}
-READOUT = {"fit", "attention", *TABLES}  # what stands behind an index
+LOOK = {"attention", "table_attention"}
+READOUT = {"fit", *LOOK, *TABLES}  # what stands behind an index
 PRETRAINED = {"pooled", "index", "fit", *TABLES}
 EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
@@ -36,6 +37,11 @@ DRAWN = {
     "table_scene_statistics",
     *PRETRAINED,
 }  # of a dataset that a pretrained model reads
+READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
+CLEVR = {"download", *READ}
+SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
+OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
+OWN_IMAGES = "tests/fixtures/own_images"
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
@@ -43,7 +49,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Config.models": ("models.0.seed", 7, TRAINING),
     "Config.probes": ("probes.1.rank", 3, {"fit", "null", *TABLES}),
     "Config.fits": ("fits.0.seed_blocks", [[0], [1]], {"fit", "null", *TABLES}),
-    "Config.information": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
+    "Config.information": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
     "Config.report": ("report.title", "Other", {"report"}),
     "Dataset.name": ("datasets.2.name", "renamed", {"priors", "table_priors", *TABLES}),
     "Dataset.space": ("datasets.0.space.max_objects", 4, SPACE),
@@ -80,6 +86,45 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                         {"priors", "table_priors", *TABLES}),
     "DrawsSpace.groups": ("datasets.4.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
     "DrawsSpace.n_objects": ("datasets.4.space.n_objects", 2, {"priors", "table_priors", *TABLES}),
+    "Dataset.source": ("datasets.5.source.images", "elsewhere", OWN),
+    "CountedSpace.kind": ("datasets.6.space",
+                          {"kind": "uniform", "max_objects": 4,
+                           "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+                          {"priors", "table_priors", *TABLES}),
+    "CountedSpace.groups": ("datasets.6.space.groups.0.size", 4, READ),
+    "CountedSpace.max_objects": ("datasets.6.space.max_objects", 4, READ),
+    "IndexSplit.rule": ("datasets.6.split", {"rule": "hashed_images"}, READ),
+    "IndexSplit.sizes": ("datasets.6.split.sizes.test", 65, READ),
+    "ColumnSplit.rule": ("datasets.5.split", {"rule": "hashed_images"}, OWN),
+    "ColumnSplit.column": ("datasets.5.split.column", "part", OWN),
+    "HashedImagesSplit.rule": ("datasets.7.split", {"rule": "hashed_feature_codes"}, READ),
+    "HashedImagesSplit.salt": ("datasets.7.split.salt", "x", READ),
+    "HashedImagesSplit.buckets": ("datasets.7.split.buckets", 11, READ),
+    "HashedImagesSplit.test": ("datasets.7.split.test", [3], READ),
+    "HashedImagesSplit.val": ("datasets.7.split.val", [4], READ),
+    "TableSource.kind": ("datasets.5.source", {"kind": "python", "reader": "harness:Reader"}, OWN),
+    "TableSource.path": ("datasets.5.source.path", f"{OWN_IMAGES}/corrected.csv", OWN),
+    "TableSource.images": ("datasets.5.source.images", "elsewhere", OWN),
+    "TableSource.image": ("datasets.5.source.image", "file", OWN),
+    "TableSource.values": ("datasets.5.source.values.color", ["blue", "red"], OWN),
+    "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
+    "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
+    "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": "harness:Reader"}, READ),
+    "ClevrSource.path": ("datasets.8.source.path", OWN_IMAGES, READ),
+    "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),
+    "ClevrSource.sha256": ("datasets.8.source.sha256", "0" * 64, CLEVR),
+    "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),
+    "ClevrSource.parts": ("datasets.8.source.parts", ["val"], READ),
+    "ClevrSource.n_objects": ("datasets.8.source.n_objects", 5, READ),
+    "PythonSource.kind": ("datasets.6.source",
+                          {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
+                           "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
+    "PythonSource.reader": ("datasets.6.source.reader", "harness:Other", READ),
+    "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
+    "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
+    "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
+    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, {"report"}),
+    "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
     "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
                          {"priors", "table_priors", *TABLES}),
@@ -105,32 +150,32 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
-    "ClevrRenderer.kind": ("datasets.5.render", {"kind": "clevr"}, DRAWN),
-    "ClevrRenderer.backend": ("datasets.5.render.backend", {"kind": "mitsuba"}, DRAWN),
-    "ClevrRenderer.size_px": ("datasets.5.render.size_px", 40, DRAWN),
-    "ClevrRenderer.colors": ("datasets.5.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
-    "ClevrRenderer.fixed": ("datasets.5.render.fixed", {"size": "large"}, DRAWN),
-    "ClevrRenderer.camera_height": ("datasets.5.render.camera_height", 3.0, DRAWN),
-    "ClevrRenderer.camera_distance": ("datasets.5.render.camera_distance", 12.0, DRAWN),
-    "ClevrRenderer.camera_pitch": ("datasets.5.render.camera_pitch", 9.0, DRAWN),
-    "ClevrRenderer.camera_jitter": ("datasets.5.render.camera_jitter", 0.1, DRAWN),
-    "ClevrRenderer.light_jitter": ("datasets.5.render.light_jitter", 0.1, DRAWN),
-    "ClevrRenderer.extent": ("datasets.5.render.extent", 2.5, DRAWN),
-    "ClevrRenderer.min_distance": ("datasets.5.render.min_distance", 0.1, DRAWN),
-    "ClevrRenderer.margin": ("datasets.5.render.margin", 0.1, DRAWN),
-    "ClevrRenderer.min_visible_px": ("datasets.5.render.min_visible_px", 1, DRAWN),
-    "ClevrFixed.color": ("datasets.5.render.fixed.color", "red", DRAWN),
-    "ClevrFixed.shape": ("datasets.5.render.fixed.shape", "sphere", DRAWN),
-    "ClevrFixed.material": ("datasets.5.render.fixed.material", "metal", DRAWN),
-    "ClevrFixed.size": ("datasets.5.render.fixed.size", "large", DRAWN),
-    "RaycastBackend.kind": ("datasets.5.render.backend", {"kind": "mitsuba"}, DRAWN),
-    "RaycastBackend.antialias": ("datasets.5.render.backend.antialias", 1, DRAWN),
-    "MitsubaBackend.kind": ("datasets.6.render.backend", {"kind": "raycast"}, DRAWN),
-    "MitsubaBackend.variant": ("datasets.6.render.backend.variant", "cuda_ad_rgb", DRAWN),
-    "MitsubaBackend.samples": ("datasets.6.render.backend.samples", 4, DRAWN),
-    "BlenderBackend.kind": ("datasets.7.render.backend", {"kind": "raycast"}, DRAWN),
-    "BlenderBackend.version": ("datasets.7.render.backend.version", "4.2", DRAWN),
-    "BlenderBackend.samples": ("datasets.7.render.backend.samples", 4, DRAWN),
+    "SolidsRenderer.kind": ("datasets.9.render", {"kind": "solids"}, DRAWN),
+    "SolidsRenderer.backend": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "SolidsRenderer.size_px": ("datasets.9.render.size_px", 40, DRAWN),
+    "SolidsRenderer.colors": ("datasets.9.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
+    "SolidsRenderer.fixed": ("datasets.9.render.fixed", {"size": "large"}, DRAWN),
+    "SolidsRenderer.camera_height": ("datasets.9.render.camera_height", 3.0, DRAWN),
+    "SolidsRenderer.camera_distance": ("datasets.9.render.camera_distance", 12.0, DRAWN),
+    "SolidsRenderer.camera_pitch": ("datasets.9.render.camera_pitch", 9.0, DRAWN),
+    "SolidsRenderer.camera_jitter": ("datasets.9.render.camera_jitter", 0.1, DRAWN),
+    "SolidsRenderer.light_jitter": ("datasets.9.render.light_jitter", 0.1, DRAWN),
+    "SolidsRenderer.extent": ("datasets.9.render.extent", 2.5, DRAWN),
+    "SolidsRenderer.min_distance": ("datasets.9.render.min_distance", 0.1, DRAWN),
+    "SolidsRenderer.margin": ("datasets.9.render.margin", 0.1, DRAWN),
+    "SolidsRenderer.min_visible_px": ("datasets.9.render.min_visible_px", 1, DRAWN),
+    "SolidsFixed.color": ("datasets.9.render.fixed.color", "red", DRAWN),
+    "SolidsFixed.shape": ("datasets.9.render.fixed.shape", "sphere", DRAWN),
+    "SolidsFixed.material": ("datasets.9.render.fixed.material", "metal", DRAWN),
+    "SolidsFixed.size": ("datasets.9.render.fixed.size", "large", DRAWN),
+    "RaycastBackend.kind": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "RaycastBackend.antialias": ("datasets.9.render.backend.antialias", 1, DRAWN),
+    "MitsubaBackend.kind": ("datasets.10.render.backend", {"kind": "raycast"}, DRAWN),
+    "MitsubaBackend.variant": ("datasets.10.render.backend.variant", "cuda_ad_rgb", DRAWN),
+    "MitsubaBackend.samples": ("datasets.10.render.backend.samples", 4, DRAWN),
+    "BlenderBackend.kind": ("datasets.11.render.backend", {"kind": "raycast"}, DRAWN),
+    "BlenderBackend.version": ("datasets.11.render.backend.version", "4.2", DRAWN),
+    "BlenderBackend.samples": ("datasets.11.render.backend.samples", 4, DRAWN),
     "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
                            {"encoded", "index", "truth", "fit", *TABLES}),
@@ -143,12 +188,14 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Controlled.architecture": ("models.0.architecture.width", 8, TRAINING),
     "Controlled.training": ("models.0.training.steps", 5, TRAINING),
     "Controlled.seed": ("models.0.seed", 7, TRAINING),
+    "Controlled.input_px": ("models.0.input_px", 16, EXTRACTION),
     "Controlled.extraction": ("models.0.extraction", {"batch_size": 8}, EXTRACTION),
     "Architecture.n_layers": ("models.0.architecture.n_layers", 2, TRAINING),
     "Architecture.width": ("models.0.architecture.width", 8, TRAINING),
     "Architecture.n_heads": ("models.0.architecture.n_heads", 1, TRAINING),
     "Architecture.patch_px": ("models.0.architecture.patch_px", 16, TRAINING),
     "Training.dataset": ("models.0.training.dataset", "drawn", TRAINING | {"codes", "scenes"}),
+    "Training.input_px": ("models.0.training.input_px", 16, TRAINING),
     "Training.steps": ("models.0.training.steps", 5, TRAINING),
     "Training.batch_size": ("models.0.training.batch_size", 8, TRAINING),
     "Training.learning_rate": ("models.0.training.learning_rate", 2e-3, TRAINING),
@@ -185,8 +232,12 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "FitBlock.probes": ("fits.0.probes", ["p1"], TABLES),
     "FitBlock.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FITS),
     "FitBlock.controls": ("fits.0.controls", ["none", "shuffled_labels"], {"fit", *TABLES}),
-    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, "attention"}),
-    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, "attention"}),
+    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
+    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, *LOOK}),
+    "Report.families": ("report.families", [{"name": "other", "models": ["vit", "hf"]}],
+                        {"figure", "report"}),
+    "Family.name": ("report.families.0.name", "other", {"figure", "report"}),
+    "Family.models": ("report.families.0.models", ["vit", "hf"], {"figure", "report"}),
     "Report.title": ("report.title", "Other", {"report"}),
     "Report.figures": ("report.figures", ["tokens"], {"report"}),
 }  # fmt: skip
@@ -205,13 +256,13 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
     "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
 }
 for _cls, (_i, _own) in PROBES.items():
-    _rules = {*FITS, "attention"} if _cls == "AttentionProbe" else FITS
+    _rules = {*FITS, *LOOK} if _cls == "AttentionProbe" else FITS
     for _field, _value in {**COMMON_PROBE, **_own}.items():
         TABLE[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "dnn" if _cls == "LinearProbe" else "linear"
     if _cls != "AttentionProbe":
         TABLE[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
-TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, "attention"})
+TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, *LOOK})
 
 
 def broad() -> dict[str, Any]:
@@ -230,15 +281,9 @@ def broad() -> dict[str, Any]:
         {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
         {"name": "repeats", "space": {"kind": "draws", "groups": groups, "n_objects": 3},
          "split": {"rule": "random"}, **common},
-        *(
-            {"name": f"solids-{kind}",
-             "space": {"kind": "uniform", "max_objects": 2,
-                       "groups": [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]},
-             "split": {"rule": "random"},
-             "render": {"kind": "clevr", "size_px": 32, "backend": {"kind": kind}}, **common}
-            for kind in ("raycast", "mitsuba", "blender")
-        ),
     ]  # fmt: skip
+    config["datasets"] += read_datasets(groups, common)
+    config["datasets"] += solid_datasets(common)
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [
         {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,
@@ -260,10 +305,42 @@ def broad() -> dict[str, Any]:
     config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
     config["fits"] += [
         {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
+        {"name": "own", "datasets": ["own"], "models": ["timm"], "probes": ["p0"]},
         {"name": "solids", "models": ["timm"], "probes": ["p0"],
          "datasets": ["solids-raycast", "solids-mitsuba", "solids-blender"]},
     ]  # fmt: skip
+    config["report"] = {"families": [{"name": "sizes", "models": ["vit", "timm"]}]}
     return config
+
+
+def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[dict[str, Any]]:
+    """Datasets whose scenes are read; the first one is fitted."""
+    counted = {"kind": "counted", "groups": copy.deepcopy(groups), "max_objects": 3}
+    own = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
+    python = {"kind": "python", "reader": "harness:Reader"}
+    return [
+        {"name": "own", "space": {**counted, "groups": own}, "split": {"rule": "column"},
+         "source": {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
+                    "values": {"color": ["red", "blue"], "shape": ["circle", "square"]}},
+         "render": {"kind": "photos", "size_px": 32}, **common},
+        {"name": "read-index", "space": counted, "source": python,
+         "split": {"rule": "index", "sizes": dict(common["n_scenes"])}, **common},
+        {"name": "read-hashed", "space": copy.deepcopy(counted), "source": python,
+         "split": {"rule": "hashed_images"}, **common},
+        {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
+         "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
+    ]  # fmt: skip
+
+
+def solid_datasets(common: dict[str, Any]) -> list[dict[str, Any]]:
+    """Datasets of solids, one per backend."""
+    groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
+    return [
+        {"name": f"solids-{kind}", "space": {"kind": "uniform", "max_objects": 2, "groups": groups},
+         "split": {"rule": "random"},
+         "render": {"kind": "solids", "size_px": 32, "backend": {"kind": kind}}, **common}
+        for kind in ("raycast", "mitsuba", "blender")
+    ]  # fmt: skip
 
 
 def models_of(kind: Any) -> set[type[BaseModel]]:
@@ -324,5 +401,23 @@ def rename(config: dict[str, Any], path: str, new: str) -> None:
     kind, number, *_ = path.split(".")
     old = config[kind][int(number)]["name"]
     assign(config, path, new)
-    for block in config["fits"]:
+    families = config["report"]["families"] if kind == "models" else []
+    for block in [*config["fits"], *families]:
         block[kind] = [new if name == old else name for name in block[kind]]
+
+
+def test_models_that_are_trained_alike_share_one_training() -> None:
+    config = broad()
+    config["models"].append({**config["models"][0], "name": "larger", "input_px": 64})
+    config["fits"][0]["models"].append("larger")
+    graph = build(Config.model_validate(config))
+    (training,) = graph.of("training")
+    assert training.wildcards["model"] == "vit"
+    weights = {
+        p.wildcards["model"]: [w.path() for w in p.inputs["weights"]] for p in graph.of("pooled")
+    }
+    assert weights["vit"] == weights["larger"] == [training.path()]
+    keys = {p.key for p in graph.of("index") if p.wildcards["model"] in ("vit", "larger")}
+    assert len(keys) > 1
+    config["models"][-1]["seed"] = 1
+    assert len(build(Config.model_validate(config)).of("training")) == 2

@@ -10,7 +10,7 @@ rule encoded:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("encoded"),
         code=code("encoded"),
@@ -33,7 +33,7 @@ rule pooled:
     threads: threads_of("pooled")
     resources:
         mem_mb=memory(4000),
-        runtime=240,
+        runtime=minutes(240),
         gpu=gpus_of("pooled"),
     params:
         spec=spec("pooled"),
@@ -57,7 +57,7 @@ rule patches:
     threads: threads_of("patches")
     resources:
         mem_mb=memory(4000),
-        runtime=240,
+        runtime=minutes(240),
         gpu=gpus_of("patches"),
     params:
         spec=spec("patches"),
@@ -97,7 +97,7 @@ rule index:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(500),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("index"),
         code=code("index"),

@@ -10,7 +10,7 @@ rule codes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(1000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("codes"),
         code=code("codes"),

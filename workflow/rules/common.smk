@@ -113,6 +113,15 @@ def memory(mem_mb):
     return find
 
 
+def minutes(runtime):
+    """Ask for more time on each retry: a job that was cut off would be cut off again."""
+
+    def find(wildcards, attempt):
+        return runtime * attempt
+
+    return find
+
+
 def captions():
     """Captions of the report's figures: the texts that Snakemake's own report shows too."""
     return [f"workflow/report/{p.wildcards['figure']}.rst" for p in graph.of("figure")]

@@ -19,7 +19,7 @@ rule figure:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("figure"),
         code=code("figure"),

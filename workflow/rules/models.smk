@@ -9,7 +9,7 @@ rule weights:
         "../../envs/torch.yaml"
     resources:
         mem_mb=memory(1000),
-        runtime=240,
+        runtime=minutes(240),
     params:
         spec=spec("weights"),
         code=code("weights"),
@@ -35,7 +35,7 @@ rule training:
     threads: threads_of("training")
     resources:
         mem_mb=memory(3000),
-        runtime=240,
+        runtime=minutes(240),
         gpu=gpus_of("training"),
     params:
         spec=spec("training"),
@@ -55,7 +55,7 @@ rule truth:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(1000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("truth"),
         code=code("truth"),

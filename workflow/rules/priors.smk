@@ -9,7 +9,7 @@ rule priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(500),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("priors"),
         code=code("priors"),
@@ -31,7 +31,7 @@ rule anchors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("anchors"),
         code=code("anchors"),

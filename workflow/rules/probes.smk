@@ -15,7 +15,7 @@ rule fit:
     threads: threads_of("fit")
     resources:
         mem_mb=memory(3000),
-        runtime=240,
+        runtime=minutes(240),
         gpu=gpus_of("fit"),
     params:
         spec=spec("fit"),
@@ -41,7 +41,7 @@ rule null:
     threads: threads_of("null")
     resources:
         mem_mb=memory(3000),
-        runtime=240,
+        runtime=minutes(240),
         gpu=gpus_of("null"),
     params:
         spec=spec("null"),
@@ -65,7 +65,7 @@ rule attention:
     threads: threads_of("attention")
     resources:
         mem_mb=memory(3000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("attention"),
         code=code("attention"),

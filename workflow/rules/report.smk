@@ -16,7 +16,7 @@ rule report:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("report"),
         code=code("report"),

@@ -10,7 +10,7 @@ rule scenes:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("scenes"),
         code=code("scenes"),

@@ -17,7 +17,7 @@ rule table_priors:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("table_priors"),
         code=code("table_priors"),
@@ -71,9 +71,36 @@ rule table_binding_information:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(2000),
-        runtime=60,
+        runtime=minutes(60),
     params:
         spec=spec("table_binding_information"),
         code=code("table_binding_information"),
     script:
         "../scripts/table_binding_information.py"
+
+
+rule table_attention:
+    input:
+        unpack(made_from("table_attention")),
+    output:
+        parquet=output_of("table_attention", "parquet"),
+        csv=output_of("table_attention", "csv"),
+        html=report(
+            output_of("table_attention", "html"),
+            caption="../report/table_attention.rst",
+            category="Tables",
+        ),
+    log:
+        log_of("table_attention"),
+    benchmark:
+        benchmark_of("table_attention")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(60),
+    params:
+        spec=spec("table_attention"),
+        code=code("table_attention"),
+    script:
+        "../scripts/table_attention.py"

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 
 import bindscope
 from bindscope.files import write_atomic, write_json
-from bindscope.information.attention import read_maps
+from bindscope.information.attention import read_maps, summary
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -24,9 +24,10 @@ def main(job: "Job") -> None:
         job.input.fit_weights[0], job.input.index[0], job.input.scenes[0], job.input.codes[0]
     )
     names = {name: job.wildcards[name] for name in ("dataset", "model", "layer", "probe")}
-    means = {name: float(arrays[name].mean()) for name in ("share", "baseline")}
+    seed = min(map(int, job.wildcards["seeds"].split("_")))  # the first: see `load_probe`
+    numbers = summary(arrays, job.spec["information"])
     write_atomic(job.output.maps, save(arrays))
-    write_json(job.output.share, {**names, **means, "n": len(arrays["share"]), **job.keys})
+    write_json(job.output.share, {**names, "seed": seed, **numbers, **job.keys})
 
 
 if "snakemake" in globals():

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from bindscope.job import Job
 
-
-OWN = ("table", "published", "trends")  # read here; the others are the figure's
+NO_ROLE = ("table", "published", "trends")
 
 
 def main(job: "Job") -> None:
@@ -26,12 +25,13 @@ def main(job: "Job") -> None:
     make_figure(
         job.spec["figure"],
         read_table(job.input.table[0], BINDING_INFORMATION),
-        {role: paths for role, paths in job.input.items() if role not in OWN},
+        {role: paths for role, paths in job.input.items() if role not in NO_ROLE},
         job.output.png,
         job.output.svg,
         published=read_published(job.input.published),
         trends=read_published(job.input.trends, TREND_COLUMNS),
         models=job.spec["models"],
+        families={family["name"]: family["models"] for family in job.spec["families"]},
         groups={
             name: value_names(given["groups"], given["rendered"])
             for name, given in job.spec["datasets"].items()

@@ -20,3 +20,11 @@ class Model(BaseModel):
     """A frozen model that forbids unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class SplitCounts(Model):
+    """One number per split."""
+
+    train: PositiveInt
+    val: PositiveInt
+    test: PositiveInt

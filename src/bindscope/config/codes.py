@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.clevr import ClevrRenderer, undrawable
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.groups import Group
-from bindscope.config.observed import DrawsSpace
+from bindscope.config.observed import (
+    READ_SPLITS,
+    ColumnSplit,
+    CountedSpace,
+    DrawsSpace,
+    HashedImagesSplit,
+    IndexSplit,
+    PhotosRenderer,
+    Source,
+    check_buckets,
+    vocabulary_problem,
+)
+from bindscope.config.solids import SolidsRenderer, undrawable
 
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
-
-
-class SplitCounts(Model):
-    """One number per split."""
-
-    train: PositiveInt
-    val: PositiveInt
-    test: PositiveInt
 
 
 class UniformSpace(Model):
@@ -84,7 +87,9 @@ class BalancedSpace(Model):
         return self
 
 
-Space = Annotated[UniformSpace | BalancedSpace | DrawsSpace, Field(discriminator="kind")]
+Space = Annotated[
+    UniformSpace | BalancedSpace | DrawsSpace | CountedSpace, Field(discriminator="kind")
+]
 
 
 class RandomSplit(Model):
@@ -118,14 +123,14 @@ class HashedSplit(Model):
 
     @model_validator(mode="after")
     def _disjoint(self) -> Self:
-        if set(self.test) & set(self.val):
-            raise ValueError(f"buckets {sorted(set(self.test) & set(self.val))} are in two splits")
-        if max(*self.test, *self.val) >= self.buckets:
-            raise ValueError(f"bucket numbers run from 0 to {self.buckets - 1}")
+        check_buckets(self.test, self.val, self.buckets)
         return self
 
 
-Split = Annotated[RandomSplit | RankedSplit | HashedSplit, Field(discriminator="rule")]
+Split = Annotated[
+    RandomSplit | RankedSplit | HashedSplit | IndexSplit | ColumnSplit | HashedImagesSplit,
+    Field(discriminator="rule"),
+]
 
 
 class ShapesRenderer(Model):
@@ -156,7 +161,7 @@ class ShapesRenderer(Model):
         return self
 
 
-Renderer = Annotated[ShapesRenderer | ClevrRenderer, Field(discriminator="kind")]
+Renderer = Annotated[ShapesRenderer | SolidsRenderer | PhotosRenderer, Field(discriminator="kind")]
 
 
 class SceneDistribution(Model):
@@ -165,16 +170,30 @@ class SceneDistribution(Model):
     name: Slug = Field(description="Name in paths, tables and figures.")
     space: Space = Field(description="The distribution of object codes.")
     split: Split = Field(description="How scenes are assigned to train, val and test.")
-    seed: NonNegativeInt = Field(0, description="Seed of codes and placement.")
+    seed: NonNegativeInt = Field(
+        0, description="Seed of codes and placement; scenes that are read have none."
+    )
     render: Renderer | None = Field(
         None, description="How images are drawn; leave out where only known-answer models are used."
     )
+    source: Source | None = Field(
+        None,
+        description="Where scenes are read from (docs/own_datasets.md); left out: they are drawn.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_source(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `source` out where it is not set: it enters no key of scenes that are drawn."""
+        content: dict[str, Any] = handler(self)
+        if self.source is None:
+            content.pop("source", None)
+        return content
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
         if isinstance(self.render, ShapesRenderer) and len(self.space.groups) != 2:
             raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
-        if isinstance(self.render, ClevrRenderer):
+        if isinstance(self.render, SolidsRenderer):
             groups = {group.name: group.size for group in self.space.groups}
             if problem := undrawable(self.render, groups):
                 raise ValueError(problem)
@@ -195,6 +214,13 @@ class Dataset(SceneDistribution):
     )
 
     @model_validator(mode="after")
+    def _read_or_drawn(self) -> Self:
+        problem = _read_problem(self) if self.source else _drawn_problem(self)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _full_shards(self) -> Self:
         for split in SPLITS:
             n, size = getattr(self.n_scenes, split), getattr(self.shard_size, split)
@@ -206,19 +232,49 @@ class Dataset(SceneDistribution):
         return self
 
 
+def _read_problem(dataset: Dataset) -> str | None:
+    """Say what does not go with a source."""
+    assert dataset.source is not None
+    if not isinstance(dataset.split, (*READ_SPLITS, HashedSplit)):
+        return (
+            f"split rule {dataset.split.rule!r} draws scenes, and this dataset's are read from its "
+            "source; use index, column, hashed_images or hashed_feature_codes"
+        )
+    if dataset.render and not isinstance(dataset.render, PhotosRenderer):
+        return "images come from the source: use `render: {kind: photos}`"
+    return vocabulary_problem(dataset.source, dataset.space.groups)
+
+
+def _drawn_problem(dataset: Dataset) -> str | None:
+    """Say what needs a source."""
+    if isinstance(dataset.space, CountedSpace):
+        return "a `counted` space is estimated from scenes that are read: give a source"
+    if isinstance(dataset.split, READ_SPLITS):
+        return f"split rule {dataset.split.rule!r} is for scenes that are read: give a source"
+    if isinstance(dataset.render, PhotosRenderer):
+        return "the photos renderer shows images that are read: give a source"
+    return None
+
+
 __all__ = [
     "SPLITS",
     "BalancedSpace",
-    "ClevrRenderer",
+    "ColumnSplit",
+    "CountedSpace",
     "Dataset",
     "DrawsSpace",
     "Group",
+    "HashedImagesSplit",
     "HashedSplit",
+    "IndexSplit",
+    "PhotosRenderer",
     "RandomSplit",
     "RankedSplit",
     "Renderer",
     "SceneDistribution",
     "ShapesRenderer",
+    "SolidsRenderer",
+    "Source",
     "Space",
     "Split",
     "SplitCounts",

@@ -86,10 +86,20 @@ class Architecture(Model):
         return self
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class Training(Model):
     """How a controlled model is trained."""
 
     dataset: Slug = Field(description="Dataset whose train and val scenes are used.")
+    # Not part of a dump where it is not given, so that the keys of older products stay.
+    input_px: PositiveInt | None = Field(
+        None,
+        exclude_if=_is_none,
+        description="Side that the scenes are resized to for training. Default: the scenes' own.",
+    )
     steps: PositiveInt = Field(1200, description="Optimiser steps.")
     batch_size: PositiveInt = Field(
         32, description="Scenes per step; small batches learn most per second on a CPU."
@@ -109,8 +119,16 @@ class Controlled(Model):
         description="`controlled:<objective>`, one of: " + ", ".join(OBJECTIVES) + ".",
     )
     architecture: Architecture = Field(Architecture(), description="The transformer.")
-    training: Training = Field(description="Training; for `none` only the dataset is read.")
+    training: Training = Field(
+        description="Training; for `none` only the dataset and `input_px` are read."
+    )
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and batch order.")
+    input_px: PositiveInt | None = Field(
+        None,
+        exclude_if=_is_none,
+        description="Side of the input image; other than in training: position embeddings are "
+        "interpolated. Default: that of training.",
+    )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
 

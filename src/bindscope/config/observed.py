@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Model, PositiveInt
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.groups import Group
 
 
@@ -23,3 +23,190 @@ class DrawsSpace(Model):
         description="Feature groups; the last one varies fastest in the object code.",
     )
     n_objects: PositiveInt = Field(description="Number of draws, repeats included.")
+
+
+class CountedSpace(Model):
+    """Nobody knows how the scenes came about: their distribution is estimated from `train`.
+
+    Only for scenes that are read. Entropies are estimates from above, and rows of the table carry
+    the flag `assumed_prior`.
+    """
+
+    kind: Literal["counted"]
+    groups: tuple[Group, ...] = Field(
+        min_length=1,
+        description="Feature groups; the last one varies fastest in the object code.",
+    )
+    max_objects: PositiveInt = Field(
+        description="Largest number of objects in a scene; a scene with more is an error."
+    )
+
+
+class IndexSplit(Model):
+    """The first `sizes.train` scenes in the source's order, then val, then test."""
+
+    rule: Literal["index"]
+    sizes: SplitCounts = Field(description="Scenes set apart for each split, in this order.")
+
+
+class ColumnSplit(Model):
+    """The source says which split a scene is in."""
+
+    rule: Literal["column"]
+    column: str = Field("split", description="Column with `train`, `val` or `test`.")
+
+
+class HashedImagesSplit(Model):
+    """sha1("salt|image") modulo `buckets` decides a scene's split: stable when scenes are added."""
+
+    rule: Literal["hashed_images"]
+    salt: str = Field("bindscope", description="Prefix of the hashed text.")
+    buckets: PositiveInt = Field(10, description="Number of hash buckets.")
+    test: tuple[NonNegativeInt, ...] = Field(
+        (0, 1), min_length=1, description="Buckets of the test split."
+    )
+    val: tuple[NonNegativeInt, ...] = Field(
+        (2,), min_length=1, description="Buckets of the validation split."
+    )
+
+    @model_validator(mode="after")
+    def _disjoint(self) -> Self:
+        check_buckets(self.test, self.val, self.buckets)
+        return self
+
+
+def check_buckets(test: tuple[int, ...], val: tuple[int, ...], buckets: int) -> None:
+    """Refuse buckets that are in two splits or do not exist."""
+    if set(test) & set(val):
+        raise ValueError(f"buckets {sorted(set(test) & set(val))} are in two splits")
+    if max(*test, *val) >= buckets:
+        raise ValueError(f"bucket numbers run from 0 to {buckets - 1}")
+
+
+class TableSource(Model):
+    """A CSV or Parquet file with a row per object: its image, its value in every group."""
+
+    kind: Literal["table"]
+    path: str = Field(description="The file, `.csv` or `.parquet`.")
+    images: str | None = Field(
+        None, description="Folder that image names start from; left out: the file's folder."
+    )
+    image: str = Field("image", description="Column with the name of the image file.")
+    values: dict[str, tuple[str, ...]] = Field(
+        description="The values of every group in order, by the group's name; the column with them "
+        "has that name too."
+    )
+    box: tuple[str, str, str, str] | None = Field(
+        None, description="Columns of a box's left, top, right and bottom edge, in pixels."
+    )
+    repeats: bool = Field(
+        False, description="Whether a scene may hold two objects with the same values."
+    )
+
+
+CLEVR_VALUES: dict[str, tuple[str, ...]] = {
+    "color": ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"),
+    "shape": ("cube", "sphere", "cylinder"),
+    "material": ("rubber", "metal"),
+    "size": ("large", "small"),
+}
+"""CLEVR's features (arXiv 1612.06890): the values of a group, by the group's name."""
+
+
+class ClevrSource(Model):
+    """The official CLEVR v1.0: scene files and images, CC BY 4.0 (arXiv 1612.06890).
+
+    The space's groups are any of `color` (8), `shape` (3), `material` (2) and `size` (2).
+    """
+
+    kind: Literal["clevr"]
+    path: str | None = Field(
+        None,
+        description="The archive, or the folder it was unpacked to (with `scenes` and `images`); "
+        "left out: the archive is downloaded (19 GB).",
+    )
+    url: str = Field(
+        "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
+        description="Where the archive is downloaded from.",
+    )
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+        "5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
+        description="SHA-256 that the downloaded archive must have.",
+    )
+    folder: str = Field("results/downloads", description="Folder that the archive is put into.")
+    parts: tuple[Literal["train", "val"], ...] = Field(
+        ("train", "val"),
+        min_length=1,
+        description="CLEVR's own parts to read, in this order; its test part has no scene file.",
+    )
+    n_objects: PositiveInt = Field(
+        6, description="Only scenes with this number of objects are read."
+    )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a scene may hold two objects with the same values: CLEVR's do."""
+        return True
+
+
+class PythonSource(Model):
+    """A reader of your own: a class with `vocabulary`, `images` and `scenes()`."""
+
+    kind: Literal["python"]
+    reader: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = Field(
+        description="`my_package.my_module:MyReader`."
+    )
+    path: str | None = Field(
+        None, description="File or folder with the labels; a change of its content is noticed."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Anything else that the reader wants."
+    )
+    repeats: bool = Field(
+        False, description="Whether a scene may hold two objects with the same values."
+    )
+
+
+Source = Annotated[TableSource | ClevrSource | PythonSource, Field(discriminator="kind")]
+READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
+
+
+class PhotosRenderer(Model):
+    """Images as they were read, resized to a square (the whole image, nothing is cropped)."""
+
+    kind: Literal["photos"]
+    size_px: PositiveInt = Field(224, description="Side of the square image.")
+
+
+def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
+    """Say how the values that a source declares do not fit the groups; None if they do."""
+    if isinstance(source, ClevrSource):
+        return _clevr_problem(groups)
+    if not isinstance(source, TableSource):
+        return None
+    names = [group.name for group in groups]
+    if sorted(source.values) != sorted(names):
+        return f"source.values is for {', '.join(source.values)}; the groups are {', '.join(names)}"
+    for group in groups:
+        values = source.values[group.name]
+        if len(set(values)) < len(values):
+            return f"source.values.{group.name} names a value twice"
+        if len(values) != group.size:
+            return (
+                f"source.values.{group.name} has {len(values)} values, but the group's size "
+                f"is {group.size}"
+            )
+    return None
+
+
+def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
+    for group in groups:
+        values = CLEVR_VALUES.get(group.name)
+        if values is None:
+            return f"CLEVR has no feature {group.name!r}; there are {', '.join(CLEVR_VALUES)}"
+        if len(values) != group.size:
+            return (
+                f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "
+                f"{group.size}"
+            )
+    return None

@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 def problems(config: Config) -> Iterator[str]:
     """Yield every broken reference as ``path: what is wrong``."""
-    for section in ("datasets", "models", "probes", "fits"):
-        counts = Counter(entry.name for entry in getattr(config, section))
-        for name, count in counts.items():
+    families = config.report.families
+    for section, entries in (
+        ("datasets", config.datasets), ("models", config.models), ("probes", config.probes),
+        ("fits", config.fits), ("report.families", families),
+    ):  # fmt: skip
+        for name, count in Counter(entry.name for entry in entries).items():
             if count > 1:
                 yield f"{section}: the name {name!r} is used {count} times"
     datasets = {dataset.name: dataset for dataset in config.datasets}
@@ -40,6 +43,8 @@ def problems(config: Config) -> Iterator[str]:
     for i, model in enumerate(config.models):
         if isinstance(model, Controlled):
             yield from _training(f"models.{i}", model, datasets)
+    for i, family in enumerate(families):
+        yield from _unknown(f"report.families.{i}.models", family.models, models)
 
 
 def depth(model: AnyModel) -> int:
@@ -69,6 +74,12 @@ def _layers(where: str, model: AnyModel, block: FitBlock) -> Iterator[str]:
 
 def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterator[str]:
     if isinstance(model, KnownAnswer):
+        for dataset in datasets:
+            if dataset.source:
+                yield (
+                    f"{where}: {model.name!r} draws the codes that it encodes, but the scenes of "
+                    f"{dataset.name!r} are read; use it with a dataset that is drawn"
+                )
         return
     for dataset in datasets:
         if dataset.render is None:
@@ -109,8 +120,18 @@ def _training(where: str, model: Controlled, datasets: Mapping[str, Dataset]) ->
     render = datasets[name].render
     if render is None:
         yield f"{where}.training.dataset: dataset {name!r} has no render section"
-    elif render.size_px % model.architecture.patch_px:
+        return
+    patch = model.architecture.patch_px
+    trained = model.training.input_px
+    if trained is None and render.size_px % patch:
         yield (
-            f"{where}.architecture.patch_px: {model.architecture.patch_px} px patches do not "
+            f"{where}.architecture.patch_px: {patch} px patches do not "
             f"divide the {render.size_px} px images of {name!r}"
         )
+    for key, side in (("training.input_px", trained), ("input_px", model.input_px)):
+        if side is not None and side % patch:
+            below = max(side // patch, 1) * patch
+            yield (
+                f"{where}.{key}: {patch} px patches do not divide an input of {side} px; "
+                f"choose {below} or {below + patch}"
+            )

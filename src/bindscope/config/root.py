@@ -16,7 +16,7 @@ from bindscope.config.references import problems
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 FIGURES = (
     "tokens", "layers", "attention", "structure", "training", "breakdown", "calibration",
-    "complexity", "occlusion",
+    "complexity", "resolution", "occlusion",
 )  # fmt: skip
 
 
@@ -44,12 +44,23 @@ class FitBlock(Model):
     )
 
 
+class Family(Model):
+    """Models that are one family at several input sizes: a curve of the figure `resolution`."""
+
+    name: Slug = Field(description="Name of the curve.")
+    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+
+
 class Report(Model):
     """The page."""
 
     title: str = Field("Binding information", description="Title of results/report.html.")
     figures: tuple[Literal[FIGURES], ...] = Field(  # type: ignore[valid-type]
         FIGURES, description="Figures to draw; one whose data are not configured is left out."
+    )
+    families: tuple[Family, ...] = Field(
+        (),
+        description="Curves of the figure `resolution`: models that differ in their input size.",
     )
 
 
@@ -70,4 +81,4 @@ class Config(Model):
         return self
 
 
-__all__ = ["FIGURES", "Config", "FitBlock", "Information", "Report"]
+__all__ = ["FIGURES", "Config", "Family", "FitBlock", "Information", "Report"]

@@ -20,6 +20,7 @@ Array = npt.NDArray[np.float64]
 Group = tuple[str, Sequence[str]]
 COLUMNS = 3
 _WRITE_UP_TO = 64  # cells; more are too small for numbers
+_SMALLEST_TOP_BITS = 0.01  # of the colour scale, so that rounding errors have no colour
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def draw(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure
     width = min(COLUMNS, len(labels))
     figure = new_figure(0.3 + height * len(blocks), WIDTH_IN if width > 1 else 0.6 * WIDTH_IN)
     parts = figure.subfigures(len(blocks), 1, squeeze=False)[:, 0]
-    top = max(float(np.nanmax(np.abs(b.objects))) for b in breakdowns.values()) or 1.0
+    top = max(float(np.nanmax(np.abs(b.objects))) for b in breakdowns.values())
+    top = max(top, _SMALLEST_TOP_BITS)
     reach = [float(f(b.features)) for b in breakdowns.values() for f in (np.nanmin, np.nanmax)]
     for part, block in zip(parts, blocks, strict=True):
         grid = part.subplots(

@@ -1,4 +1,4 @@
-"""What the figures share that draw binding against a property of the dataset."""
+"""beta* and B* against a number: what the figures that sweep something share."""
 
 from __future__ import annotations
 
@@ -7,37 +7,102 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
+from matplotlib.figure import Figure
 
-from bindscope.figures.style import INK, handle
+from bindscope.figures.style import (
+    FAMILY_NAMES,
+    GREY,
+    INK,
+    PAPER_MARK,
+    TOKEN_NAMES,
+    colours,
+    handle,
+    legend_below,
+    markers,
+    new_figure,
+    note_above,
+)
 from bindscope.tables.views import family_order, last_layers, measured, over_seeds, token_order
 
-CURVE = ["model", "tokens", "probe"]
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
 _DASHES = (0, (3, 1.5))
 
 
-def swept(table: pd.DataFrame, values: Mapping[str, float]) -> pd.DataFrame:
-    """Return last layers of the models that were measured at two values or more.
+def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return last layers of models that are no known-answer encoders, means over seeds."""
+    rows = over_seeds(last_layers(measured(table, known_answer=False)))
+    return rows[rows[BOUND].notna()].copy()
+
+
+def with_several(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep curves (`line`, tokens, probe) with two values of `x` or more, in the order of `x`."""
+    curve = ["line", "tokens", "probe"]
+    if len(rows):
+        rows = rows[rows.groupby(curve)["x"].transform("nunique") > 1]
+    return rows.sort_values([*curve, "x", "dataset"], kind="stable")
+
+
+def draw_curves(
+    rows: pd.DataFrame, lines: Sequence[str], x_label: str, note: str, marks: pd.DataFrame
+) -> Figure:
+    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
 
     Parameters
     ----------
-    table
-        `binding_information`.
-    values
-        Per dataset its value on the horizontal axis; other datasets are left out.
+    rows
+        What `with_several` returned: the columns of `views.over_seeds`, the curve's name `line`
+        and its place `x`.
+    lines
+        Names of the curves in the order of the legend.
+    x_label
+        What `x` is.
+    note
+        What stands above the panels.
+    marks
+        The paper's numbers, `x` and `value` (a share); drawn in the panels of [CLS].
 
     Returns
     -------
-    DataFrame
-        Means over seeds, with `x`; ordered by model, tokens, probe and x.
+    Figure
+        Solid: the lower bound with its 95 % interval; dashed: the paper's estimate; dotted:
+        H(O|F), all there is to find. No point on the left where H(O|F) is 0.
     """
-    rows = over_seeds(last_layers(measured(table, known_answer=False)))
-    rows = rows[rows[BOUND].notna() & rows["dataset"].isin(list(values))].copy()
-    rows["x"] = rows["dataset"].map(values).astype(float)
-    if len(rows):
-        rows = rows[rows.groupby(CURVE)["x"].transform("nunique") > 1]
-    return rows.sort_values([*CURVE, "x", "dataset"], kind="stable")
+    colour, marker = colours(lines), markers(lines)
+    parts = panels(rows)
+    figure = new_figure(1.3 + 1.9 * len(parts))
+    grid = figure.subplots(len(parts), 2, sharex=True, sharey="col", squeeze=False)
+    for pair, (token, family, part) in zip(grid, parts, strict=True):
+        _pair(pair, part, colour, marker)
+        pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
+        pair[1].set_ylabel("$B^*$, bits per scene")
+        if token == "cls" and len(marks):
+            pair[0].plot(marks["x"], 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
+    sizes = sorted({*rows["x"], *marks["x"]} if len(marks) else set(rows["x"]))
+    for axes in grid[-1]:
+        axes.set_xlabel(x_label)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        axes.minorticks_off()
+    shown = [*entries(lines, colour, marker), handle("H(O|F)", color=GREY, linestyle=":")]
+    if len(marks):
+        shown.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    legend_below(figure, shown, 4)
+    note_above(figure, note)
+    return figure
+
+
+def _pair(
+    pair: Sequence[Axes], part: pd.DataFrame, colour: Mapping[str, str], marker: Mapping[str, str]
+) -> None:
+    for (line, _, _), curve in part.groupby(["line", "dataset_line", "probe"], sort=False):
+        look = (colour[str(line)], marker[str(line)])
+        bound_curve(pair[0], curve, percent(curve), *look)
+        bound_curve(pair[1], curve, np.ones(len(curve)), *look)
+    for _, known in part.groupby("dataset_line", sort=False):
+        known = known.drop_duplicates("x").sort_values("x")
+        pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
+    for axes in pair:
+        axes.axhline(0, color="#666666", linewidth=0.7)
 
 
 def panels(rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
@@ -50,7 +115,7 @@ def panels(rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
 
 
 def percent(curve: pd.DataFrame) -> np.ndarray:
-    """Return what turns bits into percent of H(O|F); NaN where that is 0."""
+    """Return what turns bits into percent of H(O|F); NaN where that is 0: beta* has no value."""
     given = curve["h_object_given_feature_bits"].to_numpy(float)
     return np.asarray(100.0 / np.where(given > 0, given, np.nan))
 
@@ -65,11 +130,11 @@ def bound_curve(
     axes
         Where.
     curve
-        Rows of one model, token input and probe.
+        Rows of one line, in the order of `x`.
     scale
         Per row, what its bits are multiplied with.
     colour, marker
-        The model's.
+        The line's.
     x
         Column of the horizontal axis.
     """
@@ -84,12 +149,11 @@ def bound_curve(
 
 
 def entries(
-    names: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str]
-) -> list[Line2D]:
-    """Return the legend: a line per model, and what solid and dashed lines are."""
-    models = [handle(name, color=colour[name], marker=marker[name]) for name in names]
+    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str]
+) -> list[object]:
+    """Return the legend: the lines by name, and what solid and dashed mean."""
     return [
-        *models,
+        *(handle(name, color=colour[name], marker=marker[name]) for name in lines),
         handle("lower bound, 95 % interval", color=INK),
         handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
     ]

@@ -20,6 +20,7 @@ from bindscope.figures import (
     complexity,
     layers,
     occlusion,
+    resolution,
     structure,
     style,
     tokens,
@@ -52,6 +53,7 @@ def make_figure(
     published: pd.DataFrame | None = None,
     trends: pd.DataFrame | None = None,
     models: Sequence[str] = (),
+    families: Mapping[str, Sequence[str]] | None = None,
     groups: Mapping[str, Groups] | None = None,
 ) -> None:
     """Draw a figure and write it as PNG and SVG.
@@ -64,14 +66,16 @@ def make_figure(
         `binding_information`.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
-        `nulls_details` in the same order; `training_history`; `maps`; `statistics` (the table
-        `scene_statistics`). Only what the figure reads.
+        `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `statistics` (the
+        table `scene_statistics`). Only what the figure reads.
     png, svg
         Where to write.
     published, trends
-        The papers' numbers.
+        The papers' numbers, of tables and of studies.
     models
         The configuration's order of models.
+    families
+        Models that are one family at several input sizes.
     groups
         Per dataset its feature groups with the names of their values, see `value_names`.
 
@@ -79,10 +83,8 @@ def make_figure(
     -----
     A figure whose data the run did not produce becomes one line that says so.
     """
-    if name == "occlusion":
-        figure = _occlusion(table, files.get("statistics", ()), trends, models)
-    else:
-        figure = _figure(name, table, files, published, models, groups or {})
+    quoted = (published, trends)
+    figure = _figure(name, table, files, quoted, models, families or {}, groups or {})
     style.save(figure, Path(png), Path(svg))
 
 
@@ -112,24 +114,36 @@ def _figure(
     name: str,
     table: pd.DataFrame,
     files: Files,
-    published: pd.DataFrame | None,
+    quoted: tuple[pd.DataFrame | None, pd.DataFrame | None],
     models: Sequence[str],
+    families: Mapping[str, Sequence[str]],
     groups: Mapping[str, Groups],
 ) -> Figure:
-    if name == "tokens":
-        reason = tokens.available(table)
-        return style.placeholder(reason) if reason else tokens.draw(table, published, models)
-    if name == "structure":
-        reason = structure.available(table)
-        return style.placeholder(reason) if reason else structure.draw(table, published, models)
+    published, trends = quoted
+    if name in ("tokens", "structure"):
+        module = {"tokens": tokens, "structure": structure}[name]
+        reason = module.available(table)
+        return style.placeholder(reason) if reason else module.draw(table, published, models)
     if name in ("layers", "calibration"):
         module = {"layers": layers, "calibration": calibration}[name]
         reason = module.available(table)
         return style.placeholder(reason) if reason else module.draw(table, models)
+    cells = {dataset: _n_cells(given) for dataset, given in groups.items()}
     if name == "complexity":
-        cells = {d: prod(len(values) for _, values in given) for d, given in groups.items()}
         reason = complexity.available(table, cells)
-        return style.placeholder(reason) if reason else complexity.draw(table, cells, models)
+        return (
+            style.placeholder(reason) if reason else complexity.draw(table, cells, models, trends)
+        )
+    if name == "resolution":
+        sides = read_input_px(files.get("indexes", ()))
+        reason = resolution.available(table, families, sides)
+        return (
+            style.placeholder(reason)
+            if reason
+            else resolution.draw(table, families, sides, cells, trends)
+        )
+    if name == "occlusion":
+        return _occlusion(table, files.get("statistics", ()), cells, models, trends)
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
@@ -147,16 +161,30 @@ def _figure(
 def _occlusion(
     table: pd.DataFrame,
     files: Sequence[PathLike],
-    trends: pd.DataFrame | None,
+    cells: Mapping[str, int],
     models: Sequence[str],
+    trends: pd.DataFrame | None,
 ) -> Figure:
     if not files:
         return style.placeholder("No scenes of solids were drawn.")
     statistics = read_table(files[0], SCENE_STATISTICS)
     reason = occlusion.available(table, statistics)
-    return (
-        style.placeholder(reason) if reason else occlusion.draw(table, statistics, trends, models)
-    )
+    if reason:
+        return style.placeholder(reason)
+    return occlusion.draw(table, statistics, cells, models, trends)
+
+
+def read_input_px(paths: Iterable[PathLike]) -> dict[tuple[str, str], int]:
+    """Read the side of each model's input off indexes of its activations.
+
+    Names of dataset and model are the folders'; the side is that of the grid of patches.
+    """
+    found = {}
+    for path in map(Path, paths):
+        tokens_ = json.loads(path.read_text())["attributes"]["token_map"]
+        if tokens_:
+            found[path.parts[-3], path.parts[-2]] = tokens_["grid"][0] * tokens_["patch_px"]
+    return found
 
 
 def read_model_histories(paths: Iterable[PathLike]) -> dict[str, Any]:
@@ -199,12 +227,14 @@ def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]
     nulls = _details(files.get("nulls", ()), files.get("nulls_details", ()))
     chosen = choose_fits(fits, models)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in groups))
+    # Of spaces that differ the largest is shown, the first of several.
+    shown = max((groups[d] for d in datasets), key=_n_cells, default=())
     found = {}
     for dataset, model, tokens_, probe in chosen:
         null = _merged(nulls, (dataset, "null", "null", probe))
         if not datasets or dataset not in groups or not null:
             continue
-        if groups[dataset] != groups[datasets[0]]:
+        if groups[dataset] != shown:
             log.info("breakdown: %s on %s is left out, its feature groups differ", model, dataset)
             continue
         sizes = [len(values) for _, values in groups[dataset]]
@@ -214,7 +244,12 @@ def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]
     reason = breakdown.available(found)
     if reason:
         return style.placeholder(reason)
-    return breakdown.draw(found, groups[datasets[0]])
+    return breakdown.draw(found, shown)
+
+
+def _n_cells(groups: Groups) -> int:
+    """Return the number of possible objects."""
+    return prod(len(values) for _, values in groups)
 
 
 Name = tuple[str, str, str, str]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.figures.curves import bound_curve, entries, panels, percent, swept
+from bindscope.figures.curves import (
+    bound_curve,
+    curve_rows,
+    entries,
+    panels,
+    percent,
+    with_several,
+)
 from bindscope.figures.style import (
     FAMILY_NAMES,
     TOKEN_NAMES,
@@ -15,42 +22,39 @@ from bindscope.figures.style import (
     legend_below,
     markers,
     new_figure,
+    note_above,
     styled,
 )
+from bindscope.tables.published import trend_beside, trend_note
 from bindscope.tables.views import name_order
 
+STUDY = "occlusion"
 
-def _heights(statistics: pd.DataFrame) -> dict[str, float]:
-    """Camera height per dataset, where its test scenes were measured."""
-    test = statistics[statistics["split"] == "test"]
-    return dict(zip(test["dataset"], test["camera_height"], strict=True))
+
+def _rows(table: pd.DataFrame, statistics: pd.DataFrame) -> pd.DataFrame:
+    """Last layers of models read at two heights or more: `x` is height, `hidden` in percent."""
+    test = statistics[statistics["split"] == "test"].set_index("dataset")
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(test.index)].copy()
+    rows["x"] = rows["dataset"].map(test["camera_height"]).astype(float)
+    rows["hidden"] = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)
+    return with_several(rows.assign(line=rows["model"]))
 
 
 def available(table: pd.DataFrame, statistics: pd.DataFrame) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(swept(table, _heights(statistics))):
+    if not len(_rows(table, statistics)):
         return "No model was measured at two camera heights or more."
     return None
-
-
-def statement(trends: pd.DataFrame | None) -> str:
-    """Say what the paper reports; its text names no model, so no mark is put beside ours."""
-    if trends is None:
-        return ""
-    rows = trends[(trends["study"] == "occlusion") & trends["value"].notna()]
-    told = [
-        f"{100 * value:.1f} % at {axis} {where}"
-        for axis, where, value in rows[["axis", "axis_value", "value"]].to_numpy().tolist()
-    ]
-    return f"The paper (occlusion_clevr, model not named): beta* {', '.join(told)}." if told else ""
 
 
 @styled
 def draw(
     table: pd.DataFrame,
     statistics: pd.DataFrame,
-    trends: pd.DataFrame | None = None,
+    cells: Mapping[str, int],
     models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw beta* against the camera's height and against the measured occlusion.
 
@@ -60,10 +64,13 @@ def draw(
         `binding_information`.
     statistics
         `scene_statistics`.
-    trends
-        The papers' trends, `resources/published/trends.csv`.
+    cells
+        Per dataset the number of possible objects.
     models
         Order of the models, the configuration's.
+    trends
+        What the paper reports; it names no model for these numbers, so that they are quoted in
+        words.
 
     Returns
     -------
@@ -72,13 +79,11 @@ def draw(
         values against the mean hidden share of an object in the test scenes. Solid: the lower
         bound with its 95 % interval; dashed: the paper's estimate.
     """
-    rows = swept(table, _heights(statistics))
-    test = statistics[statistics["split"] == "test"].set_index("dataset")
-    rows["hidden"] = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)
+    rows = _rows(table, statistics)
     names = name_order(rows["model"], models)
     colour, marker = colours(names), markers(names)
     parts = panels(rows)
-    figure = new_figure(1.2 + 1.9 * len(parts))
+    figure = new_figure(1.3 + 1.9 * len(parts))
     grid = figure.subplots(len(parts), 2, sharex="col", sharey="row", squeeze=False)
     for pair, (token, family, part) in zip(grid, parts, strict=True):
         for axes, x in zip(pair, ("x", "hidden"), strict=True):
@@ -91,5 +96,6 @@ def draw(
     grid[-1][0].set_xlabel("camera height, scene units")
     grid[-1][1].set_xlabel("hidden share of an object, mean, %")
     legend_below(figure, entries(names, colour, marker), 4)
-    figure.suptitle(statement(trends), fontsize=7.5, x=0.01, ha="left", color="#444444")
+    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
+    note_above(figure, trend_note(said, trend_beside(table, said, cells) if len(said) else said))
     return figure

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
@@ -59,6 +60,11 @@ FAMILY_COLOURS: Final = {
     "dnn": ORANGE,
     "attention_quadratic": GREEN,
 }
+
+# How a number of the paper's looks, wherever one stands beside ours.
+PAPER_MARK: Final[dict[str, Any]] = {
+    "marker": "*", "color": "#F0E442", "markeredgecolor": INK, "markersize": 9, "zorder": 5,
+}  # fmt: skip
 
 _RC: Final[dict[str, Any]] = {
     "axes.axisbelow": True,
@@ -174,6 +180,12 @@ def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> No
         handlelength=1.8,
         columnspacing=1.6,
     )
+
+
+def note_above(figure: Figure, text: str) -> None:
+    """Put a sentence or two above all panels."""
+    lines = "\n".join(wrap(text, 125))
+    figure.suptitle(lines, fontsize=7.5, x=0.01, ha="left", color="#444444")
 
 
 def reference_line(axes: Axes, value: float, label: str, vertical: bool = False) -> None:

@@ -14,6 +14,7 @@ from bindscope.figures.style import (
     FAMILY_NAMES,
     GREY,
     INK,
+    PAPER_MARK,
     TOKEN_COLOURS,
     TOKEN_NAMES,
     handle,
@@ -154,7 +155,7 @@ def _paper_marks(
     row: Any
     for row in here.itertuples():
         y = families.index(str(row.probe)) + _slots(part, str(row.probe))[str(row.tokens)]
-        axes.plot(row.value, y, "*", color="#F0E442", markeredgecolor=INK, markersize=9, zorder=5)
+        axes.plot(row.value, y, **PAPER_MARK)
 
 
 def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
@@ -178,8 +179,5 @@ def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
             handle("same, probe without input", marker="x", color=GREY, linestyle="none")
         )
     if with_paper:
-        entries.append(
-            handle("the paper's number", marker="*", color="#F0E442", markeredgecolor=INK,
-                   markersize=9, linestyle="none")
-        )  # fmt: skip
+        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
     legend_below(figure, entries, 4)

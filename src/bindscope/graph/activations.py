@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bindscope.config.codes import SPLITS, Dataset
@@ -31,17 +32,33 @@ def local_path(source: str) -> str | None:
     return path if found else None
 
 
-def add_weights(graph: Graph, model: AnyModel, datasets: dict[str, Dataset]) -> Product | None:
-    """Trained or downloaded weights, where a model has any."""
+def trained_as(model: Controlled) -> dict[str, Any]:
+    """What decides a controlled model's weights, besides the scenes: not how it is run later."""
+    return model.model_dump(mode="json", exclude={"name", "extraction", "input_px"})
+
+
+def trainer(model: Controlled, models: Iterable[AnyModel]) -> Controlled:
+    """Return the model whose name a training has: the first one that is trained as this one is."""
+    same = trained_as(model)
+    return next((m for m in models if isinstance(m, Controlled) and trained_as(m) == same), model)
+
+
+def add_weights(
+    graph: Graph, model: AnyModel, datasets: Mapping[str, Dataset], models: Iterable[AnyModel]
+) -> Product | None:
+    """Trained or downloaded weights, where a model has any.
+
+    Models that are trained in the same way (and run at different input sizes, say) share them.
+    """
     if isinstance(model, Controlled):
         dataset = datasets[model.training.dataset]
         splits = ("train", "val")
         codes = [c for c in add_codes(graph, dataset) if c.wildcards["split"] in splits]
         return graph.add(
             "training",
-            {"model": model.name},
+            {"model": trainer(model, models).name},
             {
-                "model": model.model_dump(mode="json", exclude={"name", "extraction"}),
+                "model": trained_as(model),
                 "dataset": codes_slice(dataset)
                 | dataset.model_dump(mode="json", include={"render"}),
                 "threads": model.training.threads,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from bindscope.config.clevr import ClevrRenderer
 from bindscope.config.codes import Dataset, Group, Renderer, ShapesRenderer
 from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
+from bindscope.config.solids import SolidsRenderer
 from bindscope.errors import BindscopeError, ConfigError
 from bindscope.graph.data import add_priors, add_statistics, check_split
 from bindscope.graph.fits import Entities, add_block, depth
@@ -53,19 +53,20 @@ def build(config: Config) -> Graph:
     for dataset in config.datasets:
         add_statistics(graph, dataset)
     _add_tables(graph, entities)
+    _add_attention_table(graph)
     _add_figures(graph, entities)
     _add_report(graph, config)
     save_cache()
     return graph
 
 
-def _expected(products: list[Product]) -> dict[str, dict[str, str]]:
+def _expected(products: list[Product], output: str | None = None) -> dict[str, dict[str, str]]:
     """What each row of a file must say, so that a table refuses rows of another configuration."""
-    return {p.path(): {"spec_key": p.key, "code_key": p.code} for p in products}
+    return {p.path(output): {"spec_key": p.key, "code_key": p.code} for p in products}
 
 
 def _add_tables(graph: Graph, entities: Entities) -> None:
-    priors = graph.of("priors")
+    priors = graph.of(*PRIORS)
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
     if statistics := graph.of("scene_statistics"):
         content = {"expected": _expected(statistics)}
@@ -94,15 +95,26 @@ def _add_tables(graph: Graph, entities: Entities) -> None:
     )
 
 
+def _add_attention_table(graph: Graph) -> None:
+    if maps := graph.of("attention"):
+        graph.add("table_attention", {}, {"expected": _expected(maps, "share")}, {"maps": maps})
+
+
 def headline_fits(graph: Graph, entities: Entities) -> list[Product]:
-    """Fits of real models' last layers, whose histories and details the figures show."""
-    return [
+    """Fits of real models' last layers, whose histories and details the figures show.
+
+    The last layer is the last block's, or `final` where a model was not read at that.
+    """
+    fits = [
         fit
         for fit in graph.of("fit")
-        if not isinstance(model := entities.models[fit.wildcards["model"]], KnownAnswer)
-        and fit.wildcards["layer"] == str(depth(model))
+        if not isinstance(entities.models[fit.wildcards["model"]], KnownAnswer)
         and fit.wildcards["control"] == "none"
     ]
+    deepest = {name: str(depth(model)) for name, model in entities.models.items()}
+    read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
+    last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
+    return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
 
 
 def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list[Product]] | None]:
@@ -110,7 +122,6 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     fits = graph.of("fit")
     headline = headline_fits(graph, entities)
     blind = {m.name for m in entities.models.values() if isinstance(m, KnownAnswer)}
-    seeing = [fit for fit in fits if fit.wildcards["model"] not in blind]
     many_layers = any(
         len({f.wildcards["layer"] for f in fits if f.wildcards["model"] == name}) > 1
         for name in entities.models
@@ -125,10 +136,18 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
         "calibration": {} if blind else None,
         "complexity": {} if _several(headline, entities, _n_cells) else None,
+        "resolution": {"indexes": found} if (found := _of_families(headline, entities)) else None,
         "occlusion": {"statistics": graph.of("table_scene_statistics")}
-        if _several(seeing, entities, _camera_height)
+        if _several(headline, entities, _camera_height)
         else None,
     }
+
+
+def _of_families(fits: list[Product], entities: Entities) -> list[Product]:
+    """Indexes of the activations of models that the report counts as one family."""
+    names = {name for family in entities.config.report.families for name in family.models}
+    indexes = [fit.inputs["index"][0] for fit in fits if fit.wildcards["model"] in names]
+    return list({index.path(): index for index in indexes}.values())
 
 
 def _n_cells(dataset: Dataset) -> float:
@@ -137,7 +156,7 @@ def _n_cells(dataset: Dataset) -> float:
 
 def _camera_height(dataset: Dataset) -> float | None:
     render = dataset.render
-    return render.camera_height if isinstance(render, ClevrRenderer) else None
+    return render.camera_height if isinstance(render, SolidsRenderer) else None
 
 
 def _several(
@@ -154,7 +173,7 @@ def _several(
 def _named(group: Group, renderer: Renderer | None) -> dict[str, Any]:
     """A group, with the names of its values where the renderer says them."""
     named = group.model_dump(mode="json")
-    if isinstance(renderer, ClevrRenderer):
+    if isinstance(renderer, SolidsRenderer):
         named["values"] = list(renderer.values(group.name)[: group.size])
     return named
 
@@ -163,6 +182,7 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
     available = _figure_inputs(graph, entities)
     content = {
         "models": list(entities.models),
+        "families": [f.model_dump(mode="json") for f in entities.config.report.families],
         "datasets": {
             name: {
                 "groups": [_named(group, dataset.render) for group in dataset.space.groups],
@@ -195,9 +215,11 @@ def _add_report(graph: Graph, config: Config) -> None:
 
 # Everything is asked for by name: a job that dies after a change loses its record, and the table
 # above it would pass for up to date (seen).
+PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", "priors", "truth", "training", "attention", "scene_statistics",
-    "table_priors", "table_scene_statistics", "table_binding_information", "figure", "report",
+    "fit", "null", *PRIORS, "truth", "training", "attention", "scene_statistics",
+    "table_priors", "table_scene_statistics", "table_binding_information", "table_attention",
+    "figure", "report",
 )  # fmt: skip
 
 

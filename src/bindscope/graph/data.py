@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from bindscope.codes.counting import n_feature_codes
-from bindscope.config.clevr import ClevrRenderer
-from bindscope.config.codes import SPLITS, Dataset, RandomSplit
+from bindscope.config.codes import (
+    SPLITS,
+    BalancedSpace,
+    CountedSpace,
+    Dataset,
+    DrawsSpace,
+    HashedSplit,
+    RankedSplit,
+)
+from bindscope.config.observed import ClevrSource
+from bindscope.config.solids import SolidsRenderer
 from bindscope.graph.product import Graph, Product
+from bindscope.models.weights import content_key
 from bindscope.registries import SPACES, resolve
 
 # Up to here listing all feature codes takes no time that is noticed.
@@ -24,7 +34,7 @@ def check_split(dataset: Dataset) -> None:
     ConfigError
         If a split has no feature codes.
     """
-    if isinstance(dataset.split, RandomSplit):
+    if not by_feature_code(dataset) or isinstance(dataset.space, CountedSpace):
         return
     space = resolve(SPACES[dataset.space.kind])(dataset.space)
     total = sum(n_feature_codes(space.sizes, counts) for counts in space.covers())
@@ -35,13 +45,24 @@ def check_split(dataset: Dataset) -> None:
             feature_codes(dataset, split)
 
 
+def by_feature_code(dataset: Dataset) -> bool:
+    """Whether no feature code is in two splits."""
+    return isinstance(dataset.split, RankedSplit | HashedSplit)
+
+
 def space_slice(dataset: Dataset) -> dict[str, Any]:
-    """What decides the distribution of codes: the space and the split rule."""
-    return dataset.model_dump(mode="json", include={"space", "split"})
+    """What decides the distribution of codes: the space and the split rule.
+
+    Scenes that are dealt out without a look at them follow the space's law in every split.
+    """
+    content = dataset.model_dump(mode="json", include={"space", "split"})
+    return content if by_feature_code(dataset) else {**content, "split": {"rule": "random"}}
 
 
 def codes_slice(dataset: Dataset) -> dict[str, Any]:
     """What decides the code of scene i of a split; not how many there are."""
+    if dataset.source:
+        return dataset.model_dump(mode="json", include={"space", "split"})
     return dataset.model_dump(mode="json", include={"space", "split", "seed"})
 
 
@@ -50,13 +71,47 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
+def add_records(graph: Graph, dataset: Dataset) -> Product:
+    """Scenes that are read: checked, and dealt out to splits."""
+    source = dataset.source
+    assert source is not None
+    downloaded = []
+    if isinstance(source, ClevrSource) and source.path is None:
+        wanted = source.model_dump(mode="json", include={"url", "sha256", "folder"})
+        downloaded = [graph.add("download", {"dataset": dataset.name}, wanted)]
+    return graph.add(
+        "records",
+        {"dataset": dataset.name},
+        {
+            "dataset": dataset.model_dump(mode="json", include={"space", "split", "source"}),
+            "labels_sha256": content_key(source.path) if source.path else None,
+        },
+        {"download": downloaded},
+    )
+
+
 def add_priors(graph: Graph, dataset: Dataset) -> Product:
-    """Entropies of every split."""
+    """Entropies of every split; estimates where nobody knows the space's distribution."""
+    if isinstance(dataset.space, CountedSpace):
+        content = dataset.model_dump(mode="json", include={"space"})
+        codes = {"codes": add_codes(graph, dataset)}
+        return graph.add("counted_priors", {"dataset": dataset.name}, content, codes)
     return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
 
 
 def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     """Object and feature codes, a product per split."""
+    if dataset.source:
+        sizes = [group.size for group in dataset.space.groups]
+        return [
+            graph.add(
+                "record_codes",
+                {"dataset": dataset.name, "split": split},
+                {"sizes": sizes, "split": split, "n_scenes": getattr(dataset.n_scenes, split)},
+                {"records": add_records(graph, dataset)},
+            )
+            for split in SPLITS
+        ]
     return [
         graph.add(
             "codes",
@@ -72,7 +127,19 @@ def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
 
 
 def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
-    """Exact prior log-odds, a product per split."""
+    """Prior log-odds, a product per split: exact, or estimated from the scenes of train."""
+    if isinstance(dataset.space, CountedSpace):
+        content = dataset.model_dump(mode="json", include={"space"})
+        codes = {"codes": add_codes(graph, dataset)}
+        return [
+            graph.add(
+                "counted_anchors",
+                {"dataset": dataset.name, "split": split},
+                {**content, "split": split},
+                codes,
+            )
+            for split in SPLITS
+        ]
     return [
         graph.add(
             "anchors",
@@ -96,7 +163,21 @@ def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
 
 
 def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
-    """Images, masks and boxes of a split, a product per shard."""
+    """Images, masks and boxes of a split, a product per shard; masks only of drawn scenes."""
+    if dataset.source:
+        return [
+            graph.add(
+                "record_scenes",
+                {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
+                {
+                    **dataset.model_dump(mode="json", include={"render"}),
+                    "max_objects": _max_objects(dataset),
+                    **shard_slice(dataset, split, shard),
+                },
+                {"records": add_records(graph, dataset)},
+            )
+            for shard in shards(dataset, split)
+        ]
     return [
         graph.add(
             "scenes",
@@ -109,7 +190,7 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
 
 def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
     """How much is hidden in the scenes that are drawn of a dataset; None where none says so."""
-    if not isinstance(dataset.render, ClevrRenderer):
+    if not isinstance(dataset.render, SolidsRenderer):
         return None
     drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
     if not drawn:
@@ -125,3 +206,9 @@ def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
         },
         {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS},
     )
+
+
+def _max_objects(dataset: Dataset) -> int:
+    """Return the largest number of objects of a scene that is read, repeats included."""
+    space = dataset.space
+    return space.n_objects if isinstance(space, BalancedSpace | DrawsSpace) else space.max_objects

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bindscope.config.codes import Dataset, RandomSplit
+from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.config.root import Config, FitBlock
 from bindscope.graph.activations import add_patches, add_pooled, add_weights, model_slice
-from bindscope.graph.data import add_anchors, add_codes, add_priors, add_scenes, space_slice
+from bindscope.graph.data import (
+    add_anchors,
+    add_codes,
+    add_priors,
+    add_scenes,
+    by_feature_code,
+    space_slice,
+)
 from bindscope.graph.product import Graph, Product
 
 
@@ -55,7 +62,7 @@ def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
     """Add every fit of a block, and all it needs."""
     for dataset in (entities.datasets[name] for name in block.datasets):
         for model in (entities.models[name] for name in block.models):
-            weights = add_weights(graph, model, entities.datasets)
+            weights = add_weights(graph, model, entities.datasets, entities.models.values())
             for layer in layers(model, block):
                 for tokens in block.tokens:
                     if tokens == "patches":
@@ -103,7 +110,9 @@ class _Fits:
                     {"tokens": tokens, "layer": layer},
                     {"index": index, "patches": stores},
                 )
-                if tokens == "patches" and control == "none" and not isinstance(model, KnownAnswer):
+                # Where objects are is known for drawn scenes of real models only.
+                has_masks = not isinstance(model, KnownAnswer) and not self.dataset.source
+                if tokens == "patches" and control == "none" and has_masks:
                     self._attention(fit, index, stores)
 
     def _null(self, seeds: tuple[int, ...]) -> Product:
@@ -122,7 +131,7 @@ class _Fits:
             "probe": self.probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
             "sizes": [group.size for group in self.dataset.space.groups],
-            "disjoint": not isinstance(self.dataset.split, RandomSplit),
+            "disjoint": by_feature_code(self.dataset),
             "information": self.config.information.model_dump(mode="json"),
             "threads": self.probe.threads,
             "device": self.probe.device,
@@ -147,7 +156,7 @@ class _Fits:
         return self.graph.add(
             "attention",
             {name: fit.wildcards[name] for name in names},
-            {},
+            {"information": self.config.information.model_dump(mode="json")},
             {
                 "fit": fit,
                 "index": index,

@@ -14,6 +14,7 @@ _TRAINING = "results/training/{model}-{key}"
 _FIT = "results/fits/{dataset}/{model}/{tokens}-{layer}/{probe}-{control}-{seeds}-{key}"
 _NULL = "results/null/{dataset}/{probe}-{seeds}-{key}"
 _ATTENTION = "results/attention/{dataset}/{model}/{layer}-{probe}-{seeds}-{key}"
+_RECORDS = "results/records/{dataset}"
 _TABLE = "results/tables/{table}"
 _FIGURE = "results/figures/{figure}"
 
@@ -43,6 +44,12 @@ PATHS: dict[str, dict[str, str]] = {
     "priors": {"rows": "results/priors/{dataset}-{key}.json"},
     "anchors": _store(_ANCHORS),
     "scenes": _store(_SCENES),
+    "download": {"manifest": "results/downloads/{dataset}-{key}.json"},
+    "records": {"rows": f"{_RECORDS}/records-{{key}}.parquet"},
+    "record_codes": _store(f"{_RECORDS}/codes/{{split}}-{{key}}"),
+    "record_scenes": _store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"),
+    "counted_priors": {"rows": f"{_RECORDS}/priors-{{key}}.json"},
+    "counted_anchors": _store(f"{_RECORDS}/anchors/{{split}}-{{key}}"),
     "weights": {"manifest": "results/weights/{model}-{key}.json"},
     "training": {
         "manifest": f"{_TRAINING}.json",
@@ -61,6 +68,7 @@ PATHS: dict[str, dict[str, str]] = {
     "table_priors": _table("priors"),
     "table_scene_statistics": _table("scene_statistics"),
     "table_binding_information": _table("binding_information"),
+    "table_attention": _table("attention"),
     "figure": {"png": f"{_FIGURE}.png", "svg": f"{_FIGURE}.svg"},
     "report": {"page": "results/report.html"},
 }

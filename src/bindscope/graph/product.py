@@ -10,7 +10,7 @@ from bindscope.errors import ConfigError
 from bindscope.files import canonical_json
 from bindscope.graph.paths import PATHS
 from bindscope.keys import chained_code, own_code, spec_key
-from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES, RENDERERS, SPACES
+from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     names = [SCRIPT.get(rule, f"{rule}.py")]
     references = []
     if dataset := spec.get("dataset"):
-        references.append(SPACES[dataset["space"]["kind"]])
+        # A counted space is no implementation: all there is to it are the scenes.
+        if (kind := dataset["space"]["kind"]) in SPACES:
+            references.append(SPACES[kind])
+        if source := dataset.get("source"):
+            references.append(READERS.get(source["kind"]) or source["reader"])
         if rule == "scenes":
             references.append(RENDERERS[dataset["render"]["kind"]])
             if backend := dataset["render"].get("backend"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
 from bindscope.information.attention_share import attention_share
+from bindscope.information.bootstrap import interval, resampled_means
 from bindscope.probes.weights import attention_maps, load_probe
 from bindscope.store.reader import open_store
 
@@ -34,8 +36,8 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
     dict
         ``images`` uint8 (S, H, W, 3), ``masks`` uint8 (S, H, W), ``maps`` float32 (S, M, T) of
         the M objects in order of their cells, ``grid`` (2,), ``patch_px`` (1,), and ``share`` and
-        ``baseline`` float64 (N,) over the objects of up to `MEASURED` scenes; see
-        `attention_share`.
+        ``baseline`` float64 (N,) over the objects of up to `MEASURED` scenes (see
+        `attention_share`) with ``scene`` int64 (N,), the scene that each is in.
     """
     activations = Activations(index)
     reader = activations.patches("test")
@@ -62,4 +64,39 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
         "patch_px": np.asarray([token_map.patch_px], np.int64),
         "share": share[present],
         "baseline": baseline[present],
+        "scene": np.nonzero(present)[0],
+    }
+
+
+def summary(
+    arrays: Mapping[str, NDArray[Any]], information: Mapping[str, Any]
+) -> dict[str, float | int]:
+    """Average the share of attention on the right object's patches.
+
+    Parameters
+    ----------
+    arrays
+        `share`, `baseline` and `scene` as `read_maps` returns them.
+    information
+        `bootstrap_samples` and `bootstrap_seed` of the configuration.
+
+    Returns
+    -------
+    dict
+        `attention_share`, mean over objects, with `attention_share_low` and `_high`, its 95 %
+        bootstrap interval over scenes; `uniform_share`, what a query without preference would
+        have; `n_scenes`, `n_objects`.
+    """
+    share, scene = arrays["share"], arrays["scene"]
+    means = resampled_means(
+        share[:, None], information["bootstrap_samples"], information["bootstrap_seed"], scene
+    )
+    low, high = interval(means[:, 0])
+    return {
+        "n_scenes": len(np.unique(scene)),
+        "n_objects": len(share),
+        "attention_share": float(share.mean()),
+        "attention_share_low": low,
+        "attention_share_high": high,
+        "uniform_share": float(arrays["baseline"].mean()),
     }

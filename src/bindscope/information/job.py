@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from bindscope.config.information import Information
 from bindscope.config.probes import AnyProbe
 from bindscope.files import canonical_json, write_atomic, write_json
 from bindscope.information.estimates import estimate
+from bindscope.models.devices import hold_device
 from bindscope.probes.base import FitResult
 from bindscope.probes.data import ANCHORS, ArrayPatches, PatchSource, ProbeData, SplitData
 from bindscope.probes.fitting import fit
@@ -70,10 +72,20 @@ def load_data(
 def run_fit(
     probe: AnyProbe, data: ProbeData, seeds: Sequence[int], control: str
 ) -> list[FitResult]:
-    """Fit all seeds of a block, on shuffled labels where asked."""
-    if control == "shuffled_labels":
-        return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
-    return fit(probe, data, seeds)
+    """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
+    with hold_device(probe.device) as device, _current(device):
+        if control == "shuffled_labels":
+            return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
+        return fit(probe, data, seeds)
+
+
+def _current(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Let "cuda" mean this device."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
 
 
 def write_fit(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -13,8 +12,9 @@ from bindscope.config.models import Controlled
 from bindscope.errors import ModelError, snakemake_command
 from bindscope.files import sha256
 from bindscope.models.base import TokenMap
+from bindscope.models.images import check_input_px
 from bindscope.models.stream import FrozenViT, freeze
-from bindscope.models.vit import ViT, transform
+from bindscope.models.vit import ViT, resized_positions, transform
 
 
 def load(
@@ -31,7 +31,9 @@ def load(
     device
         Where to put the model.
     input_px
-        Not used: images of another size than the training images' are resized to it.
+        Not used: the side of the input is ``config.input_px``, or that of training; images of
+        another size are resized to it. Position embeddings are interpolated where it is not that
+        of training.
 
     Returns
     -------
@@ -44,14 +46,14 @@ def load(
         If the weights are missing, damaged, or of another architecture.
     """
     where = f"model {config.name} ({config.source})"
-    vit, manifest = _read(config, weights, where)
+    vit, px, digest = _read(config, weights, where)
     freeze(vit, device)
     frozen = FrozenViT(
         where=where,
         forward=vit,
         blocks=list(vit.blocks),
         norm=vit.norm,
-        transform=transform(manifest["input_px"]),
+        transform=transform(px),
         token_map=TokenMap(
             prefix=1,
             registers=0,
@@ -61,7 +63,7 @@ def load(
         ),
         dim=config.architecture.width,
         revision=f"{config.source}, seed {config.seed}",
-        weights_sha256=manifest["sha256"],
+        weights_sha256=digest,
         device=device,
         precision=config.extraction.precision,
     )
@@ -69,8 +71,8 @@ def load(
     return frozen
 
 
-def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, dict[str, Any]]:
-    """Return the transformer with its weights, and their manifest."""
+def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, int, str]:
+    """Return the transformer with its weights, the side of its input, and the weights' hash."""
     if weights is None or not weights.is_file():
         raise ModelError(
             where, f"its weights are not there ({weights})",
@@ -84,13 +86,16 @@ def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, di
             str(path), "is missing or not what its manifest describes",
             f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
         )  # fmt: skip
-    vit = ViT(config.architecture, manifest["input_px"])
-    tensors = load_tensors(content)
+    px = config.input_px or int(manifest["input_px"])
+    check_input_px(px, config.architecture.patch_px, where)
+    vit = ViT(config.architecture, px)
+    tensors = {k: v for k, v in load_tensors(content).items() if not k.startswith("head.")}
     try:
-        vit.load_state_dict({k: v for k, v in tensors.items() if not k.startswith("head.")})
-    except RuntimeError as error:
+        tensors["positions"] = resized_positions(tensors["positions"], vit.rows)
+        vit.load_state_dict(tensors)
+    except (KeyError, RuntimeError) as error:
         raise ModelError(
             where, f"the weights in {path} are of another architecture ({error})",
             "give the manifest of this model, or the architecture it was trained with",
         ) from error  # fmt: skip
-    return vit, manifest
+    return vit, px, manifest["sha256"]

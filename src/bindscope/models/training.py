@@ -53,7 +53,7 @@ class Trained:
         One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` (bits per
         scene; train: mean over the steps since the entry before).
     input_px
-        Side of the images.
+        Side of the input: ``training.input_px``, or the images'.
     """
 
     weights: dict[str, Tensor]
@@ -96,7 +96,7 @@ def train(
     ModelError
         If the patches do not divide the images, or training diverges.
     """
-    input_px = int(images["train"].shape[1])
+    input_px = config.training.input_px or int(images["train"].shape[1])
     vit = build(config.architecture, input_px, _generator(config.seed))
     objective = config.source.partition(":")[2]
     if objective == "none":

@@ -119,6 +119,30 @@ class ViT(nn.Module):
         return normed
 
 
+def resized_positions(positions: Tensor, rows: int) -> Tensor:
+    """Interpolate position embeddings to another number of patches (bicubic, antialiased).
+
+    Parameters
+    ----------
+    positions
+        (1, 1 + r**2, width): [CLS], then the patches of an r x r grid in raster order.
+    rows
+        Patches along one side of the new grid.
+
+    Returns
+    -------
+    Tensor
+        (1, 1 + rows**2, width); the same numbers where the grid has that size already.
+    """
+    cls, grid = positions[:, :1], positions[:, 1:]
+    side = round(grid.shape[1] ** 0.5)
+    if side == rows:
+        return positions
+    plane = grid.reshape(1, side, side, -1).permute(0, 3, 1, 2)
+    resized = functional.interpolate(plane, size=(rows, rows), mode="bicubic", antialias=True)
+    return torch.cat([cls, resized.flatten(2).transpose(1, 2)], dim=1)
+
+
 def transform(input_px: int) -> Transform:
     """Return what turns scenes into a controlled model's input: values from -1 to 1."""
     return Transform(input_px, "bicubic", *HALF)

@@ -29,6 +29,7 @@ FIGURE_TITLES = {
     "breakdown": "Object by object, feature by feature",
     "calibration": "Estimate against truth",
     "complexity": "More possible objects",
+    "resolution": "Larger input images",
     "occlusion": "Hidden objects",
 }
 HEADLINE_FIGURE = "tokens"

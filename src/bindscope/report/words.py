@@ -41,6 +41,8 @@ FLAG_WORDS = {
     "estimate is negative",
     "above_truth": f"a lower bound more than {STANDARD_ERRORS:g} standard errors above the known "
     "truth: a bug, or bad luck",
+    "assumed_prior": "nobody knows how these scenes came about: H(O) and H(O|F) are estimated from "
+    "above out of the train split, so a difference from them is no lower bound",
     "collapsed": "a probe of the row gives the same answer to every scene",
     "diverged": "a probe of the row ended worse than before it was fitted",
     "not_converged": "a longer fit would still lower the validation loss of a probe of the row",
@@ -109,6 +111,12 @@ def speakers(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     return rows.groupby(["dataset", "model", "tokens"], sort=False).head(1).reset_index(drop=True)
 
 
+def assumed_prior(table: pd.DataFrame) -> set[str]:
+    """Return the datasets whose entropies are estimates, so that no difference is a bound."""
+    flagged = table["flags"].map(lambda flags: "assumed_prior" in flag_list(flags)).astype(bool)
+    return set(table.loc[flagged, "dataset"])
+
+
 def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
     """Return H(O) and H(O|F) of the first dataset, and each of its models' binding in [CLS]."""
     rows = speakers(table, models)
@@ -116,6 +124,7 @@ def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
         return []
     rows = rows[rows["dataset"] == rows["dataset"].iloc[0]]
     first = rows.iloc[0]
+    least = "by estimate" if first["dataset"] in assumed_prior(table) else "at least"
     numbers = [
         KeyNumber(bits(first["h_object_bits"]), "bits", "to know which objects a scene holds"),
         KeyNumber(
@@ -129,7 +138,7 @@ def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
             KeyNumber(
                 bits(row["conditional_binding_lower_bound_bits"]),
                 "bits",
-                f"of binding, at least, in {TOKEN_WORDS[row['tokens']]} of {row['model']}",
+                f"of binding, {least}, in {TOKEN_WORDS[row['tokens']]} of {row['model']}",
             )
         )
     return numbers
@@ -153,16 +162,20 @@ def headline(table: pd.DataFrame, config: Config) -> list[Finding]:
     sources = {model["name"]: str(model["source"]) for model in config.get("models", ())}
     rows = speakers(table, list(sources))
     findings = []
+    estimated = assumed_prior(table)
     for dataset, part in rows.groupby("dataset", sort=False):
         first = part.iloc[0]
+        about = "about " if dataset in estimated else ""
+        note = f" ({FLAG_WORDS['assumed_prior']})" if dataset in estimated else ""
         lead = (
-            f"To say which objects a scene of {dataset} holds takes "
-            f"{bits(first['h_object_bits'])} bits. {bits(first['h_feature_bits'])} of them say "
-            f"which features occur; the other {bits(first['h_object_given_feature_bits'])} say "
-            "what goes with what. In the last layer of:"
+            f"To say which objects a scene of {dataset} holds takes {about}"
+            f"{bits(first['h_object_bits'])} bits{note}. "
+            f"{bits(first['h_feature_bits'])} of them say which features occur; the other "
+            f"{bits(first['h_object_given_feature_bits'])} say what goes with what. "
+            "In the last layer of:"
         )
         points = [
-            (str(model), _about(found, sources.get(str(model), "")))
+            (str(model), _about(found, sources.get(str(model), ""), dataset in estimated))
             for model, found in part.groupby("model", sort=False)
         ]
         findings.append(Finding(lead, tuple(points)))
@@ -252,28 +265,31 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")]
 
 
-def _about(rows: pd.DataFrame, source: str) -> str:
-    """Say what one model's token inputs hold."""
+def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
+    """Say what one model's token inputs hold; no bounds where the prior is estimated."""
     first = rows.iloc[0]
+    least, bound = ("about", "estimate") if estimated else ("at least", "lower bound")
     what = _OBJECTIVES.get(source, source.partition(":")[2].partition("@")[0])
     named = bool(what) and not what.startswith("path:")
     whole, part = first["binding_lower_bound_bits"], first["conditional_binding_lower_bound_bits"]
     text = (
         f"{f', {what}' if named else ''}: in {TOKEN_WORDS[first['tokens']]} "
-        f"{FAMILY_WORDS[first['family']]} finds at least {bits(whole)} of the "
+        f"{FAMILY_WORDS[first['family']]} finds {least} {bits(whole)} of the "
         f"{bits(first['h_object_bits'])} bits, "
     )
     if part > NOTICEABLE_BITS:
         share = 100 * part / first["h_object_given_feature_bits"]
-        text += f"and at least {bits(part)} bits of binding, {share:.0f} % of what there is."
+        text += f"and {least} {bits(part)} bits of binding, {share:.0f} % of what there is."
     else:
-        text += f"and no binding (lower bound {bits(part)} bits)."
+        text += f"and no binding ({bound} {bits(part)} bits)."
     others = [
         f"{bits(row['conditional_binding_lower_bound_bits'])} in {TOKEN_WORDS[row['tokens']]} "
         f"({FAMILY_WORDS[row['family']].partition(' ')[2]})"
         for row in _records(rows.iloc[1:])
     ]
-    return text + (f" Lower bounds on binding elsewhere: {', '.join(others)}." if others else "")
+    return text + (
+        f" {bound.capitalize()}s on binding elsewhere: {', '.join(others)}." if others else ""
+    )
 
 
 def seed_note(table: pd.DataFrame, config: Config) -> list[str]:

@@ -120,7 +120,7 @@ def capacity(dataset: SceneDistribution) -> int:
     space = dataset.space
     if isinstance(space, UniformSpace):
         return min(space.max_objects, prod(group.size for group in space.groups))
-    return space.n_objects
+    return space.n_objects  # type: ignore[union-attr]  # no `counted` space is drawn
 
 
 def render(

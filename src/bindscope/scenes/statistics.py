@@ -17,7 +17,7 @@ def scene_statistics(shards: Mapping[str, Sequence[Path | str]]) -> list[dict[st
     Parameters
     ----------
     shards
-        Per split the manifests of its shards, which hold `visible` (see `scenes.clevr.render`).
+        Per split the manifests of its shards, which hold `visible` (see `scenes.solids.render`).
 
     Returns
     -------

@@ -13,6 +13,7 @@ from bindscope.errors import StoreError
 from bindscope.tables.rows import Expected, PathLike, Row, one_of_each, read_product, read_rows
 from bindscope.tables.rules import above_truth, flag_list
 from bindscope.tables.schema import (
+    ATTENTION,
     BINDING_INFORMATION,
     PRIORS,
     SCENE_STATISTICS,
@@ -76,6 +77,27 @@ def _by_split(files: Sequence[PathLike], expected: Expected, schema: TableSchema
         _known_fields(row, schema, f"{schema.name} of {row['dataset']}")
     rows.sort(key=lambda row: (row["dataset"], _SPLIT_ORDER.get(str(row.get("split")), 9)))
     return validate(frame_of(rows, schema), schema, schema.name)
+
+
+def build_attention(share_files: Sequence[PathLike], expected: Expected) -> pd.DataFrame:
+    """Build the table of what attention probes look at.
+
+    Parameters
+    ----------
+    share_files
+        Per attention probe a JSON row (`information.attention.summary` with names and keys).
+    expected
+        Per file what its row must say; files that it does not list are taken as they are.
+
+    Returns
+    -------
+    DataFrame
+        The table `attention`, ordered by key.
+    """
+    rows = [row for path in share_files for row in read_product(path, expected)]
+    for row in rows:
+        _known_fields(row, ATTENTION, f"attention of {row.get('model')} on {row['dataset']}")
+    return validate(order(frame_of(rows, ATTENTION), ATTENTION), ATTENTION, ATTENTION.name)
 
 
 def build_binding_information(
@@ -220,6 +242,8 @@ def _join_prior(row: Row, priors: Mapping[Any, Row]) -> None:
                 "rerun the fit: it was made with other priors",
             )
         row[name] = prior[name]
+    if prior["method"] != "exact":
+        row["flags"] = _flag_text([*flag_list(row["flags"]), "assumed_prior"])
 
 
 def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:

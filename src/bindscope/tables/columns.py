@@ -17,7 +17,7 @@ STATUSES = ("ok", "failed", "undefined")
 CONTROLS = ("none", "shuffled_labels")
 TOKENS = ("cls", "mean", "cls_mean", "patches")
 PROTOCOLS = ("converged", "paper")
-FLAGS = ("above_prior", "above_truth", "collapsed", "diverged", "not_converged")
+FLAGS = ("above_prior", "above_truth", "assumed_prior", "collapsed", "diverged", "not_converged")
 KINDS = tuple(ADAPTERS)
 FAMILY_NAMES = tuple(FAMILIES)
 
@@ -146,8 +146,15 @@ _SIZES = (
     _count("n_train", "scenes", "Scenes the probe was fitted on.", "config `n_scenes.train`"),
     _count("n_val", "scenes", "Scenes that selected the weights.", "config `n_scenes.val`"),
     _count("n_test", "scenes", "Scenes every number below is measured on.", "`n_scenes.test`"),
-    _bits("h_object_bits", "H(O) of the test split.", "`priors`, exact", "never", 0.0),
-    _bits("h_feature_bits", "H(F) of the test split.", "`priors`, exact", "never", 0.0),
+    _bits(
+        "h_object_bits",
+        "H(O) of the test split; an estimate from above in rows flagged `assumed_prior`, whose "
+        "differences from it are no lower bounds.",
+        "`priors`",
+        "never",
+        0.0,
+    ),
+    _bits("h_feature_bits", "H(F) of the test split.", "`priors`", "never", 0.0),
     _bits(
         "h_object_given_feature_bits",
         "H(O|F) = H(O) - H(F), because F = f(O).",
@@ -302,7 +309,7 @@ _FIT = (
     _label(
         "flags",
         "Warnings, sorted, joined by `;`: " + ", ".join(f"`{flag}`" for flag in FLAGS) + ".",
-        "`information`; `above_truth` by `tables`",
+        "`information`; `above_truth` and `assumed_prior` by `tables`",
         pattern=rf"^(({'|'.join(FLAGS)})(;({'|'.join(FLAGS)}))*)?$",
     ),
 )
@@ -348,21 +355,51 @@ STATISTICS_COLUMNS: tuple[Column, ...] = (
     *_KEYS,
 )  # fmt: skip
 
+_SCENES_MEASURED = "`information`: the first test scenes"
+
+
+def _attention(name: str, meaning: str) -> Column:
+    return Column(
+        name, "float64", "share of a query's weight", meaning, _SCENES_MEASURED, low=0.0, high=1.0
+    )
+
+
+ATTENTION_COLUMNS: tuple[Column, ...] = (
+    *(column for column in _NAMES if column.name in ("dataset", "model", "layer", "probe")),
+    _count("seed", "", "Seed of the probe; of a block of seeds the first.", "config `seed_blocks`"),
+    _count("n_scenes", "scenes", "Scenes that were looked at.", _SCENES_MEASURED),
+    _count("n_objects", "objects", "Objects in them.", _SCENES_MEASURED),
+    _attention(
+        "attention_share",
+        "Share of the weight of an object's query that lies on patches which the object touches; "
+        "mean over objects.",
+    ),
+    _attention("attention_share_low", "Lower end of its 95 % interval (bootstrap over scenes)."),
+    _attention("attention_share_high", "Upper end of its 95 % interval (bootstrap over scenes)."),
+    _attention("uniform_share", "What a query without preference would have."),
+    *_KEYS,
+)
+
 PRIOR_COLUMNS: tuple[Column, ...] = (
     _NAMES[0],
     _label("split", "Split of the dataset.", "config", values=("train", "val", "test")),
-    _bits("h_object_bits", "H(O) of the split.", "exact count", "never", 0.0),
-    _bits("h_feature_bits", "H(F) of the split.", "exact count", "never", 0.0),
-    _bits("h_object_given_feature_bits", "H(O|F) = H(O) - H(F).", "exact count", "never", 0.0),
-    _count("n_feature_codes", "codes", "Feature codes that occur in the split.", "exact count"),
+    _bits("h_object_bits", "H(O) of the split.", "`priors`", "never", 0.0),
+    _bits("h_feature_bits", "H(F) of the split.", "`priors`", "never", 0.0),
+    _bits("h_object_given_feature_bits", "H(O|F) = H(O) - H(F).", "`priors`", "never", 0.0),
+    _count("n_feature_codes", "codes", "Feature codes that occur in the split.", "`priors`"),
     _bits(
         "split_gap_bits",
         "What a probe that knows the space but not the split pays for the feature code: log2 of "
         "feature codes in the space over those in the split; 0 for a random split.",
-        "exact count",
+        "`priors`",
         "never",
         0.0,
     ),
-    _label("method", "How the entropy was found.", "`priors`"),
+    _label(
+        "method",
+        "How the entropies were found: `exact` (counted), or `train_cross_entropy`: the split's "
+        "cross-entropy under a prior that was estimated from `train`.",
+        "`priors`",
+    ),
     *_KEYS,
 )

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, TableSchema
+from bindscope.tables.schema import (
+    ATTENTION,
+    BINDING_INFORMATION,
+    PRIORS,
+    SCENE_STATISTICS,
+    TableSchema,
+)
 
 _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
 _TITLES = {
     "binding_information": "One row per dataset, model, layer, token input, probe, control and "
     "probe seed. Every number is measured on the test split.",
-    "priors": "One row per dataset and split: exact entropies of the codes, no model involved.",
+    "attention": "One row per attention probe on patch tokens: where its queries look. Made only "
+    "where there is such a probe.",
+    "priors": "One row per dataset and split: entropies of the codes, no model involved.",
     "scene_statistics": "One row per dataset of solids and split: what is hidden in its scenes. "
     "The table exists where a configuration draws such scenes.",
 }
@@ -49,7 +57,8 @@ def markdown(schema: TableSchema) -> str:
 
 def all_tables() -> str:
     """Describe every table."""
-    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS, SCENE_STATISTICS))
+    shown = (BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, ATTENTION)
+    return "\n".join(markdown(schema) for schema in shown)
 
 
 if __name__ == "__main__":

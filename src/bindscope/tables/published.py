@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -15,7 +16,8 @@ COLUMNS = [
     "note",
 ]  # fmt: skip
 TREND_COLUMNS = [
-    "paper", "study", "dataset", "model", "axis", "axis_value", "quantity", "value", "unit", "note",
+    "paper", "study", "source", "dataset", "cells", "model", "axis", "axis_value", "quantity",
+    "value", "unit", "note",
 ]  # fmt: skip
 PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
@@ -103,6 +105,66 @@ def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
         else:
             reasons.append(f"{dataset}: this run does not measure {model_names} there.")
     return reasons
+
+
+def trend_beside(
+    table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
+) -> pd.DataFrame:
+    """Keep the published numbers of a study that belong to a dataset and a model of this run.
+
+    A dataset agrees if it has the paper's name and as many possible objects, a model if it is that
+    checkpoint. Which probe the paper read them with is not stated beside these numbers.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    trends
+        Rows of `resources/published/trends.csv`, of one study.
+    cells
+        Per dataset of the run the number of possible objects.
+
+    Returns
+    -------
+    DataFrame
+        The rows that agree, with `our_dataset` and `our_model`; rows without a number are left out.
+    """
+    rows = measured(table, known_answer=False)
+    rows = rows[rows["model_kind"].isin(["hf", "timm"])]
+    here = set(zip(rows["dataset"], rows["model"], strict=True))
+    found = trends.assign(
+        our_dataset=trends["dataset"].map(slug), our_model=trends["model"].map(slug)
+    )
+    agree = [
+        (row.our_dataset, row.our_model) in here
+        and (row.cells == "" or cells.get(str(row.our_dataset)) == int(str(row.cells)))
+        for row in found.itertuples()
+    ]
+    return found[pd.Series(agree, index=found.index, dtype=bool) & found["value"].notna()]
+
+
+def trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
+    """Say in a sentence or two what the paper reports, and whether it is comparable with this run.
+
+    Parameters
+    ----------
+    trends
+        Rows of one study.
+    marks
+        Those that `trend_beside` kept.
+    """
+    if not len(trends):
+        return ""
+    said = []
+    for row in trends.to_dict("records"):
+        where = " on ".join(part for part in (slug(row["model"]), row["dataset"]) if part)
+        at = f"{row['axis']} {row['axis_value']}".strip()
+        number = f"{100 * row['value']:.1f} %" if pd.notna(row["value"]) else row["note"]
+        said.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
+    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(said)}."
+    if len(marks):
+        return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
+    return f"{text} Not comparable with this run, which has other scenes or models."
 
 
 def _same_entropy(table: pd.DataFrame, published: pd.DataFrame, dataset: str) -> bool:

@@ -182,6 +182,14 @@ BINDING_RULES: tuple[Rule, ...] = (
     ("options is JSON with a known family", _options),
 )
 
+
+def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
+    share = frame["attention_share"]
+    return (frame["attention_share_low"] <= share) & (share <= frame["attention_share_high"])
+
+
+ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
+
 PRIOR_RULES: tuple[Rule, ...] = (
     ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
 )

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from bindscope.errors import StoreError, snakemake_command
 from bindscope.tables import rules
-from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS, STATISTICS_COLUMNS, Column
+from bindscope.tables.columns import (
+    ATTENTION_COLUMNS,
+    BINDING_COLUMNS,
+    PRIOR_COLUMNS,
+    STATISTICS_COLUMNS,
+    Column,
+)
 from bindscope.tables.rules import Rule
 
 
@@ -177,6 +183,14 @@ BINDING_INFORMATION = TableSchema(
     columns=BINDING_COLUMNS,
     key=("dataset", "model", "layer", "tokens", "probe", "control", "seed"),
     rules=rules.BINDING_RULES,
+)
+
+ATTENTION = TableSchema(
+    name="attention",
+    version=1,
+    columns=ATTENTION_COLUMNS,
+    key=("dataset", "model", "layer", "probe", "seed"),
+    rules=rules.ATTENTION_RULES,
 )
 
 PRIORS = TableSchema(

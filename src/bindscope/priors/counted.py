@@ -1,0 +1,341 @@
+"""Priors of scenes whose distribution nobody knows, estimated from the train split.
+
+The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
+numbers of objects as often as in `train`, and given the number all object codes equally likely
+(`Exchangeable`). The odds of a bit are then corrected by how much more often than that it is 1 in
+`train`: the bit by itself, in contexts that all bits share, and in contexts of its own. A context
+is a function of the bits before it, so q is a distribution whatever the data are, and q(O | F) is
+zero outside the object codes of F. Every correction is shrunk; how strongly is chosen on `val`.
+
+With q for the unknown prior, the anchors are valid (a probe may start anywhere), and the entropies
+are cross-entropies of the split's scenes under q: estimates of *upper* bounds. An upper bound of
+H(O) minus a test loss is no lower bound on I(O;Z); see docs/own_datasets.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.counting import covers_by_counts
+from bindscope.codes.space import feature_code, group_slices
+from bindscope.codes.uniform import Uniform
+from bindscope.config.codes import SPLITS, CountedSpace, UniformSpace
+from bindscope.priors.anchors import CLIP_NATS, log_odds
+from bindscope.store.reader import open_store
+
+METHOD = "train_cross_entropy"
+STRENGTHS = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # in scenes
+TARGETS = ("object", "feature", "object_given_feature")
+
+_RESOLUTION = 16  # of the weights of numbers of objects
+_LARGEST_NATS = 15.0  # of a corrected bit, so that what is open stays open
+_PARTS = 32  # of the contexts that all bits share, for each number of objects so far
+
+Bits = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class Exchangeable(Uniform):
+    """Numbers of objects as often as they were seen; given the number all codes equally likely.
+
+    Parameters
+    ----------
+    config
+        The dataset's space.
+    numbers
+        The number of objects of each scene of the train split.
+    """
+
+    def __init__(self, config: CountedSpace, numbers: Sequence[int]) -> None:
+        groups, largest = config.groups, config.max_objects
+        super().__init__(UniformSpace(kind="uniform", groups=groups, max_objects=largest))
+        seen = Counter(numbers)
+        shares = [
+            Fraction(2 * seen[m] + 1, comb(self.n_cells, m)) for m in range(1, self.max_objects + 1)
+        ]
+        # Integers, as all counts are.
+        self._weights = [max(round(_RESOLUTION * s / min(shares)), 1) for s in shares]
+
+    def weight(self, n_objects: int) -> int:
+        """Outcomes of an object code: more where its number of objects was seen more often."""
+        return self._weights[n_objects - 1]
+
+    def covers(self) -> dict[tuple[int, ...], int]:
+        """Counts of used values per group -> number of outcomes of each such feature code."""
+        table: Counter[tuple[int, ...]] = Counter()
+        for m in range(1, self.max_objects + 1):
+            for counts, ways in covers_by_counts(self.sizes, m, m).items():
+                table[counts] += self.weight(m) * ways
+        return dict(sorted(table.items()))
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What is known before each bit of some codes.
+
+    Attributes
+    ----------
+    bits
+        uint8 (N, L): the bits to predict.
+    base
+        float64 (N, L): log-odds to start from, nats; infinite where a bit is certain.
+    common
+        int (N, L): a context that all bits share.
+    own
+        int (N, L) each: contexts of each bit by itself, the coarsest first.
+    """
+
+    bits: Bits
+    base: Floats
+    common: Ints
+    own: tuple[Ints, ...]
+
+
+class CountedPrior:
+    """The estimated prior of a dataset.
+
+    Parameters
+    ----------
+    codes
+        Object codes, uint8 (N, K), by split; the prior is made from `train` and `val` alone.
+    config
+        The dataset's space: groups, and the largest number of objects.
+    """
+
+    def __init__(self, codes: Mapping[str, Bits], config: CountedSpace) -> None:
+        numbers = codes["train"].sum(1, dtype=np.int64)
+        self.space = Exchangeable(config, numbers.tolist())
+        # Numbers beyond those seen share the context of one more than seen.
+        self._cap = int(numbers.max()) + 2
+        self._known = {split: self._contexts(objects) for split, objects in codes.items()}
+        train, val = self._known["train"], self._known["val"]
+        self._tables = {target: _Tables(train[target], self._cap) for target in TARGETS}
+        self.strengths = {}
+        for target, tables in self._tables.items():
+            losses = [_bits(val[target], tables.odds(val[target], s)).mean() for s in STRENGTHS]
+            self.strengths[target] = STRENGTHS[int(np.argmin(losses))]
+
+    def log_odds(self, split: str) -> dict[str, Floats]:
+        """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
+
+        Returns
+        -------
+        dict
+            `object` (N, K), `feature` (N, n), `object_given_feature` (N, K), as
+            `bindscope.priors.anchors.log_odds` returns for known priors.
+        """
+        known = self._known[split]
+        return {t: self._tables[t].odds(known[t], self.strengths[t]) for t in TARGETS}
+
+    def loss_bits(self, split: str) -> dict[str, Floats]:
+        """Return -log2 q of every scene, float64 (N,), by target."""
+        odds = self.log_odds(split)
+        return {t: _bits(self._known[split][t], odds[t]) for t in TARGETS}
+
+    def _contexts(self, objects: Bits) -> dict[str, Contexts]:
+        base = log_odds(self.space, objects)
+        features = feature_code(objects, self.space.sizes)
+        of_feature = _of_feature(features, base["feature"], self.space.sizes, self._cap)
+        return {
+            "object": _of_object(objects, base["object"], self._cap),
+            "feature": of_feature,
+            "object_given_feature": _of_object_given_feature(
+                objects, features, base["object_given_feature"], self.space.sizes, self._cap
+            ),
+        }
+
+
+def read_codes(manifests: Sequence[str]) -> dict[str, Bits]:
+    """Read the object codes of train, val and test, given in this order."""
+    return {
+        split: open_store(manifest).read("objects")
+        for split, manifest in zip(SPLITS, manifests, strict=True)
+    }
+
+
+def counted_anchors(
+    codes: Mapping[str, Bits], split: str, config: CountedSpace
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Estimated prior log-odds of a split's scenes, float32 nats, clipped like exact ones."""
+    odds = CountedPrior(codes, config).log_odds(split)
+    return {
+        name: np.clip(values, -CLIP_NATS, CLIP_NATS).astype(np.float32)
+        for name, values in odds.items()
+    }
+
+
+def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[dict[str, Any]]:
+    """Estimate the entropies of every split, a row each, in bits.
+
+    Parameters
+    ----------
+    codes
+        `train`, `val` and `test`: object codes, uint8 (N, K).
+    config
+        The dataset's space.
+
+    Returns
+    -------
+    list of dict
+        The columns of `bindscope.priors.entropies.entropies`. H(F) is the split's mean
+        cross-entropy under the prior of F; H(O|F) that under the prior of O given F, or what that
+        under the prior of O is larger than H(F), whichever is smaller on `val`; H(O) is their sum.
+        `method`
+        is "train_cross_entropy". The row of `train` itself is biased downwards. `n_feature_codes`
+        counts those seen; `split_gap_bits` is 0: what a split by feature code costs is part of the
+        cross-entropy.
+    """
+    prior = CountedPrior(codes, config)
+    losses = {
+        split: {target: float(bits.mean()) for target, bits in prior.loss_bits(split).items()}
+        for split in codes
+    }
+    val = losses["val"]
+    chained = val["object_given_feature"] <= max(val["object"] - val["feature"], 0.0)
+    rows = []
+    for split, objects in codes.items():
+        loss = losses[split]
+        features = feature_code(objects, prior.space.sizes)
+        difference = max(loss["object"] - loss["feature"], 0.0)
+        given = loss["object_given_feature"] if chained else difference
+        rows.append(
+            {
+                "split": split,
+                "h_object_bits": loss["feature"] + given,
+                "h_feature_bits": loss["feature"],
+                "h_object_given_feature_bits": given,
+                "n_feature_codes": len(np.unique(features, axis=0)),
+                "split_gap_bits": 0.0,
+                "method": METHOD,
+            }
+        )
+    return rows
+
+
+class _Tables:
+    """What the train split says about the bits of one target, by context.
+
+    The odds of the base are multiplied by how much more often than it says a bit is 1, by itself
+    and in its common context; then the frequencies in the bit's own contexts take over. Each step
+    is shrunk towards the one before with the weight of `strength` scenes.
+    """
+
+    def __init__(self, train: Contexts, cap: int) -> None:
+        self._cap = cap
+        free = np.isfinite(train.base)
+        ones, expected = train.bits[free].astype(np.float64), _sigmoid(train.base[free])
+        n_bits = train.bits.shape[1]
+        lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.own))
+        one_each = np.ones(len(ones))
+        self._counts: list[list[Floats]] = [
+            [np.bincount(key, w, length).astype(np.float64) for w in (one_each, ones, expected)]
+            for key, length in zip(self._keys(train, free), lengths, strict=True)
+        ]
+
+    def odds(self, contexts: Contexts, strength: float) -> Floats:
+        """Log-odds of every bit."""
+        free = np.isfinite(contexts.base)
+        own, common, *finer = self._keys(contexts, free)
+        lifted = contexts.base[free]
+        for key, counts in ((own, self._counts[0]), (common, self._counts[1])):
+            lifted += _lift(counts, strength)[key]
+        estimate = _sigmoid(np.clip(lifted, -_LARGEST_NATS, _LARGEST_NATS))
+        for key, (total, ones, _) in zip(finer, self._counts[2:], strict=True):
+            estimate = (ones[key] + strength * estimate) / (total[key] + strength)
+        odds = contexts.base.copy()
+        odds[free] = _logit(estimate)
+        return odds
+
+    def _keys(self, contexts: Contexts, free: npt.NDArray[np.bool_]) -> Iterator[Ints]:
+        """Where the counts of the bits that are open stand: by itself, common, own contexts."""
+        place = np.broadcast_to(np.arange(free.shape[1]), free.shape)[free]
+        yield place
+        yield contexts.common[free]
+        for context in contexts.own:
+            yield place * self._cap**2 + context[free]
+
+
+def _lift(counts: Sequence[Floats], strength: float) -> Floats:
+    """Log of what the odds in a context are multiplied with; 0 where nothing was seen."""
+    total, ones, expected = counts
+    share = np.where(total > 0, expected / np.maximum(total, 1), 0.5)
+    return _logit((ones + strength * share) / (total + strength)) - _logit(share)
+
+
+def _bits(contexts: Contexts, odds: Floats) -> Floats:
+    """-log2 of the probability that log-odds give to each code."""
+    losses = np.logaddexp(0, np.where(contexts.bits == 1, -odds, odds))
+    result: Floats = losses.sum(axis=1) / np.log(2)
+    return result
+
+
+def _sigmoid(odds: Floats) -> Floats:
+    result: Floats = 1 / (1 + np.exp(-odds))
+    return result
+
+
+def _logit(probability: Floats) -> Floats:
+    result: Floats = np.log(probability) - np.log1p(-probability)
+    return result
+
+
+def _before(bits: npt.NDArray[Any]) -> Ints:
+    """Number of ones before each bit."""
+    result: Ints = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+    return result
+
+
+def _of_object(objects: Bits, base: Floats, cap: int) -> Contexts:
+    """O: how many objects there are so far, and in which part of the code we are."""
+    so_far = np.minimum(_before(objects), cap - 1)
+    part = np.arange(objects.shape[1]) * _PARTS // objects.shape[1]
+    return Contexts(objects, base, so_far * _PARTS + part, (so_far,))
+
+
+def _of_feature(features: Bits, base: Floats, sizes: Sequence[int], cap: int) -> Contexts:
+    """F: how many values there are so far in the group, and in the groups before."""
+    within, earlier = np.empty((2, *features.shape), np.int64)
+    group_of = np.empty(features.shape[1], np.int64)
+    for group, columns in enumerate(group_slices(sizes)):
+        within[:, columns] = _before(features[:, columns])
+        earlier[:, columns] = features[:, : columns.start].sum(1, dtype=np.int64)[:, None]
+        group_of[columns] = min(group, _PARTS - 1)
+    within, earlier = np.minimum(within, cap - 1), np.minimum(earlier, cap - 1)
+    own = (within, within + cap * earlier)
+    return Contexts(features, base, within * _PARTS + group_of, own)
+
+
+def _of_object_given_feature(
+    objects: Bits, features: Bits, base: Floats, sizes: Sequence[int], cap: int
+) -> Contexts:
+    """O given F: how many objects there are so far, and how many cells of F are left.
+
+    No contexts of a cell by itself: what it is worth depends on F, and the base knows that.
+    """
+    inside = np.ones(objects.shape, bool)
+    values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
+    for columns, value in zip(group_slices(sizes), values, strict=True):
+        inside &= features[:, columns.start + value] == 1
+    left = inside.sum(1, keepdims=True) - _before(inside)
+    quarter_octaves = (4 * np.log2(np.maximum(left, 1))).astype(np.int64)
+    so_far = np.minimum(_before(objects), cap - 1)
+    return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
+
+
+__all__ = [
+    "METHOD",
+    "CountedPrior",
+    "Exchangeable",
+    "counted_anchors",
+    "counted_entropies",
+    "read_codes",
+]

@@ -1,0 +1,136 @@
+"""What a reader of scenes has to say, and where image files lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+from zipfile import BadZipFile, ZipFile
+
+from bindscope.config.observed import PythonSource, Source
+from bindscope.errors import InputError
+from bindscope.registries import READERS, resolve
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One image and what is on it.
+
+    Attributes
+    ----------
+    image
+        Name of the image file below the reader's `images`; no two scenes have the same.
+    objects
+        The value of every group, by the group's name, for each object.
+    where
+        What to call the scene's place in a message (``objects.csv, rows 2 to 4``).
+    boxes
+        Left, top, right and bottom edge of each object in the image's pixels; None if unknown.
+    split
+        `train`, `val` or `test` where the source says so.
+    """
+
+    image: str
+    objects: tuple[Mapping[str, str], ...]
+    where: str
+    boxes: tuple[Box, ...] | None = None
+    split: str | None = None
+
+
+class Reader(Protocol):
+    """Reads the scenes of one dataset; made from the `source` section of the configuration.
+
+    ``Reader(source, split_column)``: `split_column` is the name of the column that says which
+    split a scene is in, where the dataset's split rule is `column`, else None.
+    """
+
+    @property
+    def vocabulary(self) -> Mapping[str, Sequence[str]]:
+        """The values of every group in order, by the group's name."""
+
+    @property
+    def images(self) -> str:
+        """The folder, or the zip archive, that image names start from."""
+
+    def scenes(self) -> Iterable[Scene]:
+        """Read the scenes, in an order that does not change."""
+
+
+def build_reader(source: Source, split_column: str | None) -> Reader:
+    """Make the reader of a `source` section; see `Reader` for `split_column`."""
+    name = source.reader if isinstance(source, PythonSource) else READERS[source.kind]
+    reader: Reader = resolve(name)(source, split_column)
+    return reader
+
+
+class SourceFiles:
+    """The files of a source: below a folder or in a zip archive.
+
+    Parameters
+    ----------
+    root
+        The folder or the archive.
+
+    Raises
+    ------
+    InputError
+        If there is neither, or the archive is damaged.
+    """
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root).expanduser()
+        if not self.root.exists():
+            raise InputError(
+                str(root), "there is no such folder or archive",
+                "correct `source.path`, or `source.images` where that says where images are",
+            )  # fmt: skip
+        self._archive = open_archive(self.root) if self.root.is_file() else None
+
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self._archive.namelist()) if self._archive else frozenset()
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return name in self._members if self._archive else (self.root / name).is_file()
+
+    def path(self, name: str) -> str:
+        """What to call a file in a message."""
+        return str(self.root / name)
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, or the archive's checksum of it is not met.
+        """
+        try:
+            return self._archive.read(name) if self._archive else (self.root / name).read_bytes()
+        except (OSError, KeyError, BadZipFile, EOFError) as error:
+            raise InputError(
+                self.path(name), f"cannot be read ({error})",
+                "bring the file back as it was when the labels were read, and run again",
+            ) from error  # fmt: skip
+
+
+def open_archive(path: Path) -> ZipFile:
+    """Open a zip archive.
+
+    Raises
+    ------
+    InputError
+        If it is none, or its end is missing.
+    """
+    try:
+        return ZipFile(path)
+    except (BadZipFile, OSError, EOFError) as error:
+        raise InputError(
+            str(path), f"is no whole zip archive ({error})",
+            "it was cut off or is something else: copy or download it again",
+        ) from error  # fmt: skip

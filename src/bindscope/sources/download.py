@@ -1,0 +1,145 @@
+"""Downloads that go on where they stopped, and count only with the right checksum."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.client
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from bindscope.errors import InputError
+from bindscope.files import disk_errors, require_free_space
+from bindscope.progress import Progress
+
+log = logging.getLogger(__name__)
+
+CHUNK = 1 << 20
+_TRIES = 4
+_ALL_THERE = 416  # "range not satisfiable": the server has nothing beyond what is here
+# What whoever downloads must know, by the name of the file.
+LICENCES = {
+    "CLEVR_v1.0.zip": "CLEVR v1.0 (Johnson et al., CVPR 2017, arXiv 1612.06890) is licensed under "
+    "CC BY 4.0, https://creativecommons.org/licenses/by/4.0/: name its authors in what you "
+    "publish of it or make from it",
+}
+
+
+def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dict[str, Any]:
+    """Download a file, unless it is there already.
+
+    What has arrived is kept in ``<file>.part``; another call goes on from there.
+
+    Parameters
+    ----------
+    url
+        ``http:`` or ``https:``.
+    sha256
+        What the file must hash to, 64 hex digits.
+    folder
+        Where it is put, under the name in the address.
+    wait_s
+        Seconds before the second try; each further one waits twice as long.
+
+    Returns
+    -------
+    dict
+        `url`, `path`, `bytes`, `sha256`, `licence`.
+
+    Raises
+    ------
+    InputError
+        If the server cannot be reached or stops (after four tries), or the checksum is wrong.
+    """
+    name = Path(urlsplit(url).path).name
+    target = Path(folder) / name
+    part = target.with_name(f"{name}.part")
+    licence = LICENCES.get(name, "")
+    if licence:
+        log.info("%s", licence)
+    with disk_errors(target), _alone(part):
+        if not target.exists():
+            _download(url, part, wait_s)
+            _check(part, sha256, f"delete {part}")
+            part.replace(target)
+        else:
+            _check(target, sha256, f"delete {target}")
+    return {
+        "url": url, "path": str(target), "bytes": target.stat().st_size, "sha256": sha256,
+        "licence": licence,
+    }  # fmt: skip
+
+
+@contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """Keep two jobs from writing the same file: the second one waits and finds it."""
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.with_name(f"{part.name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _check(path: Path, sha256: str, remedy: str) -> None:
+    log.info("checksum of %s", path)
+    with path.open("rb") as handle:
+        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    if found != sha256:
+        raise InputError(
+            str(path), f"its SHA-256 is {found}, not {sha256}",
+            f"if `source.sha256` is right, the file is damaged or another one: {remedy} and run "
+            "again",
+        )  # fmt: skip
+
+
+def _download(url: str, part: Path, wait_s: float) -> None:
+    for attempt in range(_TRIES):
+        try:
+            if _go_on(url, part):
+                return
+            problem = "the connection ended early"
+        except HTTPError as error:
+            if error.code == _ALL_THERE:
+                return
+            problem = f"the server says {error.code} {error.reason}"
+            if error.code < 500:
+                break
+        except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            problem = str(getattr(error, "reason", error)) or type(error).__name__
+        if attempt + 1 < _TRIES:
+            log.info("%s; trying again", problem)
+            time.sleep(wait_s * 2**attempt)
+    have = part.stat().st_size if part.exists() else 0
+    raise InputError(
+        url, f"the download failed ({problem}); {have:,} bytes are in {part}",
+        "check the address and the network and run again, it goes on from there; or bring the "
+        "file here yourself and name it in `source.path`",
+    )  # fmt: skip
+
+
+def _go_on(url: str, part: Path) -> bool:
+    """Fetch what is missing; whether all of it came."""
+    have = part.stat().st_size if part.exists() else 0
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    with urlopen(request, timeout=60) as answer:
+        if have and answer.status != http.client.PARTIAL_CONTENT:
+            have = 0  # this server starts over
+        length = int(answer.headers.get("Content-Length", 0))
+        require_free_space(part.parent, length, part.name)
+        progress = Progress(max(length // CHUNK, 1), "MiB")
+        got = 0
+        with part.open("ab" if have else "wb") as handle:
+            while chunk := answer.read(CHUNK):
+                handle.write(chunk)
+                got += len(chunk)
+                progress.advance(1)
+    return not length or got == length
+
+
+__all__ = ["LICENCES", "fetch"]

@@ -1,0 +1,291 @@
+"""Records: the scenes of a dataset that were read, checked and dealt out to splits.
+
+One Parquet file per dataset, a row per scene: everything that comes after (codes, images, priors)
+is made from it, whatever the scenes were read from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bindscope.codes.space import build_space, feature_code, feature_counts
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
+from bindscope.config.wording import instead
+from bindscope.errors import ConfigError, InputError, StoreError, snakemake_command
+from bindscope.files import write_atomic
+from bindscope.sources.base import Box, Reader, Scene, SourceFiles, build_reader
+from bindscope.sources.splits import assign
+
+log = logging.getLogger(__name__)
+
+SCHEMA = pa.schema(
+    [
+        ("split", pa.string()),
+        ("image", pa.string()),
+        ("where", pa.string()),
+        ("cells", pa.list_(pa.int32())),
+        ("boxes", pa.list_(pa.list_(pa.float64(), 4))),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A scene that was checked.
+
+    Attributes
+    ----------
+    image, where, boxes
+        As in `bindscope.sources.base.Scene`.
+    cells
+        Object-code index of each object, in the source's order.
+    """
+
+    image: str
+    where: str
+    cells: tuple[int, ...]
+    boxes: tuple[Box, ...] | None
+
+
+@dataclass(frozen=True)
+class Records:
+    """The scenes of one split.
+
+    Attributes
+    ----------
+    images
+        Folder or archive that image names start from.
+    scenes
+        In the order of the split.
+    """
+
+    images: str
+    scenes: tuple[Record, ...]
+
+
+def read_source(
+    dataset: SceneDistribution, archive: str | None = None
+) -> tuple[str, dict[str, list[Record]]]:
+    """Read the scenes of a dataset's source, check all of them, and deal them out.
+
+    Parameters
+    ----------
+    dataset
+        With a `source`.
+    archive
+        What was downloaded, for a source without a `path`.
+
+    Returns
+    -------
+    images, records
+        Where image names start, and the scenes of each split.
+
+    Raises
+    ------
+    InputError, ConfigError
+        For the first thing that is wrong, with its file, row and column.
+    """
+    assert dataset.source is not None
+    column = dataset.split.column if isinstance(dataset.split, ColumnSplit) else None
+    source = dataset.source.model_copy(update={"path": archive}) if archive else dataset.source
+    reader = build_reader(source, column)
+    scenes = list(reader.scenes())
+    _check_vocabulary(dataset, reader)
+    check = _Check(dataset, reader)
+    records = [check.record(scene) for scene in scenes]
+    _check_images(SourceFiles(reader.images), scenes)
+    sizes = [group.size for group in dataset.space.groups]
+    features = feature_code(objects_of(records, check.n_cells), sizes)
+    check.counts(records, features)
+    bits = ["".join(map(str, row)) for row in features.tolist()]
+    splits = {
+        split: [records[i] for i in mine] for split, mine in assign(dataset, scenes, bits).items()
+    }
+    log.info(
+        "%d scenes: %s", len(scenes), ", ".join(f"{len(v)} {name}" for name, v in splits.items())
+    )
+    return reader.images, splits
+
+
+def _check_vocabulary(dataset: SceneDistribution, reader: Reader) -> None:
+    for group in dataset.space.groups:
+        values = reader.vocabulary.get(group.name)
+        if values is None or len(values) != group.size:
+            has = f"has {len(values)} values" if values else "is not among its groups"
+            raise ConfigError(
+                f"datasets.{dataset.name}.space.groups",
+                f"{group.name!r} has size {group.size}, but in the source it {has} "
+                f"({', '.join(values or reader.vocabulary)})",
+                "make groups and source agree",
+            )
+
+
+def _check_images(files: SourceFiles, scenes: Sequence[Scene]) -> None:
+    missing = [scene for scene in scenes if not files.exists(scene.image)]
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise InputError(
+            missing[0].where, f"there is no image {files.path(missing[0].image)}{more}",
+            "bring it there, correct its name, or correct `source.images`",
+        )  # fmt: skip
+
+
+class _Check:
+    """Turns scenes into records, or says what is wrong with one."""
+
+    def __init__(self, dataset: SceneDistribution, reader: Reader) -> None:
+        self.space = dataset.space
+        self.groups = dataset.space.groups
+        self.sizes = tuple(group.size for group in self.groups)
+        self.n_cells = int(np.prod(self.sizes))
+        self.repeats = bool(dataset.source and dataset.source.repeats)
+        self.index = {
+            group.name: {value: i for i, value in enumerate(reader.vocabulary[group.name])}
+            for group in self.groups
+        }
+        self.seen: dict[str, str] = {}
+
+    def record(self, scene: Scene) -> Record:
+        """Check one scene."""
+        if scene.image in self.seen:
+            raise InputError(
+                scene.where, f"image {scene.image} is also in {self.seen[scene.image]}",
+                "an image is one scene: join them, or take one out",
+            )  # fmt: skip
+        self.seen[scene.image] = scene.where
+        cells = tuple(self._cell(scene, values) for values in scene.objects)
+        if not self.repeats and len(set(cells)) < len(cells):
+            twice = next(i for i, cell in enumerate(cells) if cell in cells[:i])
+            values = scene.objects[twice]
+            raise InputError(
+                scene.where,
+                f"{scene.image} has {', '.join(values[g.name] for g in self.groups)} twice",
+                "take one out; or, if the scene does hold two of them, set `source.repeats: true` "
+                "(the object code says which types occur, not how often)",
+            )
+        if scene.boxes is not None:
+            self._boxes(scene, scene.boxes)
+        return Record(scene.image, scene.where, cells, scene.boxes)
+
+    def _cell(self, scene: Scene, values: Mapping[str, str]) -> int:
+        place = []
+        for group in self.groups:
+            known = self.index[group.name]
+            value = values.get(group.name, "")
+            if value not in known:
+                raise InputError(
+                    f"{scene.where}, {group.name}",
+                    f"{value!r} is not in the vocabulary{instead(value, list(known))}",
+                    f"correct the label, or add it to the values of {group.name!r}",
+                )
+            place.append(known[value])
+        return int(np.ravel_multi_index(place, self.sizes))
+
+    def _boxes(self, scene: Scene, boxes: Sequence[Box]) -> None:
+        for box in boxes:
+            left, top, right, bottom = box
+            if not (all(map(isfinite, box)) and left < right and top < bottom):
+                raise InputError(
+                    scene.where, f"box {box} of {scene.image} is empty or not finite",
+                    "give left, top, right and bottom edge, left < right and top < bottom",
+                )  # fmt: skip
+
+    def counts(self, records: Sequence[Record], features: npt.NDArray[np.uint8]) -> None:
+        """Refuse scenes that the declared space does not hold."""
+        if isinstance(self.space, CountedSpace):
+            largest = self.space.max_objects
+            bad = [len(r.cells) > largest or not r.cells for r in records]
+            remedy = f"raise `space.max_objects` ({largest}), or take the scene out"
+        else:
+            space = build_space(self.space)
+            known = space.covers()
+            present = [len(set(r.cells)) for r in records]
+            rows = feature_counts(features, self.sizes).tolist()
+            bad = [
+                not space.min_objects <= n <= space.max_objects or tuple(row) not in known
+                for n, row in zip(present, rows, strict=True)
+            ]
+            if isinstance(self.space, DrawsSpace):
+                bad = [len(r.cells) != self.space.n_objects for r in records]
+            remedy = "take the scene out, or use a `counted` space, which holds any scene"
+        if any(bad):
+            record = records[bad.index(True)]
+            raise InputError(
+                record.where,
+                f"{record.image} has {len(record.cells)} objects, which is not in the dataset's "
+                f"space ({sum(bad)} such scenes)",
+                remedy,
+            )
+
+
+def objects_of(records: Sequence[Record], n_cells: int) -> npt.NDArray[np.uint8]:
+    """Write out object codes, uint8 (N, K)."""
+    objects = np.zeros((len(records), n_cells), np.uint8)
+    for row, record in zip(objects, records, strict=True):
+        row[list(record.cells)] = 1
+    return objects
+
+
+def write_records(
+    path: Path | str, images: str, splits: Mapping[str, Sequence[Record]], keys: Mapping[str, str]
+) -> None:
+    """Write the records as Parquet, atomically; `keys` and `images` go into its metadata."""
+    rows: list[dict[str, Any]] = [
+        {"split": split, "image": r.image, "where": r.where, "cells": r.cells, "boxes": r.boxes}
+        for split, records in splits.items()
+        for r in records
+    ]
+    about = {"bindscope.records": json.dumps({"images": images, **keys}, sort_keys=True)}
+    table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(about))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    write_atomic(path, sink.getvalue().to_pybytes())
+
+
+def read_records(path: Path | str, split: str, start: int = 0, stop: int | None = None) -> Records:
+    """Read the records of a split, or of scenes `start` to `stop` - 1 of it.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    ConfigError
+        If the split has fewer scenes.
+    """
+    try:
+        table = pq.read_table(path)
+        table = table.filter(pc.equal(table["split"], split))
+        about = json.loads(pq.read_schema(path).metadata[b"bindscope.records"])
+    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        raise StoreError(
+            str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
+        ) from error
+    if stop is not None and len(table) < stop:
+        raise ConfigError(
+            f"n_scenes.{split}", f"asks for {stop} scenes, and {path} has {len(table)} of them",
+            f"lower n_scenes.{split} to at most {len(table)}, or change the split",
+        )  # fmt: skip
+    rows = table.slice(start, None if stop is None else stop - start).to_pylist()
+    scenes = tuple(
+        Record(
+            row["image"],
+            row["where"],
+            tuple(row["cells"]),
+            None if row["boxes"] is None else tuple(tuple(box) for box in row["boxes"]),
+        )
+        for row in rows
+    )
+    return Records(about["images"], scenes)

@@ -1,0 +1,98 @@
+"""Which split each scene that was read is in, and in which order a split's scenes come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha1
+
+from bindscope.config.codes import SPLITS, HashedImagesSplit, HashedSplit, SceneDistribution
+from bindscope.config.observed import ColumnSplit, IndexSplit
+from bindscope.errors import ConfigError, InputError
+from bindscope.sources.base import Scene
+
+
+def assign(
+    dataset: SceneDistribution, scenes: Sequence[Scene], features: Sequence[str]
+) -> dict[str, list[int]]:
+    """Deal scenes out.
+
+    Parameters
+    ----------
+    dataset
+        Its split rule decides.
+    scenes
+        The scenes in the source's order.
+    features
+        The bits of each scene's feature code as text (``"01101"``).
+
+    Returns
+    -------
+    dict
+        Split -> numbers of its scenes. The rules `index` and `column` keep the source's order; the
+        hashed rules order a split's scenes by the hash of their images, so that the first n of
+        them are as good as any.
+
+    Raises
+    ------
+    ConfigError, InputError
+        If a split has no scene, or a scene a split that does not exist.
+    """
+    rule = dataset.split
+    where = f"datasets.{dataset.name}.split"
+    if isinstance(rule, IndexSplit):
+        return _by_index(rule, len(scenes), where)
+    if isinstance(rule, ColumnSplit):
+        return _by_column(rule, scenes)
+    assert isinstance(rule, HashedSplit | HashedImagesSplit)
+    by_image = isinstance(rule, HashedImagesSplit)
+    found: dict[str, list[int]] = {split: [] for split in SPLITS}
+    for i in sorted(range(len(scenes)), key=lambda i: _digest(rule.salt, scenes[i].image)):
+        bucket = _digest(rule.salt, scenes[i].image if by_image else features[i]) % rule.buckets
+        split = "test" if bucket in rule.test else "val" if bucket in rule.val else "train"
+        found[split].append(i)
+    for split, mine in found.items():
+        if not mine:
+            key = "buckets" if split == "train" else split
+            raise ConfigError(
+                f"{where}.{key}", f"none of the {len(scenes)} scenes falls into the {split} split",
+                f"give {split} more buckets, change `salt`, or use another rule",
+            )  # fmt: skip
+    return found
+
+
+def _digest(salt: str, text: str) -> int:
+    return int(sha1(f"{salt}|{text}".encode()).hexdigest(), 16)
+
+
+def _by_index(rule: IndexSplit, n: int, where: str) -> dict[str, list[int]]:
+    sizes = [getattr(rule.sizes, split) for split in SPLITS]
+    if sum(sizes) > n:
+        raise ConfigError(
+            f"{where}.sizes", f"the splits ask for {sum(sizes)} scenes, the source has {n}",
+            f"lower train, val or test so that they add up to at most {n}",
+        )  # fmt: skip
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return {
+        split: list(range(end - size, end))
+        for split, size, end in zip(SPLITS, sizes, ends, strict=True)
+    }
+
+
+def _by_column(rule: ColumnSplit, scenes: Sequence[Scene]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {split: [] for split in SPLITS}
+    for i, scene in enumerate(scenes):
+        if scene.split not in found:
+            raise InputError(
+                scene.where, f"column {rule.column!r} says {scene.split!r}",
+                f"write one of {', '.join(SPLITS)}",
+            )  # fmt: skip
+        found[str(scene.split)].append(i)
+    if missing := [split for split, mine in found.items() if not mine]:
+        counts = Counter(scene.split for scene in scenes)
+        raise InputError(
+            scenes[0].where.partition(",")[0],
+            f"no scene is in {' or '.join(missing)} ({dict(counts)})",
+            "mark some, or use `split: {rule: hashed_images}`",
+        )
+    return found

@@ -1,0 +1,164 @@
+"""Scenes from a CSV or Parquet file that has a row per object."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from bindscope.config.observed import TableSource
+from bindscope.config.wording import instead
+from bindscope.errors import InputError
+from bindscope.sources.base import Box, Scene
+
+Row = Mapping[str, str]
+
+
+class TableReader:
+    """Reads the scenes of a `table` source: rows with the same image are one scene.
+
+    Scenes come in the order in which their images first occur, objects in the order of their rows.
+
+    Parameters
+    ----------
+    source
+        The configuration's section.
+    split_column
+        Column that says which split a scene is in, or None.
+    """
+
+    def __init__(self, source: TableSource, split_column: str | None = None) -> None:
+        self.source, self.split_column = source, split_column
+        self.path = Path(source.path).expanduser()
+
+    @property
+    def vocabulary(self) -> Mapping[str, Sequence[str]]:
+        """The values that the configuration lists."""
+        return self.source.values
+
+    @property
+    def images(self) -> str:
+        """The folder that image names start from."""
+        return str(self.source.images or self.path.parent)
+
+    def scenes(self) -> Iterable[Scene]:
+        """Read the file.
+
+        Raises
+        ------
+        InputError
+            Naming the file, and the row and column: what is missing, empty or no number.
+        """
+        found: dict[str, list[tuple[int, Row]]] = {}
+        for number, row in self._rows():
+            found.setdefault(self._cell(row, self.source.image, number), []).append((number, row))
+        if not found:
+            raise InputError(str(self.path), "has no rows", "give a row for every object")
+        return [self._scene(image, rows) for image, rows in found.items()]
+
+    def _scene(self, image: str, rows: Sequence[tuple[int, Row]]) -> Scene:
+        first, last = rows[0][0], rows[-1][0]
+        lines = f"row {first}" if first == last else f"rows {first} to {last}"
+        objects = tuple(
+            {group: self._cell(row, group, number) for group in self.source.values}
+            for number, row in rows
+        )
+        box = self.source.box
+        boxes = tuple(self._box(row, box, number) for number, row in rows) if box else None
+        return Scene(image, objects, f"{self.path}, {lines}", boxes, self._split(image, rows))
+
+    def _split(self, image: str, rows: Sequence[tuple[int, Row]]) -> str | None:
+        if self.split_column is None:
+            return None
+        first = self._cell(rows[0][1], self.split_column, rows[0][0])
+        for number, row in rows[1:]:
+            if (other := self._cell(row, self.split_column, number)) != first:
+                raise InputError(
+                    f"{self.path}, row {number}, column {self.split_column!r}",
+                    f"puts {image} into {other!r}, row {rows[0][0]} into {first!r}",
+                    "an image is in one split; make its rows agree",
+                )
+        return first
+
+    def _box(self, row: Row, columns: Sequence[str], number: int) -> Box:
+        edges = []
+        for column in columns:
+            text = self._cell(row, column, number)
+            try:
+                edges.append(float(text))
+            except ValueError:
+                raise InputError(
+                    f"{self.path}, row {number}, column {column!r}", f"{text!r} is no number",
+                    "give the edge in pixels, or leave `source.box` out",
+                ) from None  # fmt: skip
+        return edges[0], edges[1], edges[2], edges[3]
+
+    def _cell(self, row: Row, column: str, number: int) -> str:
+        text = row[column]
+        if not text:
+            raise InputError(
+                f"{self.path}, row {number}, column {column!r}", "is empty",
+                "fill it in, or take the row out",
+            )  # fmt: skip
+        return text
+
+    def _rows(self) -> Iterator[tuple[int, Row]]:
+        """Yield the number of each row, as a person would count, and its cells as text."""
+        if self.path.suffix.lower() == ".parquet":
+            yield from self._parquet()
+        elif self.path.suffix.lower() == ".csv":
+            yield from self._csv()
+        else:
+            raise InputError(
+                str(self.path), "is neither .csv nor .parquet", "convert it to one of the two"
+            )
+
+    def _csv(self) -> Iterator[tuple[int, Row]]:
+        """Rows are numbered by line; the header is line 1."""
+        try:
+            with self.path.open(newline="", encoding="utf-8-sig") as handle:
+                reader = csv.DictReader(handle, strict=True)
+                self._require(list(reader.fieldnames or ()))
+                for row in reader:
+                    if None in row or None in row.values():
+                        raise InputError(
+                            f"{self.path}, row {reader.line_num}",
+                            f"has not the {len(reader.fieldnames or ())} cells of the first line",
+                            'put text that holds a comma into quotes ("a, b")',
+                        )
+                    yield reader.line_num, {name: text.strip() for name, text in row.items()}
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise self._unreadable(error) from error
+
+    def _parquet(self) -> Iterator[tuple[int, Row]]:
+        """Rows are numbered from 0, as data frames do."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            names = pq.read_schema(self.path).names
+            self._require(names)
+            table = pq.read_table(self.path, columns=self._wanted())
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+        for number, row in enumerate(table.to_pylist()):
+            yield number, {name: "" if v is None else str(v).strip() for name, v in row.items()}
+
+    def _wanted(self) -> list[str]:
+        source = self.source
+        split = [self.split_column] if self.split_column else []
+        return [source.image, *source.values, *(source.box or ()), *split]
+
+    def _require(self, columns: Sequence[str]) -> None:
+        for name in self._wanted():
+            if name not in columns:
+                raise InputError(
+                    str(self.path), f"has no column {name!r}{instead(name, list(columns))}",
+                    "rename the column, or name it in `source` (config/README.md)",
+                )  # fmt: skip
+
+    def _unreadable(self, error: Exception) -> InputError:
+        return InputError(
+            str(self.path), f"cannot be read ({error})",
+            "correct `source.path`; the file must be whole, and a CSV in UTF-8",
+        )  # fmt: skip

@@ -1,0 +1,171 @@
+"""The Slurm profile on a real Slurm of one node: `make test-cluster` installs it and runs this."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from slurm import Slurm, Submission, missing
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/workflow"))
+from harness import Clone  # noqa: E402
+
+PROFILE = ROOT / "workflow/profiles/slurm"
+# Faster than on a real cluster: one machine, so no file is late and nobody else asks for states.
+QUICK = (
+    "--latency-wait", "5", "--slurm-init-seconds-before-status-checks", "2",
+    "--seconds-between-status-checks", "2",
+)  # fmt: skip
+# The CI preset with fewer jobs: all shards of a split in one, one layer and probe, one figure.
+SMALLER: dict[str, object] = {
+    "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
+    "fits": [
+        {"name": "fits", "datasets": ["tiny"], "models": ["vit", "identity"], "layers": "last",
+         "tokens": ["cls"], "probes": ["linear"]},
+    ],
+    "report": {"figures": ["tokens"]},
+}  # fmt: skip
+
+
+Found = TypeVar("Found")
+
+
+def _reason() -> str | None:
+    if find_spec("snakemake_executor_plugin_slurm") is None:
+        return "snakemake-executor-plugin-slurm is not installed (make test-cluster installs it)"
+    return missing()
+
+
+pytestmark = [
+    pytest.mark.skipif(_reason() is not None, reason=f"no Slurm here: {_reason()}"),
+    pytest.mark.slow,
+    pytest.mark.workflow,
+    pytest.mark.timeout(3600),
+]
+
+
+@pytest.fixture
+def slurm() -> Iterator[Slurm]:
+    with Slurm() as slurm:
+        yield slurm
+
+
+def snakemake(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "snakemake", "--workflow-profile", str(PROFILE), *QUICK,
+            *arguments]  # fmt: skip
+
+
+def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
+    """CUDA jobs go to the GPU partition; a failed one asks for more; fits share one."""
+    done = subprocess.run(
+        snakemake("--snakefile", str(ROOT / "tests/cluster/toy.smk"), "--slurm-partition-config",
+                  str(PROFILE / "partitions.yaml")),
+        cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr + slurm.logs()
+    jobs = slurm.submissions()
+    (gpu,) = of(jobs, "rule_on_gpu")
+    assert (gpu.partition, gpu.gres) == ("gpu", "gres:gpu:1")
+    grown = of(jobs, "rule_grown")
+    assert [(job.state, job.memory, job.limit) for job in grown] == [
+        ("FAILED", "100M", "10:00"), ("COMPLETED", "200M", "20:00"),
+    ]  # fmt: skip
+    assert (tmp_path / "grown.txt").read_text() == "200\n"
+    (fits,) = [job for job in jobs if "fits" in job.comment]
+    assert {job.partition for job in (*grown, fits)} == {"cpu"}
+    assert len(list(tmp_path.glob("fit-*.txt"))) == 3
+
+
+def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two jobs die midway: one is cancelled in Slurm, of the other the script is killed."""
+    clone = Clone.make(tmp_path / "cluster")
+    clone.edit(SMALLER)
+    local = clone.copy(tmp_path / "local")
+    subprocess.run(local.command("--quiet", "all"), cwd=local.path, check=True)
+
+    started = time.monotonic()
+    log = tmp_path / "cluster.log"
+    with log.open("w") as out:
+        run = subprocess.Popen(
+            snakemake("--configfile", clone.configfile), cwd=clone.path, stdout=out, stderr=out
+        )
+        try:
+            cancelled = wait_for(run, lambda: running(slurm, "rule_training"))
+            slurm.run("scancel", cancelled.id)
+            victim = wait_for(run, lambda: script_of(clone, "pooled.py"))
+            os.kill(victim, signal.SIGKILL)
+            code = run.wait(timeout=3000)
+        finally:
+            run.kill()
+            run.wait()
+    wall = time.monotonic() - started
+    assert code == 0, log.read_text()[-8000:] + slurm.logs()
+
+    jobs = slurm.submissions()
+    assert [job.state for job in of(jobs, "rule_training")] == ["CANCELLED", "COMPLETED"]
+    assert sorted(job.state for job in of(jobs, "rule_pooled"))[0] == "FAILED"
+    lost = [job for job in jobs if job.state != "COMPLETED"]
+    assert len(lost) == 2
+    assert log.read_text().count("Trying to restart job") == 2
+    assert clone.results() == local.results()
+    assert clone.would_run().total() == 0
+    with capsys.disabled():
+        print(f"\n{table(jobs, wall, count(log))}")
+
+
+def of(jobs: list[Submission], comment: str) -> list[Submission]:
+    return [job for job in jobs if job.comment.startswith(comment)]
+
+
+def running(slurm: Slurm, comment: str) -> Submission | None:
+    """A job of a rule that Slurm has started, and whose script is at work."""
+    found = [job for job in of(slurm.submissions(), comment) if job.state == "RUNNING"]
+    return found[0] if found else None
+
+
+def script_of(clone: Clone, name: str) -> int | None:
+    """The process that runs a script of the clone."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().decode().split("\0")
+            here = (entry / "cwd").readlink() == clone.path
+        except OSError:
+            continue
+        if here and any(".snakemake/scripts" in x and x.endswith(name) for x in command[1:2]):
+            return int(entry.name)
+    return None
+
+
+def wait_for(run: subprocess.Popen[bytes], look: Callable[[], Found | None]) -> Found:
+    """Look until something is there; the run must still be at work."""
+    while (found := look()) is None:
+        assert run.poll() is None, "the run ended before its job could be killed"
+        time.sleep(0.2)
+    return found
+
+
+def count(log: Path) -> int:
+    """How many jobs of the workflow a run finished."""
+    return log.read_text().count("Finished jobid")
+
+
+def table(jobs: list[Submission], wall: float, finished: int) -> str:
+    lines = [f"{'submission':40}{'partition':>10}{'state':>12}{'seconds':>9}"]
+    for job in jobs:
+        lines.append(f"{job.comment[:39]:40}{job.partition:>10}{job.state:>12}{job.seconds:9.0f}")
+    lines.append(
+        f"{finished} jobs of the workflow in {len(jobs)} submissions: {wall:.0f} s, "
+        f"{wall / finished:.1f} s a job, {wall / len(jobs):.1f} s a submission"
+    )
+    return "\n".join(lines)

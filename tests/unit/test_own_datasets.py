@@ -1,0 +1,155 @@
+"""docs/own_datasets.md as it is printed: from images and a table to rows of the table."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from jobs_by_hand import ROOT, job_by_hand, script
+
+import bindscope
+from bindscope.config.root import Config
+from bindscope.errors import ConfigError
+from bindscope.graph.build import build, read_graph
+from bindscope.graph.product import SCRIPT, Graph, Product
+from bindscope.store.reader import open_store
+
+PAGE = (ROOT / "docs" / "own_datasets.md").read_text()
+
+
+def example() -> dict[str, Any]:
+    """The configuration that the page prints."""
+    (text,) = re.findall(r"```yaml\n(datasets:.*?)```", PAGE, flags=re.S)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working folder with the page's images; the current one while these tests run."""
+    folder = tmp_path_factory.mktemp("own")
+    main = runpy.run_path(str(ROOT / "docs" / "examples" / "own_images.py"))["main"]
+    main(folder / "own_images")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+def make(product: Product, made: set[str]) -> None:
+    """Run a product's script here, after those of its inputs."""
+    for given in (p for products in product.inputs.values() for p in products):
+        make(given, made)
+    if product.path() not in made:
+        made.add(product.path())
+        name = SCRIPT.get(product.rule, f"{product.rule}.py").removesuffix(".py")
+        script(name).main(job_by_hand(product, Path()))  # the current folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> Graph:
+    """The graph of the page's configuration, with its tables made."""
+    graph = build(Config.model_validate(example()))
+    made: set[str] = set()
+    for product in graph.of("table_priors", "table_binding_information"):
+        make(product, made)
+    return graph
+
+
+@pytest.mark.slow
+def test_the_page_runs_from_images_to_a_flagged_row(done: Graph, folder: Path) -> None:
+    assert not done.of("codes", "scenes", "priors", "anchors", "attention")
+    table = pd.read_parquet(folder / "results/tables/binding_information.parquet")
+    assert set(table["dataset"]) == {"kitchen"}
+    assert (table["status"] == "ok").all()
+    assert table["flags"].map(lambda flags: "assumed_prior" in flags.split(";")).all()
+    priors = pd.read_parquet(folder / "results/tables/priors.parquet")
+    assert set(priors["method"]) == {"train_cross_entropy"}
+    test = priors.set_index("split").loc["test"]
+    # 1 to 3 different objects out of 6, numbers equally likely: log2(3) + E[log2 C(6, m)].
+    assert test["h_object_bits"] == pytest.approx(1.585 + (2.585 + 3.907 + 4.322) / 3, abs=0.8)
+    assert (table["h_object_bits"] == test["h_object_bits"]).all()
+
+
+@pytest.mark.slow
+def test_images_and_labels_belong_together(done: Graph, folder: Path) -> None:
+    (scenes,) = (p for p in done.of("record_scenes") if p.wildcards["split"] == "test")
+    (codes,) = (p for p in done.of("record_codes") if p.wildcards["split"] == "test")
+    shard = open_store(folder / scenes.path())
+    objects = open_store(folder / codes.path()).read("objects")
+    images, cells, boxes = (shard.read(name) for name in ("images", "cells", "boxes"))
+    assert images.shape == (32, 16, 16, 3)
+    for image, mine, places, code in zip(images, cells, boxes, objects, strict=True):
+        present = mine[mine >= 0]
+        assert sorted(present) == list(code.nonzero()[0])
+        for cell, (left, top, right, bottom) in zip(present, places, strict=False):
+            middle = image[(top + bottom) // 2, (left + right) // 2].astype(int)
+            # Strongest channel of red, green and blue objects (cells: color varies slower).
+            assert middle.argmax() == cell // 2
+
+
+@pytest.mark.slow
+def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
+    Path("kitchen.yaml").write_text(yaml.safe_dump(example()))
+    opened = bindscope.open(
+        dataset="kitchen", model="vit", layer=1, split="test", configfile="kitchen.yaml"
+    )
+    assert opened.activations.shape[0] == len(opened.objects) == 32
+    assert opened.features.shape == (32, 5)
+
+
+def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None:
+    def keys(config: dict[str, Any]) -> dict[str, str]:
+        graph = build(Config.model_validate(config))
+        return {f"{p.rule} {sorted(p.wildcards)} {p.wildcards.get('split')}": p.key
+                for p in graph.products.values()}  # fmt: skip
+
+    before = keys(example())
+    path = folder / "own_images" / "objects.csv"
+    content = path.read_bytes()
+    path.touch()
+    assert keys(example()) == before
+    path.write_bytes(content.replace(b"red", b"blue", 1))
+    try:
+        after = keys(example())
+    finally:
+        path.write_bytes(content)
+    changed = {name.split()[0] for name in after if after[name] != before[name]}
+    assert {"records", "record_codes", "record_scenes", "counted_priors", "fit"} <= changed
+
+
+def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
+    config = example()
+    config["datasets"][0]["source"]["path"] = "own_images/nothing.csv"
+    with pytest.raises(ConfigError, match=r"nothing\.csv: there is no such file or folder"):
+        read_graph(config, "kitchen.yaml")
+
+
+def test_known_answer_encoders_do_not_go_with_scenes_that_are_read(folder: Path) -> None:
+    config = example()
+    config["models"].append({"name": "zero", "source": "known-answer:zero"})
+    config["fits"][0]["models"].append("zero")
+    with pytest.raises(ConfigError, match=r"'zero' draws the codes .* 'kitchen' are read"):
+        read_graph(config, "kitchen.yaml")
+
+
+def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
+    config = example()
+    config["datasets"][0]["space"] = {
+        "kind": "uniform", "max_objects": 3, "groups": config["datasets"][0]["space"]["groups"],
+    }  # fmt: skip
+    graph = build(Config.model_validate(config))
+    assert not graph.of("counted_priors", "counted_anchors")
+    (priors,) = graph.of("priors")
+    made: set[str] = set()
+    make(priors, made)
+    for anchors in graph.of("anchors"):
+        make(anchors, made)
+    row = pd.read_json(folder / priors.path()).set_index("split").loc["test"]
+    assert row["method"] == "exact"
+    assert row["h_object_bits"] == pytest.approx(5.357552)  # log2(6 + 15 + 20)

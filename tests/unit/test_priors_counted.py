@@ -1,0 +1,134 @@
+"""The estimated prior: a distribution, near the truth where that is known, blind to test."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import CountedSpace, Dataset
+from bindscope.priors.anchors import log_odds
+from bindscope.priors.counted import (
+    CountedPrior,
+    Exchangeable,
+    counted_anchors,
+    counted_entropies,
+)
+from bindscope.priors.entropies import entropies
+
+
+def counted(sizes: tuple[int, ...], max_objects: int) -> CountedSpace:
+    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
+    return CountedSpace.model_validate(
+        {"kind": "counted", "groups": groups, "max_objects": max_objects}
+    )
+
+
+def every_code(n_cells: int, max_objects: int) -> np.ndarray:
+    """All object codes with 1 to `max_objects` objects."""
+    codes = np.array(list(product((0, 1), repeat=n_cells)), np.uint8)
+    numbers = codes.sum(1)
+    return codes[(numbers >= 1) & (numbers <= max_objects)]
+
+
+def skewed(n: int, n_cells: int, max_objects: int, seed: int) -> np.ndarray:
+    """Scenes of a law that no space has: cells of very different frequency, in pairs."""
+    rng = np.random.default_rng(seed)
+    share = np.linspace(0.05, 0.6, n_cells)
+    found: list[np.ndarray] = []
+    while len(found) < n:
+        code = (rng.random(n_cells) < share).astype(np.uint8)
+        code[1] = code[0]
+        if 1 <= code.sum() <= max_objects:
+            found.append(code)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("sizes", "max_objects"), [((3, 2), 4), ((2, 2, 2), 5), ((3, 3), 9)])
+def test_every_prior_is_a_distribution(sizes: tuple[int, ...], max_objects: int) -> None:
+    n_cells = int(np.prod(sizes))
+    train, val = (skewed(n, n_cells, max_objects, s) for n, s in ((150, 0), (60, 1)))
+    every = every_code(n_cells, max_objects)
+    prior = CountedPrior({"train": train, "val": val, "every": every}, counted(sizes, max_objects))
+    share = {target: 2.0**-bits for target, bits in prior.loss_bits("every").items()}
+    # All codes beyond `max_objects` are impossible, so these sum to one.
+    assert share["object"].sum() == pytest.approx(1, abs=1e-9)
+    features = feature_code(every, sizes)
+    codes, which = np.unique(features, axis=0, return_inverse=True)
+    given = np.bincount(which.ravel(), share["object_given_feature"])
+    assert given == pytest.approx(np.ones(len(codes)), abs=1e-9)
+    first = np.unique(which.ravel(), return_index=True)[1]
+    assert share["feature"][first].sum() == pytest.approx(1, abs=1e-9)
+
+
+SPACES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+    "uniform": ({"kind": "uniform", "min_objects": 3, "max_objects": 3}, (4, 4)),
+    "any number": ({"kind": "uniform", "max_objects": 4}, (4, 3)),
+    "draws": ({"kind": "draws", "n_objects": 4}, (3, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_where_the_truth_is_known_the_estimate_is_near_it(name: str) -> None:
+    space, sizes = SPACES[name]
+    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
+    counts = {"train": 3000, "val": 500, "test": 3000}
+    known = Dataset.model_validate(
+        {"name": "x", "space": {**space, "groups": groups}, "split": {"rule": "random"},
+         "n_scenes": counts, "shard_size": counts}
+    )  # fmt: skip
+    codes = {s: sample_codes(known, s, 0, counts[s]) for s in counts}
+    config = counted(sizes, max_objects=space.get("max_objects", 4) + 1)
+    row, exact = counted_entropies(codes, config)[2], entropies(known)[2]
+    for entropy in ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits"):
+        assert row[entropy] == pytest.approx(exact[entropy], abs=0.12), entropy
+    assert row["h_object_bits"] > exact["h_object_bits"] - 0.05
+    assert row["split_gap_bits"] == 0
+    assert row["method"] == "train_cross_entropy"
+
+
+def test_frequencies_and_pairs_are_learnt() -> None:
+    codes = {s: skewed(n, 6, 6, i) for i, (s, n) in
+             enumerate({"train": 4000, "val": 500, "test": 4000}.items())}  # fmt: skip
+    config = counted((3, 2), 6)
+    estimate = counted_entropies(codes, config)[2]["h_object_bits"]
+    _, numbers = np.unique(codes["test"], axis=0, return_counts=True)
+    plug_in = float(-(numbers / 4000 * np.log2(numbers / 4000)).sum())  # 32 codes: nearly exact
+    exchangeable = log_odds(Exchangeable(config, codes["train"].sum(1).tolist()), codes["test"])[
+        "object"
+    ]
+    start = np.logaddexp(0, np.where(codes["test"] == 1, -exchangeable, exchangeable))
+    start_bits = start.sum(1).mean() / np.log(2)
+    assert plug_in < estimate < start_bits
+    assert (estimate - plug_in) < 0.25 * (start_bits - plug_in)
+
+
+def test_the_prior_does_not_see_the_test_split() -> None:
+    codes = {"train": skewed(300, 6, 6, 0), "val": skewed(100, 6, 6, 1)}
+    test, other = skewed(50, 6, 6, 2), skewed(50, 6, 6, 3)
+    config = counted((3, 2), 6)
+    one = counted_anchors({**codes, "test": test}, "val", config)
+    two = counted_anchors({**codes, "test": other}, "val", config)
+    for name in one:
+        assert (one[name] == two[name]).all()
+        assert one[name].dtype == np.float32
+        assert np.abs(one[name]).max() <= 30
+
+
+def test_scenes_unlike_those_of_train_have_a_finite_cost() -> None:
+    train = np.tile(np.array([[1, 0, 0, 0, 0, 1]], np.uint8), (40, 1))
+    test = every_code(6, 5)
+    prior = CountedPrior({"train": train, "val": train[:5], "test": test}, counted((3, 2), 5))
+    for bits in prior.loss_bits("test").values():
+        assert np.isfinite(bits).all()
+    assert prior.loss_bits("train")["object"].mean() < 2
+
+
+def test_one_group_leaves_nothing_open_once_f_is_known() -> None:
+    codes = {s: skewed(100, 5, 5, i) for i, s in enumerate(("train", "val", "test"))}
+    for row in counted_entropies(codes, counted((5,), 5)):
+        assert row["h_object_given_feature_bits"] == pytest.approx(0, abs=1e-9)

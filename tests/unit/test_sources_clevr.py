@@ -1,0 +1,318 @@
+"""CLEVR's official files (a small copy in their format) and the download of the archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jobs_by_hand import job_by_hand, script
+from PIL import Image
+
+from bindscope.config.codes import Dataset
+from bindscope.config.observed import CLEVR_VALUES
+from bindscope.config.root import Config
+from bindscope.errors import InputError
+from bindscope.graph.build import build
+from bindscope.sources.download import fetch
+from bindscope.sources.records import objects_of, read_records, read_source
+from bindscope.store.reader import open_store
+
+GROUPS = [{"name": name, "size": len(values)} for name, values in CLEVR_VALUES.items()]
+COUNTS = {"train": 4, "val": 1, "test": 2}
+
+
+def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
+    """An object as in CLEVR's scene files, keys that we do not read included."""
+    values = {group: str(rng.choice(known)) for group, known in CLEVR_VALUES.items()}
+    return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
+            "pixel_coords": [120, 80, 11.5]}  # fmt: skip
+
+
+def write_clevr(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Six scenes of CLEVR's train part and three of val; every third has five objects, else six."""
+    rng = np.random.default_rng(0)
+    parts = {}
+    for part, n in (("train", 6), ("val", 3)):
+        scenes = []
+        for index in range(n):
+            name = f"CLEVR_{part}_{index:06d}.png"
+            objects = [clevr_object(rng) for _ in range(5 if index % 3 == 2 else 6)]
+            scenes.append(
+                {"image_index": index, "split": part, "image_filename": name, "objects": objects,
+                 "relationships": {"left": [[] for _ in objects]}, "directions": {}}
+            )  # fmt: skip
+            image = folder / "images" / part / name
+            image.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGBA", (48, 32), (index * 20, 100, 100, 255)).save(image)
+        info = {"split": part, "license": "Creative Commons Attribution (CC BY 4.0)"}
+        (folder / "scenes").mkdir(exist_ok=True)
+        path = folder / "scenes" / f"CLEVR_{part}_scenes.json"
+        path.write_text(json.dumps({"info": info, "scenes": scenes}))
+        parts[part] = scenes
+    return parts
+
+
+def dataset(path: Path | None, **changes: Any) -> Dataset:
+    return Dataset.model_validate(
+        {
+            "name": "clevr",
+            "space": {"kind": "draws", "groups": GROUPS, "n_objects": 6},
+            "split": {"rule": "index", "sizes": COUNTS},
+            "source": {"kind": "clevr", **({"path": str(path)} if path else {}), **changes},
+            "n_scenes": COUNTS,
+            "shard_size": COUNTS,
+            "render": {"kind": "photos", "size_px": 16},
+        }
+    )
+
+
+def zipped(folder: Path, archive: Path) -> Path:
+    """Pack a folder as the official archive is packed: below CLEVR_v1.0/."""
+    with zipfile.ZipFile(archive, "w") as made:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                made.write(path, f"CLEVR_v1.0/{path.relative_to(folder)}")
+    return archive
+
+
+def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
+    parts = write_clevr(tmp_path)
+    with pytest.raises(Exception, match="ask for 7 scenes, the source has 6"):
+        read_source(dataset(tmp_path))
+    few = dataset(tmp_path).model_copy(
+        update={"split": dataset(tmp_path).split.model_copy(
+            update={"sizes": dataset(tmp_path).n_scenes.model_copy(update={"test": 1})})}
+    )  # fmt: skip
+    _, splits = read_source(few)
+    chosen = [s for part in parts.values() for s in part if len(s["objects"]) == 6]
+    records = [record for mine in splits.values() for record in mine]
+    assert [record.image.rpartition("/")[2] for record in records] == [
+        scene["image_filename"] for scene in chosen
+    ]
+    objects = objects_of(records, 96)
+    for code, record, scene in zip(objects, records, chosen, strict=True):
+        # By hand: color is slowest, size fastest.
+        cells = [
+            ((CLEVR_VALUES["color"].index(o["color"]) * 3
+              + CLEVR_VALUES["shape"].index(o["shape"])) * 2
+             + CLEVR_VALUES["material"].index(o["material"])) * 2
+            + CLEVR_VALUES["size"].index(o["size"])
+            for o in scene["objects"]
+        ]  # fmt: skip
+        assert list(record.cells) == cells
+        assert set(np.flatnonzero(code)) == set(cells)
+
+
+def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> None:
+    write_clevr(tmp_path / "clevr")
+    archive = zipped(tmp_path / "clevr", tmp_path / "CLEVR_v1.0.zip")
+    found = {}
+    for path in (tmp_path / "clevr", archive):
+        config = Config.model_validate(
+            {
+                "datasets": [
+                    {**dataset(path).model_dump(mode="json"), "n_scenes": {**COUNTS, "test": 1},
+                     "shard_size": {**COUNTS, "test": 1},
+                     "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}}}
+                ],
+                "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
+                "probes": [{"name": "p", "family": "linear"}],
+                "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+            }
+        )  # fmt: skip
+        graph = build(config)
+        (records,) = graph.of("records")
+        script("records").main(job_by_hand(records, tmp_path))
+        shard = next(p for p in graph.of("record_scenes") if p.wildcards["split"] == "train")
+        script("record_scenes").main(job_by_hand(shard, tmp_path))
+        found[path] = open_store(tmp_path / shard.path()).read("images")
+        assert not graph.of("counted_priors", "download")
+    assert found[archive].shape == (4, 16, 16, 3)
+    # Scenes 0, 1, 3, 4 of train: the third of every three has five objects.
+    assert found[archive][:, 0, 0].tolist() == [[i * 20, 100, 100] for i in (0, 1, 3, 4)]
+    assert (found[archive] == found[tmp_path / "clevr"]).all()
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    write_clevr(tmp_path / "clevr")
+    archive = zipped(tmp_path / "clevr", tmp_path / "CLEVR_v1.0.zip")
+    content = archive.read_bytes()
+    archive.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match=r"CLEVR_v1\.0\.zip: is no whole zip archive"):
+        read_source(dataset(archive))
+    flipped = bytearray(content)
+    flipped[content.index(b'"image_index"') if b'"image_index"' in content else 200] ^= 1
+    archive.write_bytes(flipped)
+    with pytest.raises(InputError, match=r"CLEVR_train_scenes\.json|CLEVR_v1\.0\.zip"):
+        read_source(dataset(archive))
+    scenes = tmp_path / "clevr" / "scenes" / "CLEVR_train_scenes.json"
+    text = scenes.read_text()
+    scenes.write_text(text[: len(text) // 2])
+    with pytest.raises(InputError, match=r"train_scenes\.json: ends or breaks at character"):
+        read_source(dataset(tmp_path / "clevr"))
+    scenes.write_text(text.replace('"objects"', '"things"', 1))
+    with pytest.raises(InputError, match=r"train_scenes\.json, scene 0: is no scene of CLEVR"):
+        read_source(dataset(tmp_path / "clevr"))
+    scenes.unlink()
+    with pytest.raises(InputError, match=r"holds no scenes/CLEVR_train_scenes\.json"):
+        read_source(dataset(tmp_path / "clevr"))
+
+
+def test_groups_must_be_clevrs(tmp_path: Path) -> None:
+    for groups, said in (
+        ([{"name": "hue", "size": 8}], "CLEVR has no feature 'hue'"),
+        ([{"name": "color", "size": 7}], "CLEVR's 'color' has 8 values, but the group's size is 7"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Dataset.model_validate(
+                dataset(tmp_path).model_dump(mode="json")
+                | {"space": {"kind": "draws", "groups": groups, "n_objects": 6}}
+            )
+
+
+# --- download -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """What a local server does, and what it was asked for."""
+
+    content: bytes
+    ranges: bool = True
+    missing: bool = False
+    cut_after: list[int] = field(default_factory=list)  # bytes per answer, then all
+    asked: list[str | None] = field(default_factory=list)
+    url: str = ""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A file behind http://127.0.0.1."""
+    state = Server(np.random.default_rng(0).bytes(200_000))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer with the file, or the part of it that is asked for."""
+            asked = self.headers.get("Range")
+            state.asked.append(asked)
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and state.ranges else 0
+            if state.missing or start >= len(state.content):
+                self.send_error(404 if state.missing else 416)
+                return
+            body = state.content[start:]
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: state.cut_after.pop(0)] if state.cut_after else body)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{running.server_port}/data/CLEVR_v1.0.zip"
+    thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield state
+    running.shutdown()
+    running.server_close()
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_a_download_is_checked_and_not_repeated(server: Server, tmp_path: Path) -> None:
+    about = fetch(server.url, digest(server.content), tmp_path)
+    assert Path(about["path"]).read_bytes() == server.content
+    assert about["bytes"] == len(server.content)
+    assert "CC BY 4.0" in about["licence"]
+    assert fetch(server.url, digest(server.content), tmp_path) == about
+    assert server.asked == [None]
+    Path(about["path"]).write_bytes(b"something else")
+    with pytest.raises(InputError, match=r"(?s)its SHA-256 is .*delete .*CLEVR_v1\.0\.zip and run"):
+        fetch(server.url, digest(server.content), tmp_path)
+
+
+def test_a_partial_file_is_completed(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "CLEVR_v1.0.zip.part").write_bytes(server.content[:150_000])
+    about = fetch(server.url, digest(server.content), tmp_path)
+    assert server.asked == ["bytes=150000-"]
+    assert Path(about["path"]).read_bytes() == server.content
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_connection_that_ends_early_is_taken_up_again(server: Server, tmp_path: Path) -> None:
+    server.cut_after = [50_000, 60_000]
+    about = fetch(server.url, digest(server.content), tmp_path, wait_s=0)
+    assert server.asked == [None, "bytes=50000-", "bytes=110000-"]
+    assert Path(about["path"]).read_bytes() == server.content
+
+
+def test_what_has_come_is_kept_when_the_server_gives_up(server: Server, tmp_path: Path) -> None:
+    server.cut_after = [10_000, 10_000, 10_000, 10_000]
+    with pytest.raises(InputError, match=r"40,000 bytes are in .*\.part") as error:
+        fetch(server.url, digest(server.content), tmp_path, wait_s=0)
+    assert "run again" in error.value.remedy
+    assert not (tmp_path / "CLEVR_v1.0.zip").exists()
+    fetch(server.url, digest(server.content), tmp_path)
+    assert server.asked[-1] == "bytes=40000-"
+
+
+def test_a_server_that_cannot_resume_starts_over(server: Server, tmp_path: Path) -> None:
+    server.ranges = False
+    (tmp_path / "CLEVR_v1.0.zip.part").write_bytes(b"x" * 70_000)
+    about = fetch(server.url, digest(server.content), tmp_path)
+    assert Path(about["path"]).read_bytes() == server.content
+
+
+def test_a_complete_part_needs_no_byte_more(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "CLEVR_v1.0.zip.part").write_bytes(server.content)
+    assert Path(fetch(server.url, digest(server.content), tmp_path)["path"]).exists()
+
+
+def test_a_wrong_checksum_leaves_no_archive(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"its SHA-256 is .*, not 0000") as error:
+        fetch(server.url, "0" * 64, tmp_path)
+    assert "source.sha256" in error.value.remedy
+    assert not (tmp_path / "CLEVR_v1.0.zip").exists()
+
+
+def test_an_address_without_a_file_is_not_asked_again(server: Server, tmp_path: Path) -> None:
+    server.missing = True
+    with pytest.raises(InputError, match="the server says 404"):
+        fetch(server.url, "0" * 64, tmp_path, wait_s=0)
+    assert len(server.asked) == 1
+    with pytest.raises(InputError, match="the download failed"):
+        fetch("http://127.0.0.1:9/CLEVR_v1.0.zip", "0" * 64, tmp_path / "other", wait_s=0)
+
+
+def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
+    write_clevr(tmp_path / "clevr")
+    server.content = zipped(tmp_path / "clevr", tmp_path / "x.zip").read_bytes()
+    config = {
+        "datasets": [
+            {**dataset(None, url=server.url, sha256=digest(server.content),
+                       folder=str(tmp_path / "downloads")).model_dump(mode="json"),
+             "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}},
+             "n_scenes": {**COUNTS, "test": 1}, "shard_size": {**COUNTS, "test": 1}}
+        ],
+        "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
+        "probes": [{"name": "p", "family": "linear"}],
+        "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+    }  # fmt: skip
+    graph = build(Config.model_validate(config))
+    for rule in ("download", "records"):
+        (product,) = graph.of(rule)
+        script(rule).main(job_by_hand(product, tmp_path))
+    records = read_records(tmp_path / product.path(), "train")
+    assert records.images == str(tmp_path / "downloads" / "CLEVR_v1.0.zip")
+    assert len(records.scenes) == 4

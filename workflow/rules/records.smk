@@ -1,0 +1,125 @@
+rule download:
+    output:
+        manifest=output_of("download", "manifest"),
+    log:
+        log_of("download"),
+    benchmark:
+        benchmark_of("download")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=720,
+    params:
+        spec=spec("download"),
+        code=code("download"),
+    script:
+        "../scripts/download.py"
+
+
+rule records:
+    input:
+        unpack(made_from("records")),
+    output:
+        rows=output_of("records", "rows"),
+    log:
+        log_of("records"),
+    benchmark:
+        benchmark_of("records")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("records"),
+        code=code("records"),
+    script:
+        "../scripts/records.py"
+
+
+rule record_codes:
+    input:
+        unpack(made_from("record_codes")),
+    output:
+        manifest=output_of("record_codes", "manifest"),
+        store=directory(output_of("record_codes", "store")),
+    log:
+        log_of("record_codes"),
+    benchmark:
+        benchmark_of("record_codes")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=60,
+    params:
+        spec=spec("record_codes"),
+        code=code("record_codes"),
+    script:
+        "../scripts/record_codes.py"
+
+
+rule record_scenes:
+    input:
+        unpack(made_from("record_scenes")),
+    output:
+        manifest=output_of("record_scenes", "manifest"),
+        store=directory(output_of("record_scenes", "store")),
+    log:
+        log_of("record_scenes"),
+    benchmark:
+        benchmark_of("record_scenes")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("record_scenes"),
+        code=code("record_scenes"),
+    script:
+        "../scripts/record_scenes.py"
+
+
+rule counted_priors:
+    input:
+        unpack(made_from("counted_priors")),
+    output:
+        rows=output_of("counted_priors", "rows"),
+    log:
+        log_of("counted_priors"),
+    benchmark:
+        benchmark_of("counted_priors")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(3000),
+        runtime=60,
+    params:
+        spec=spec("counted_priors"),
+        code=code("counted_priors"),
+    script:
+        "../scripts/counted_priors.py"
+
+
+rule counted_anchors:
+    input:
+        unpack(made_from("counted_anchors")),
+    output:
+        manifest=output_of("counted_anchors", "manifest"),
+        store=directory(output_of("counted_anchors", "store")),
+    log:
+        log_of("counted_anchors"),
+    benchmark:
+        benchmark_of("counted_anchors")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(3000),
+        runtime=60,
+    params:
+        spec=spec("counted_anchors"),
+        code=code("counted_anchors"),
+    script:
+        "../scripts/counted_anchors.py"

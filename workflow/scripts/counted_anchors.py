@@ -1,0 +1,28 @@
+"""Estimate the prior log-odds of every bit of one split's codes from the train split."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.config.observed import CountedSpace
+from bindscope.priors.counted import counted_anchors, read_codes
+from bindscope.store.arrays import write_arrays
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write `object`, `feature` and `object_given_feature`, float32 nats."""
+    space = CountedSpace.model_validate(job.spec["space"])
+    arrays = counted_anchors(read_codes(job.input.codes), job.spec["split"], space)
+    write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

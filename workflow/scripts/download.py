@@ -1,0 +1,26 @@
+"""Bring a data set's archive onto this machine, checked by its checksum."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.files import write_json
+from bindscope.sources.download import fetch
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write a manifest that says where the archive lies; a rerun goes on where one stopped."""
+    about = fetch(job.spec["url"], job.spec["sha256"], job.spec["folder"])
+    write_json(job.output.manifest, {**about, **job.keys})
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,32 @@
+"""Write the object codes of one split of scenes that were read."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+from math import prod
+
+import bindscope
+from bindscope.codes.space import feature_code
+from bindscope.sources.records import objects_of, read_records
+from bindscope.store.arrays import write_arrays
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write `objects` (N, K) and `features` (N, n), uint8."""
+    records = read_records(job.input.records[0], job.spec["split"], 0, job.spec["n_scenes"])
+    sizes = job.spec["sizes"]
+    objects = objects_of(records.scenes, prod(sizes))
+    arrays = {"objects": objects, "features": feature_code(objects, sizes)}
+    write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,29 @@
+"""Read the images of one shard."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.sources.photos import write_photos
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write `images`, `cells` and `boxes`."""
+    spec = job.spec
+    write_photos(
+        job.input.records[0], spec["split"], spec["start"], spec["stop"],
+        spec["render"]["size_px"], spec["max_objects"], job.output.store, job.output.manifest,
+        spec=job.spec_text, code=job.code,
+    )  # fmt: skip
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,28 @@
+"""Read the scenes of a source, check them, and deal them out to splits."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.sources.records import read_source, write_records
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write a row per scene: split, image, place in the source, object codes, boxes."""
+    downloaded = [json.loads(Path(path).read_text())["path"] for path in job.input.download]
+    images, splits = read_source(job.dataset, *downloaded)
+    write_records(job.output.rows, images, splits, job.keys)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
