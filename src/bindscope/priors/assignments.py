@@ -1,37 +1,38 @@
 """Entropy of who has which attribute: observed attributes re-assigned to observed objects.
 
-A scene is a list of objects, each of one category and with one attribute value. Keep the categories
-and the multiset of attribute values, and forget which object had which: every way to give the values
-back to the objects is an *assignment*, with probability proportional to the product of the weights
-w(category, value) of its objects. Three entropies of that distribution are computed exactly:
+A scene is a list of objects, each of one category and with one attribute value. Keep the
+categories and the multiset of values, and forget which object had which: every way to give the
+values back to the objects is an *assignment*, with probability proportional to the product of the
+weights w(category, value) of its objects. Three entropies of that distribution are exact here:
 
-- over **assignments**, log Z - E[log w], as in arXiv 2606.03976 (there by a dynamic program over the
-  remaining supply, as here);
+- over **assignments**, log Z - E[log w], as in arXiv 2606.03976 (there, too, by a dynamic program
+  over the remaining supply);
 - over **multisets** of (category, value) objects: exchanging two objects of the same category
   changes nothing, so those assignments are one outcome;
 - over **object codes** O, which say which (category, value) objects occur at all. This is the prior
   of what a probe predicts, and our correction.
 
 Each is at most the one before it. A multiset is a table of counts T, categories by values, with
-margins given by the scene and weight prod w^T / T!; it stands for prod_c n_c! / prod T! assignments.
-One dynamic program fills the table row by row and carries log Z, the entropy, and E[log prod T!];
-`shared_codes` computes the entropy of the table given the code. Rows and columns may change places,
-and do where that is cheaper.
+margins given by the scene and weight prod w^T / T!; it stands for prod n_c! / prod T! assignments,
+n_c the objects of category c. One dynamic program fills the table row by row and carries log Z, the
+entropy, and E[log prod T!]; `shared_codes` computes the entropy of the table given the code. Rows
+and columns may change places, and do where that leaves fewer states.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from math import lgamma, log, prod
 
 import numpy as np
 import numpy.typing as npt
 
 from bindscope.errors import BindscopeError
-from bindscope.priors.shared_codes import TooManyTables, entropy_given_code
+from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
 from bindscope.priors.supply import Floats, Lattice, Row, level_sizes
 
 # The largest dynamic program for one scene. Both are far above scenes of 20 objects with 8 values.
@@ -143,13 +144,13 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
     for supply, by_rows in _by_margins(scenes, log_weights.shape).items():
         lattice = Lattice(supply)
         for row_sizes, members in by_rows.items():
-            step = max(1, _BATCH // _widest(row_sizes, supply))
+            step = max(1, _BATCH // max(_pairs(row_sizes, supply)))
             for first in range(0, len(members), step):
                 part = members[first : first + step]
                 numbers = [number for number, _ in part]
                 try:
                     result[:, numbers] = _entropies(lattice, row_sizes, part, log_weights)
-                except TooManyTables as error:
+                except TooManyTablesError as error:
                     raise _too_large(numbers[0], f"{error} tables to list", MAX_TABLES) from None
     return AssignmentEntropies(*result)
 
@@ -182,16 +183,20 @@ def _check_scene(scene: Scene, shape: tuple[int, ...], number: int) -> None:
 def _problem(scene: Scene, number: int) -> _Problem:
     """Sort the margins and choose which of the two is the supply."""
     categories, values = (_margin(scene[:, axis]) for axis in (0, 1))
-    (cost, states), transposed = min(
-        (_cost(_ordered(categories)[1], values[1]), False),
-        (_cost(_ordered(values)[1], categories[1]), True),
-    )
+    transposed = _states(categories[1]) < _states(values[1])
+    rows, columns = (values, categories) if transposed else (categories, values)
+    problem = _Problem(transposed, *_ordered(rows), *columns)
+    states = _states(problem.supply)
     if states > MAX_STATES:
         raise _too_large(number, f"{states} states", MAX_STATES)
-    if cost > MAX_PAIRS:
-        raise _too_large(number, f"{cost} pairs of states", MAX_PAIRS)
-    rows, columns = (values, categories) if transposed else (categories, values)
-    return _Problem(transposed, *_ordered(rows), *columns)
+    pairs = sum(_pairs(problem.row_sizes, problem.supply))
+    if pairs > MAX_PAIRS:
+        raise _too_large(number, f"{pairs} pairs of states", MAX_PAIRS)
+    return problem
+
+
+def _states(supply: Margins) -> int:
+    return prod(units + 1 for units in supply)
 
 
 def _margin(labels: npt.NDArray[np.int64]) -> tuple[Margins, Margins]:
@@ -208,27 +213,13 @@ def _ordered(margin: tuple[Margins, Margins]) -> tuple[Margins, Margins]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _cost(row_sizes: Margins, supply: Margins) -> tuple[int, int]:
-    """Return the pairs of states that the program compares, and its states."""
-    sizes, level, pairs = level_sizes(supply), 0, 0
-    for size in row_sizes:
-        level += size
-        pairs += sizes[level] * sizes[size]
-    return pairs, prod(units + 1 for units in supply)
-
-
-@lru_cache(maxsize=1 << 14)
-def _widest(row_sizes: Margins, supply: Margins) -> int:
-    """Return the largest number of pairs of states of one row."""
-    return max(
-        (a - b for a, b in _differences(row_sizes, supply)),
-        default=1,
+def _pairs(row_sizes: Margins, supply: Margins) -> tuple[int, ...]:
+    """Return how many pairs of states the program compares for each row."""
+    states = level_sizes(supply)
+    return tuple(
+        states[level] * states[size]
+        for level, size in zip(accumulate(row_sizes), row_sizes, strict=True)
     )
-
-
-def _differences(row_sizes: Margins, supply: Margins) -> Iterator[tuple[int, int]]:
-    for n in range(1, len(row_sizes) + 1):
-        yield _cost(row_sizes[:n], supply)[0], _cost(row_sizes[: n - 1], supply)[0]
 
 
 def _entropies(

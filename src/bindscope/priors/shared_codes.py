@@ -10,18 +10,18 @@ least 3 units take part. Everything else of a table can be read off its code.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr, gammaln
 
-from bindscope.priors.supply import Floats, Ints, Lattice, Row, entr, gammaln, merge
+from bindscope.priors.supply import Floats, Ints, Lattice, Row, Runs, merge
 
 SMALLEST = 3
 
 
-class TooManyTables(Exception):
+class TooManyTablesError(Exception):
     """More tables than allowed would have to be listed; the message is their number."""
 
 
@@ -76,121 +76,115 @@ def entropy_given_code(
 
     Raises
     ------
-    TooManyTables
+    TooManyTablesError
         If more than `max_tables` would have to be listed.
     """
     result = np.zeros(len(log_weights))
     supply = np.array(lattice.supply)
     columns = np.flatnonzero(supply >= SMALLEST)
     active = [i for i, size in enumerate(rows) if size >= SMALLEST]
-    if len(columns) < 2:
+    if len(columns) < 2 or len(active) < 2:
         return result
     weights = log_weights[:, :, columns]
-    for chosen in _subsets(active):
-        groups = _group([rows[i] for i in chosen], supply[columns], weights[:, chosen], max_tables)
+    for chosen, groups in _groups(rows, active, supply[columns], weights, max_tables):
         shared = (groups.entropy > 0).any(axis=0)
+        if not shared.any():
+            continue
+        others = [i for i in range(len(rows)) if i not in chosen]
+        known = lattice.totals(
+            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
+            np.zeros((len(log_weights), 1)),
+        )
+        level = sum(rows[i] for i in others)
         for sizes in np.unique(groups.sizes[shared], axis=0):
             here = shared & (groups.sizes == sizes).all(axis=1)
-            taken = dict(zip(chosen, sizes.tolist(), strict=True))
-            rest = lattice.fill(_rest(lattice, rows, log_weights, columns, taken)).log_total
+            rest = [
+                _row(lattice, rows[i] - taken, log_weights[:, i], columns, True)
+                for i, taken in zip(chosen, sizes.tolist(), strict=True)
+            ]
             left = np.tile(supply, (int(here.sum()), 1))
             left[:, columns] -= groups.used[here]
-            log_share = groups.log_total[:, here] + rest[:, lattice.index(left)]
-            share = np.exp(log_share - log_total[:, None])
+            totals = lattice.totals(rest, known, level)[:, lattice.index(left)]
+            share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
 
 
-def _subsets(rows: Sequence[int]) -> Iterator[list[int]]:
-    for n in range(2, len(rows) + 1):
-        yield from map(list, combinations(rows, n))
+def _groups(
+    rows: Sequence[int], active: Sequence[int], supply: Ints, log_weights: Floats, limit: int
+) -> Iterator[tuple[list[int], _Groups]]:
+    """Yield two or more of the active rows, and their tables over the active columns, in groups.
 
-
-def _group(rows: Sequence[int], supply: Ints, log_weights: Floats, limit: int) -> _Groups:
-    """List the tables of `rows` over the active columns in which every row leaves a choice.
-
-    A row leaves one if at least two of its active cells are occupied, and one of them more than
-    once. Rows are added one by one and tables of the same group merged at once, so that a group is
-    listed once however many tables it has.
+    Listed are the tables in which each of these rows leaves a choice: at least two of its active
+    cells are occupied, and one of them more than once. Rows are added one by one and tables of the
+    same group merged at once, so that a group is listed once however many tables it has.
     """
     contents = np.stack(np.unravel_index(np.arange(np.prod(supply + 1)), supply + 1), axis=1)
     n_used, units = (contents > 0).sum(axis=1), contents.sum(axis=1)
-    free = (n_used >= 2) & (units > n_used)
+    contents = contents[(n_used >= 2) & (units > n_used)]
     n_scenes = len(log_weights)
-    groups = _Groups(
+    nothing = _Groups(
         np.zeros((1, len(supply)), np.int64), np.zeros(1, np.int64), np.zeros((1, 0), np.int64),
         np.zeros((n_scenes, 1)), np.zeros((n_scenes, 1)),
     )  # fmt: skip
-    for i, size in enumerate(rows):
-        mine = contents[free & (units <= size)]
-        if len(groups.key) * len(mine) > limit:
-            raise TooManyTables(len(groups.key) * len(mine))
-        groups = _with_row(groups, mine, _log_weight(mine, log_weights[:, i]), supply)
-    return groups
+    todo: list[tuple[list[int], _Groups, list[int]]] = [([], nothing, list(active))]
+    while todo:
+        chosen, groups, further = todo.pop()
+        if len(chosen) >= 2:
+            yield chosen, groups
+        for n, i in enumerate(further):
+            mine = contents[contents.sum(axis=1) <= rows[i]]
+            if len(groups.key) * len(mine) > limit:
+                raise TooManyTablesError(len(groups.key) * len(mine))
+            extended = _with_row(groups, mine, _log_weight(mine, log_weights[:, i]), supply)
+            if len(extended.key):
+                todo.append(([*chosen, i], extended, further[n + 1 :]))
 
 
 def _with_row(groups: _Groups, contents: Ints, log_weight: Floats, supply: Ints) -> _Groups:
     """Extend every group by every content of the next row, and merge equal ones."""
-    before, row = np.nonzero(
-        (groups.used[:, None] + contents[None] <= supply).all(axis=2)
-        if len(contents)
-        else np.zeros((len(groups.key), 0), bool)
-    )
+    before, row = np.nonzero((groups.used[:, None] + contents[None] <= supply).all(axis=2))
     used = groups.used[before] + contents[row]
     units = contents.sum(axis=1)
-    mark = (contents > 0) @ (1 << np.arange(len(supply))) + (units << len(supply))
-    columns = [used, groups.key[before, None], mark[row, None]]
-    order, starts = _runs(np.concatenate(columns, axis=1))
-    before, row, first = before[order], row[order], order[starts]
+    marks = (contents > 0) @ (1 << np.arange(len(supply))) + (units << len(supply))
+    _, mark = np.unique(marks, return_inverse=True)
+    # Fits 63 bits: `key` and `mark` are dense, and the lattice's size is limited.
+    code = groups.key[before] * len(contents) + mark[row]
+    order, runs = _runs(np.ravel_multi_index(used.T, supply + 1) + code * np.prod(supply + 1))
+    before, row, first = before[order], row[order], order[runs.starts]
     if not len(order):
-        empty = np.zeros((len(log_weight), 0))
-        return _Groups(
-            used, groups.key[:0], np.zeros((0, groups.sizes.shape[1] + 1), np.int64), empty, empty
-        )
-    total, share = merge(groups.log_total[:, before] + log_weight[:, row], starts)
-    entropy = np.add.reduceat(entr(share) + share * groups.entropy[:, before], starts, axis=1)
-    before, row = before[starts], row[starts]
-    _, key = np.unique(
-        np.stack([groups.key[before], mark[row]], axis=1), axis=0, return_inverse=True
-    )
+        return _Groups(used, code, groups.sizes[:0], *(groups.log_total[:, :0],) * 2)
+    terms = groups.log_total.take(before, axis=1) + log_weight.take(row, axis=1)
+    total, share = merge(terms, runs)
+    surprise = entr(share) + share * groups.entropy.take(before, axis=1)
+    _, key = np.unique(code[first], return_inverse=True)
+    before, row = before[runs.starts], row[runs.starts]
     sizes = np.concatenate([groups.sizes[before], units[row, None]], axis=1)
-    return _Groups(used[first], key.reshape(-1), sizes, total, entropy)
+    entropy = np.add.reduceat(surprise, runs.starts, axis=1)
+    return _Groups(used[first], key, sizes, total, entropy)
 
 
-def _runs(table: Ints) -> tuple[Ints, Ints]:
-    """Return an order that brings equal rows together, and where each run begins in it."""
-    order = np.lexsort(table.T)
-    table = table[order]
-    new = np.ones(len(table), bool)
-    new[1:] = (table[1:] != table[:-1]).any(axis=1)
-    return order, np.flatnonzero(new)
+def _runs(codes: Ints) -> tuple[Ints, Runs]:
+    """Return an order that brings equal codes together, and the runs of equal ones in it."""
+    order = np.argsort(codes, kind="stable")
+    new = np.diff(codes[order], prepend=-1) > 0
+    return order, Runs(np.flatnonzero(new), np.cumsum(new) - 1)
 
 
-def _rest(
-    lattice: Lattice,
-    rows: Sequence[int],
-    log_weights: Floats,
-    columns: Ints,
-    taken: dict[int, int],
-) -> list[Row]:
-    """Return the rows that complete the chosen ones' active cells to whole tables.
+def _row(lattice: Lattice, units: int, log_weights: Floats, columns: Ints, chosen: bool) -> Row:
+    """Return a row that completes the chosen rows' active cells to whole tables.
 
-    A chosen row's other units go to columns that are not active; a row that was not chosen leaves
+    The rest of a chosen row goes to columns that are not active; a row that was not chosen leaves
     no choice among its active cells.
     """
-    rest = []
-    for i, size in enumerate(rows):
-        units = size - taken.get(i, 0)
-        contents = lattice.digits[units]
-        active = contents[:, columns]
-        if i in taken:
-            allowed = ~active.any(axis=1)
-        else:
-            n_used = (active > 0).sum(axis=1)
-            allowed = (n_used <= 1) | (active.sum(axis=1) == n_used)
-        log_weight = _log_weight(contents, log_weights[:, i])
-        rest.append(Row(units, np.where(allowed, log_weight, -np.inf)))
-    return rest
+    contents = lattice.digits[units]
+    active = contents[:, columns]
+    if chosen:
+        allowed = ~active.any(axis=1)
+    else:
+        n_used = (active > 0).sum(axis=1)
+        allowed = (n_used <= 1) | (active.sum(axis=1) == n_used)
+    return Row(units, np.where(allowed, _log_weight(contents, log_weights), -np.inf))
 
 
 def _log_weight(contents: npt.NDArray[np.integer], log_weights: Floats) -> Floats:

@@ -8,7 +8,7 @@ one after the other: from level a, a row of m units leads to level a + m.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -34,13 +34,28 @@ class Edges(NamedTuple):
         int64 (E,): index of the state that the edge leaves, in its level.
     row
         int64 (E,): index of the row's content among the states of the level of the row's size.
-    starts
-        int64 (T,): where each target's edges begin; every target has at least one.
+    runs
+        Which edges lead to the same target; every target has at least one.
     """
 
     source: Ints
     row: Ints
+    runs: Runs
+
+
+class Runs(NamedTuple):
+    """Consecutive elements that belong together.
+
+    Attributes
+    ----------
+    starts
+        int64 (T,): where each run begins.
+    member
+        int64 (E,): number of the run of each element.
+    """
+
     starts: Ints
+    member: Ints
 
 
 class Row(NamedTuple):
@@ -104,7 +119,7 @@ class Lattice:
 
     def index(self, units: npt.NDArray[np.integer]) -> Ints:
         """Return where sub-multisets, integer (N, V), stand in their levels."""
-        return self._position[units @ self.strides]
+        return np.asarray(self._position[units @ self.strides])
 
     def edges(self, level: int, size: int) -> Iterator[Edges]:
         """Yield the edges of rows of `size` units that start at `level`, target by target.
@@ -137,48 +152,79 @@ class Lattice:
                 fits &= part[:, value, None] >= rows[None, :, value]
             target, row = np.nonzero(fits)
             codes = self.flat[level + size][first : first + step][target] - self.flat[size][row]
-            starts = np.concatenate([[0], np.cumsum(fits.sum(axis=1))[:-1]])
-            yield Edges(self._position[codes], row, starts)
+            starts = np.searchsorted(target, np.arange(len(part)))
+            yield Edges(self._position[codes], row, Runs(starts, target))
 
     def fill(self, rows: Sequence[Row]) -> Partial:
         """Fill rows in the given order; return what is known at the level of their summed sizes.
 
-        Zero rows give the empty start. All rows have the same number of scenes B.
+        Parameters
+        ----------
+        rows
+            At least one, all with the same number of scenes B.
         """
-        n_scenes = len(rows[0].log_weight) if rows else 1
-        known = Partial(*(np.zeros((n_scenes, 1)) for _ in Partial._fields))
+        known = Partial(*(np.zeros((len(rows[0].log_weight), 1)) for _ in Partial._fields))
         level = 0
         for row in rows:
             parts = [
                 self._step(known, row, edges, self.log_factorials[row.size])
                 for edges in self.edges(level, row.size)
             ]
-            known = Partial(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+            known = Partial(
+                *(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+            )
             level += row.size
         return known
 
     @staticmethod
     def _step(known: Partial, row: Row, edges: Edges, log_factorials: Floats) -> Partial:
-        terms = known.log_total[:, edges.source] + row.log_weight[:, edges.row]
-        total, share = merge(terms, edges.starts)
-        surprise = entr(share) + share * known.entropy[:, edges.source]
-        cells = share * (known.log_factorials[:, edges.source] + log_factorials[edges.row])
+        total, share = merge(_terms(known.log_total, row, edges), edges.runs)
+        surprise = entr(share) + share * known.entropy.take(edges.source, axis=1)
+        cells = known.log_factorials.take(edges.source, axis=1) + log_factorials[edges.row]
         return Partial(
             total,
-            np.add.reduceat(surprise, edges.starts, axis=1),
-            np.add.reduceat(cells, edges.starts, axis=1),
+            np.add.reduceat(surprise, edges.runs.starts, axis=1),
+            np.add.reduceat(share * cells, edges.runs.starts, axis=1),
         )
 
+    def totals(self, rows: Sequence[Row], log_total: Floats, level: int = 0) -> Floats:
+        """Fill further rows from a level on, whose totals are given; only totals are computed.
 
-def merge(log_weights: Floats, starts: Ints) -> tuple[Floats, Floats]:
+        Parameters
+        ----------
+        rows
+            What to fill, with the same number of scenes B.
+        log_total
+            float64 (B, L): log of the summed weights so far at the states of `level`.
+
+        Returns
+        -------
+        ndarray
+            The same at the level that the rows lead to.
+        """
+        for row in rows:
+            parts = [
+                merge(_terms(log_total, row, edges), edges.runs)[0]
+                for edges in self.edges(level, row.size)
+            ]
+            log_total = np.concatenate(parts, axis=1)
+            level += row.size
+        return log_total
+
+
+def _terms(log_total: Floats, row: Row, edges: Edges) -> Floats:
+    return log_total.take(edges.source, axis=1) + row.log_weight.take(edges.row, axis=1)
+
+
+def merge(log_weights: Floats, runs: Runs) -> tuple[Floats, Floats]:
     """Add up weights in runs of columns.
 
     Parameters
     ----------
     log_weights
         float64 (B, E); -inf is a weight of zero.
-    starts
-        int64 (T,): first column of each run.
+    runs
+        Of the columns.
 
     Returns
     -------
@@ -186,25 +232,25 @@ def merge(log_weights: Floats, starts: Ints) -> tuple[Floats, Floats]:
         float64 (B, T): log of each run's sum; float64 (B, E): each weight over its run's sum, 0
         where the sum is 0.
     """
-    lengths = np.diff(np.append(starts, log_weights.shape[1]))
-    largest = np.maximum.reduceat(log_weights, starts, axis=1)
+    largest = np.maximum.reduceat(log_weights, runs.starts, axis=1)
     largest[np.isneginf(largest)] = 0.0
-    shares = np.exp(log_weights - np.repeat(largest, lengths, axis=1))
-    totals = np.add.reduceat(shares, starts, axis=1)
-    shares /= np.repeat(np.where(totals > 0, totals, 1.0), lengths, axis=1)
+    shares = np.exp(log_weights - largest.take(runs.member, axis=1))
+    totals = np.add.reduceat(shares, runs.starts, axis=1)
+    shares /= np.where(totals > 0, totals, 1.0).take(runs.member, axis=1)
     with np.errstate(divide="ignore"):
         return np.log(totals) + largest, shares
 
 
-def level_sizes(supply: Sequence[int]) -> list[int]:
+@lru_cache(maxsize=1 << 14)
+def level_sizes(supply: tuple[int, ...]) -> list[int]:
     """Count the sub-multisets of each size, 0 to the whole supply; exact integers."""
     return reduce(_times_geometric, supply, [1])
 
 
 def _times_geometric(sizes: list[int], units: int) -> list[int]:
     """Multiply a polynomial by 1 + x + ... + x^units: differences of running sums."""
-    sums = [0, *accumulate([*sizes, *[0] * units])]
-    return [sums[i + 1] - sums[max(i - units, 0)] for i in range(len(sums) - 1)]
+    sums = [0] * (units + 1) + [*accumulate([*sizes, *[0] * units])]
+    return [after - before for after, before in zip(sums[units + 1 :], sums, strict=False)]
 
 
-__all__ = ["Edges", "Lattice", "Partial", "Row", "level_sizes", "merge"]
+__all__ = ["Edges", "Lattice", "Partial", "Row", "Runs", "level_sizes", "merge"]
