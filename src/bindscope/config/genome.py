@@ -37,7 +37,7 @@ class GenomeRules(Model):
     duplicate_iou: Probability = Field(
         0.7,
         description="Two boxes of the same category that overlap so much (intersection over union) "
-        "are one object; above that only boxes that the release itself merged are.",
+        "are one object; 1 merges equal boxes only. What the release merged stays merged.",
     )
     min_objects: PositiveInt = Field(
         2, description="Smallest number of objects of the vocabulary in an image."

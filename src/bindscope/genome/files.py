@@ -8,6 +8,7 @@ holds a few images at a time. The format is that of releases 1.2 and 1.4.
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from json import JSONDecodeError, JSONDecoder
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
 from zipfile import BadZipFile, ZipFile
-from zlib import error as ZlibError
 
 from bindscope.errors import InputError
 
@@ -107,10 +107,11 @@ def read_annotations(objects: Path, attributes: Path) -> Iterator[tuple[int, lis
     ------
     InputError
         If a file is damaged, an element is not as in the release, or the files list the images in
-        orders so different that more than `MAX_WAITING` would have to wait in memory.
+        orders so different that more than `MAX_WAITING` of them would have to wait in memory.
     """
     described = (_attributes(where, record) for where, record in stream(attributes))
     waiting: dict[int, Mapping[int, tuple[str, ...]]] = {}
+    numbers: set[int] | None = None  # of all images; read only if one is not found
     for where, record in stream(objects):
         number = _field(record, "image_id", int, where)
         while number not in waiting and len(waiting) <= MAX_WAITING:
@@ -118,12 +119,14 @@ def read_annotations(objects: Path, attributes: Path) -> Iterator[tuple[int, lis
             if image is None:
                 break
             waiting[image[0]] = image[1]
-        if len(waiting) > MAX_WAITING:
-            raise InputError(
-                f"{objects} and {attributes}",
-                f"list images in different orders: {number} is not among the {MAX_WAITING} next",
-                "take both files from the same release, or sort their elements by image_id",
-            )
+        if number not in waiting and len(waiting) > MAX_WAITING:
+            numbers = numbers or {_attributes(*element)[0] for element in stream(attributes)}
+            if number in numbers:
+                raise InputError(
+                    f"{objects} and {attributes}",
+                    f"have other orders of images: {number} is not among the {MAX_WAITING} next",
+                    "take both files from the same release, or sort their elements by image_id",
+                )
         yield number, _objects(where, record, waiting.pop(number, {}))
     for _ in described:  # also its end is to be whole
         pass
@@ -225,7 +228,7 @@ def _open(path: Path) -> Iterator[TextIO]:
                 yield file
     except FileNotFoundError as error:
         raise InputError(str(path), "does not exist", _RELEASE) from error
-    except (OSError, UnicodeDecodeError, BadZipFile, EOFError, ZlibError) as error:
+    except (OSError, UnicodeDecodeError, BadZipFile, EOFError, zlib.error) as error:
         raise InputError(str(path), f"cannot be read ({error})", _AGAIN) from error
 
 

@@ -127,7 +127,8 @@ class Miner:
         """Read the release again and yield its scenes, in the order of objects.json."""
         self.left_out.clear()
         for number, things in self._annotations(self.left_out):
-            found = self._objects(things)
+            image = self.images[number]
+            found = self._objects(things, image)
             if not self.rules.min_objects <= len(found) <= self.rules.max_objects:
                 few = len(found) < self.rules.min_objects
                 self.left_out[f"images with too {'few' if few else 'many'} objects"] += 1
@@ -136,8 +137,8 @@ class Miner:
             if None in codes:
                 self.left_out["images with an object of several values"] += 1
                 continue
-            image = self.images[number]
-            yield MinedScene(number, image, np.array(codes), _edges(found, image))
+            edges = np.array([thing.box for thing in found])
+            yield MinedScene(number, image, np.array(codes), edges)
 
     def _annotations(
         self, left_out: Counter[str] | None = None
@@ -162,8 +163,8 @@ class Miner:
         )
         return list(dict.fromkeys(found))
 
-    def _objects(self, annotated: Sequence[Annotated]) -> list[_Thing]:
-        """Return the objects of the vocabulary, duplicates merged."""
+    def _objects(self, annotated: Sequence[Annotated], image: Image) -> list[_Thing]:
+        """Return the objects of the vocabulary that the image shows, duplicates merged."""
         found: list[_Thing] = []
         for thing in annotated:
             names = (words.canonical(n, self.vocabulary.category_aliases) for n in thing.names)
@@ -171,12 +172,11 @@ class Miner:
             if category is None:
                 self.left_out["objects outside the vocabulary"] += 1
                 continue
-            x, y, width, height = thing.box
-            new = _Thing(
-                category,
-                tuple(self._values(thing, self.vocabulary.value_aliases)),
-                (x, y, x + width, y + height),
-            )
+            box = _edges(thing.box, image)
+            if not (box[0] < box[2] and box[1] < box[3]):
+                self.left_out["objects whose box is empty or outside the image"] += 1
+                continue
+            new = _Thing(category, tuple(self._values(thing, self.vocabulary.value_aliases)), box)
             twin = next((i for i, old in enumerate(found) if self._same(old, new)), None)
             if twin is None:
                 found.append(new)
@@ -207,19 +207,18 @@ def _aliases(path: Path | None, own: words.Synonyms) -> words.Aliases:
 
 
 def iou(a: Box, b: Box) -> float:
-    """Intersection over union of two boxes given by their edges; 0 where a box has no area."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
-    if width <= 0 or height <= 0:
-        return 0.0
+    """Intersection over union of two boxes given by their edges, neither of them empty."""
+    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
     return width * height / (sum(areas) - width * height)
 
 
-def _edges(things: Sequence[_Thing], image: Image) -> npt.NDArray[np.float64]:
-    """Cut boxes off at the image's edges."""
-    edges = np.array([thing.box for thing in things])
-    return np.clip(edges, 0, [image.width, image.height, image.width, image.height])
+def _edges(box: Box, image: Image) -> Box:
+    """Turn corner and size into edges, cut off where the image ends."""
+    x, y, width, height = box
+    right, bottom = min(x + width, image.width), min(y + height, image.height)
+    return max(x, 0.0), max(y, 0.0), right, bottom
 
 
 __all__ = ["NOTHING", "MinedScene", "Miner", "Release", "Vocabulary", "iou"]

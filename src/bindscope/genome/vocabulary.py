@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from bindscope.errors import InputError
@@ -28,11 +29,11 @@ COLOR_WORDS: Synonyms = {
     "gray": ("grey", "silver"),
 }
 # Words that leave a colour what it is.
-SHADES = frozenset(
-    "light dark bright pale deep medium dull faded vivid shiny solid mostly partly colored "
-    "blackish whitish reddish greenish yellowish bluish brownish orangish pinkish purplish "
-    "grayish greyish".split()
-)
+SHADES = frozenset({
+    "light", "dark", "bright", "pale", "deep", "medium", "dull", "faded", "vivid", "shiny", "solid",
+    "mostly", "partly", "colored", "blackish", "whitish", "reddish", "greenish", "yellowish",
+    "bluish", "brownish", "orangish", "pinkish", "purplish", "grayish", "greyish",
+})  # fmt: skip
 # Irregular plurals and spellings of common objects, beside the release's own list of aliases.
 CATEGORY_WORDS: Synonyms = {
     "airplane": ("aeroplane", "plane"),
@@ -58,6 +59,7 @@ ATTRIBUTE_WORDS: Synonyms = {
 _SEPARATORS = re.compile(r"\s*(?:[,/&+;]|\band\b|\bwith\b)\s*")
 
 
+@lru_cache(maxsize=1 << 16)
 def normalise(text: str) -> str:
     """Bring a word to one form: lower case, single spaces, no hyphens or outer punctuation."""
     text = unicodedata.normalize("NFKC", text).lower()
@@ -119,19 +121,21 @@ def canonical(text: str, aliases: Aliases) -> str:
     return aliases.get(word, word)
 
 
-def parts(text: str) -> list[str]:
+@lru_cache(maxsize=1 << 16)
+def parts(text: str) -> tuple[str, ...]:
     """Split "black and white" or "tall, green" into what it lists, normalised."""
     pieces = (normalise(piece) for piece in _SEPARATORS.split(text.lower()))
-    return [piece for piece in pieces if piece]
+    return tuple(piece for piece in pieces if piece)
 
 
-def colors_of(text: str) -> list[str]:
+@lru_cache(maxsize=1 << 16)
+def colors_of(text: str) -> tuple[str, ...]:
     """Return the basic colour terms that an attribute names, in its order.
 
     Shades are left out ("dark blue" is blue); anything else before or after a colour makes the
     attribute another one ("red haired" is none).
     """
-    return [color for piece in parts(text) if (color := _color(piece))]
+    return tuple(color for piece in parts(text) if (color := _color(piece)))
 
 
 def _color(piece: str) -> str | None:
@@ -150,9 +154,9 @@ def _color(piece: str) -> str | None:
 _COLORS = {color: color for color in COLOR_WORDS} | invert(COLOR_WORDS)
 
 
-def attributes_of(text: str, aliases: Aliases) -> list[str]:
+def attributes_of(text: str, aliases: Aliases) -> tuple[str, ...]:
     """Return what an attribute lists, each as the word that it stands for."""
-    return [aliases.get(piece, piece) for piece in parts(text)]
+    return tuple(aliases.get(piece, piece) for piece in parts(text))
 
 
 def commonest(
