@@ -57,7 +57,7 @@ def test_damaged_archives_are_refused(tmp_path):
         archive.write(DATA / "objects.json", "objects.json")
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    with pytest.raises(InputError, match="cannot be read .*\n.*download it again"):
+    with pytest.raises(InputError, match=r"cannot be read .*\n.*download it again"):
         values(path)
     path.write_bytes(whole[:200] + bytes([whole[200] ^ 255]) + whole[201:])
     with pytest.raises(InputError):
@@ -128,7 +128,7 @@ def test_a_few_images_wait_and_no_more(tmp_path, monkeypatch):
 def test_a_damaged_end_of_the_attributes_is_noticed(tmp_path):
     cut = tmp_path / "attributes.json"
     cut.write_text((DATA / "attributes.json").read_text().rstrip()[:-1])
-    with pytest.raises(InputError, match="attributes.json, element 9"):
+    with pytest.raises(InputError, match=r"attributes.json, element 9"):
         list(read_annotations(DATA / "objects.json", cut))
 
 
