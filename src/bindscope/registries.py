@@ -21,6 +21,7 @@ RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
 READERS = {
     "table": "bindscope.sources.table:TableReader",
     "clevr": "bindscope.sources.clevr:ClevrReader",
+    "visual_genome": "bindscope.genome.reader:GenomeReader",
 }
 
 ADAPTERS = {

@@ -11,7 +11,7 @@ from bindscope.errors import InputError
 from bindscope.genome import files
 from bindscope.genome.files import read_annotations, read_images, stream
 
-DATA = Path(__file__).parents[1] / "data" / "visual_genome"
+DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 
 
 def values(path):

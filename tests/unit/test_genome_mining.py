@@ -11,7 +11,7 @@ from bindscope.errors import InputError
 from bindscope.genome.mining import Miner, Release, iou
 from bindscope.priors.assignments import assignment_entropies, corpus_log_weights
 
-DATA = Path(__file__).parents[1] / "data" / "visual_genome"
+DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 RELEASE = Release(
     DATA / "objects.json", DATA / "attributes.json", DATA / "image_data.json",
     DATA / "object_alias.txt", DATA / "attribute_alias.txt",

@@ -32,9 +32,27 @@ LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
 READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
 CLEVR = {"download", *READ}
+GENOME = {"assignment_priors", *READ}
 SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
 OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
+
+
+def genome(**changes: Any) -> dict[str, Any]:
+    """A dataset read from Visual Genome's files."""
+    source: dict[str, Any] = {
+        "kind": "visual_genome", "feature": "color", "n_categories": 4, "n_values": 5,
+        "path": "tests/fixtures/visual_genome", "images": "photos", **changes,
+    }  # fmt: skip
+    groups = [{"name": "category", "size": source["n_categories"]},
+              {"name": source["feature"], "size": source["n_values"] + 1}]  # fmt: skip
+    counts = {"train": 64, "val": 64, "test": 64}
+    return {
+        "name": "genome", "space": {"kind": "counted", "groups": groups, "max_objects": 20},
+        "split": {"rule": "hashed_images"}, "source": source, "n_scenes": counts,
+        "shard_size": counts,
+    }  # fmt: skip
+
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
@@ -109,6 +127,19 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),
     "ClevrSource.parts": ("datasets.8.source.parts", ["val"], READ),
     "ClevrSource.n_objects": ("datasets.8.source.n_objects", 5, READ),
+    **{
+        f"GenomeSource.{key}": (f"datasets.9.source.{key}", value, GENOME)
+        for key, value in {
+            "path": OWN_IMAGES, "images": "elsewhere", "coco_only": False,
+            "min_category_images": 2, "min_value_images": 2, "several": "commonest",
+            "duplicate_iou": 0.5, "min_objects": 1, "max_objects": 5,
+        }.items()
+    },
+    "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": "harness:Reader"},
+                          READ),
+    "GenomeSource.feature": ("datasets.9", genome(feature="attribute"), GENOME),
+    "GenomeSource.n_categories": ("datasets.9", genome(n_categories=3), GENOME),
+    "GenomeSource.n_values": ("datasets.9", genome(n_values=3), GENOME),
     "PythonSource.kind": ("datasets.6.source",
                           {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
                            "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
@@ -293,6 +324,7 @@ def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[
          "split": {"rule": "hashed_images"}, **common},
         {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
          "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
+        genome(),
     ]  # fmt: skip
 
 

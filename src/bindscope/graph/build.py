@@ -11,7 +11,7 @@ from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
 from bindscope.errors import BindscopeError, ConfigError
-from bindscope.graph.data import add_priors, check_split
+from bindscope.graph.data import add_assignment_priors, add_priors, check_split
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
@@ -46,6 +46,7 @@ def build(config: Config) -> Graph:
     for dataset in config.datasets:
         check_split(dataset)
         add_priors(graph, dataset)
+        add_assignment_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)
     _add_tables(graph, entities)
@@ -188,7 +189,7 @@ def _add_report(graph: Graph, config: Config) -> None:
 # above it would pass for up to date (seen).
 PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", *PRIORS, "truth", "training", "attention", "table_priors",
+    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention", "table_priors",
     "table_binding_information", "table_attention", "figure", "report",
 )  # fmt: skip
 

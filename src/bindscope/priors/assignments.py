@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import lgamma, log, prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +156,36 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
     return AssignmentEntropies(*result)
 
 
+def assignment_rows(
+    splits: Mapping[str, Sequence[Scene]], shape: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """Average the entropies over each split, weights from `train`; bits.
+
+    Parameters
+    ----------
+    splits
+        Scenes by split, `train` among them.
+    shape
+        Number of categories and values.
+
+    Returns
+    -------
+    list of dict
+        For each split: `split`, `n_scenes`, and the means `assignment_bits`, `multiset_bits`,
+        `code_bits`.
+    """
+    log_weights = corpus_log_weights(splits["train"], *shape)
+    rows: list[dict[str, Any]] = []
+    for split, scenes in splits.items():
+        try:
+            found = assignment_entropies(scenes, log_weights)
+        except BindscopeError as error:
+            raise BindscopeError(f"{split}, {error.where}", error.problem, error.remedy) from None
+        means = {name: float(values.mean()) for name, values in vars(found).items()}
+        rows.append({"split": split, "n_scenes": len(scenes), **means})
+    return rows
+
+
 def _by_margins(
     scenes: Sequence[Scene], shape: tuple[int, ...]
 ) -> Mapping[Margins, Mapping[Margins, list[tuple[int, _Problem]]]]:
@@ -263,4 +294,4 @@ def _too_large(number: int, what: str, limit: int) -> BindscopeError:
     )
 
 
-__all__ = ["AssignmentEntropies", "assignment_entropies", "corpus_log_weights"]
+__all__ = ["AssignmentEntropies", "assignment_entropies", "assignment_rows", "corpus_log_weights"]
