@@ -11,7 +11,7 @@ import numpy as np
 import bindscope
 from bindscope.config.codes import SPLITS
 from bindscope.files import write_json
-from bindscope.priors.assignments import assignment_rows
+from bindscope.priors.assignments import Scene, assignment_rows
 from bindscope.sources.records import read_records
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split: means over its scenes, in bits."""
     shape = job.spec["sizes"]
-    splits = {}
+    splits: dict[str, list[Scene]] = {}
     for split in SPLITS:
         records = read_records(job.input.records[0], split, 0, job.spec["n_scenes"][split])
-        cells = [np.array(scene.cells) for scene in records.scenes]
-        splits[split] = [np.stack(np.unravel_index(cell, shape), axis=1) for cell in cells]
+        splits[split] = [
+            np.array([divmod(cell, shape[1]) for cell in scene.cells]) for scene in records.scenes
+        ]
     names = {"dataset": job.wildcards.dataset, **job.keys}
     write_json(job.output.rows, [{**names, **row} for row in assignment_rows(splits, shape)])
 
