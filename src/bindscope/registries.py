@@ -15,7 +15,17 @@ SPACES = {
     "draws": "bindscope.codes.draws:Draws",
 }
 
-RENDERERS = {"shapes": "bindscope.scenes.shapes:render"}
+RENDERERS = {
+    "shapes": "bindscope.scenes.shapes:render",
+    "solids": "bindscope.scenes.solids.render:render",
+}
+
+# Who draws the scenes that the solids renderer describes.
+BACKENDS = {
+    "raycast": "bindscope.scenes.solids.raycast_backend:draw",
+    "mitsuba": "bindscope.scenes.solids.mitsuba_backend:draw",
+    "blender": "bindscope.scenes.solids.blender_backend:draw",
+}
 
 # Readers of scenes by `source.kind`; a `python` source names its own.
 READERS = {

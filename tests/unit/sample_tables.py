@@ -6,7 +6,7 @@ import numpy as np
 
 from bindscope.tables.build import order
 from bindscope.tables.rules import ESTIMATES, above_truth
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, frame_of
+from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, frame_of
 
 KEYS = {"spec_key": "ab" * 32, "code_key": f"{'cd' * 8}:{'ef' * 8}"}
 H_OBJECT, H_FEATURE = 26.488, 7.217
@@ -163,6 +163,20 @@ def priors_table(datasets=("colorshape", "known")):
         for split in ("train", "val", "test")
     ]  # fmt: skip
     return frame_of(rows, PRIORS)
+
+
+def statistics_table(datasets=(("colorshape", 0.6, 0.3), ("smaller", 3.2, 0.1))):
+    """Make the table of scene statistics from (dataset, camera height, mean occlusion)."""
+    rows = [
+        {
+            "dataset": name, "split": split, "backend": "raycast", "camera_height": height,
+            "n_scenes": 100, "n_objects": 600, "mean_occlusion": hidden, "hidden_ratio": 0.0,
+            **KEYS,
+        }
+        for name, height, hidden in datasets
+        for split in ("train", "val", "test")
+    ]  # fmt: skip
+    return frame_of(rows, SCENE_STATISTICS)
 
 
 def paper_table():

@@ -8,7 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
-from sample_tables import default_table, known_rows, make_row, make_table, paper_table, vit_rows
+from sample_tables import (
+    default_table,
+    known_rows,
+    make_row,
+    make_table,
+    paper_table,
+    statistics_table,
+    vit_rows,
+)
 
 from bindscope.config.root import FIGURES
 from bindscope.figures import (
@@ -17,6 +25,7 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    occlusion,
     resolution,
     structure,
     style,
@@ -25,7 +34,9 @@ from bindscope.figures import (
 )
 from bindscope.figures.job import choose_fits, make_figure, value_names
 from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.tables.schema import SCENE_STATISTICS
 from bindscope.tables.views import last_layers, measured, sharing_cost
+from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
 ORDER = ("vit-objects", "vit-features", "vit-random")
@@ -174,6 +185,28 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     np.testing.assert_allclose(bits.lines[0].get_xydata()[:2], [[1, 0.0], [4, 0.65]])
     assert complexity.available(make_table(rows[:1]), cells)
     assert "monotonically" in " ".join(words(figure))
+
+
+def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
+    rows = [
+        make_row(dataset="low", h=(12.0, 7.0), loss_object=9.0, loss_feature=5.0, loss_given=4.0),
+        make_row(dataset="high", h=(12.0, 7.0), loss_object=9.0, loss_feature=6.0, loss_given=3.0),
+        make_row(dataset="flat"),
+    ]
+    statistics = statistics_table((("low", 0.6, 0.4), ("high", 3.2, 0.1)))
+    trends = read_published(ROOT / "resources/published/trends.csv", TREND_COLUMNS)
+    cells = {"low": 12, "high": 12}
+    figure = occlusion.draw(make_table(rows), statistics, cells, trends=trends)
+    height, hidden = figure.axes
+    np.testing.assert_allclose(height.lines[0].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
+    np.testing.assert_allclose(height.lines[1].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
+    np.testing.assert_allclose(hidden.lines[0].get_xydata(), [[10, 40.0], [40, 20.0]])
+    said = " ".join(" ".join(words(figure)).split())
+    for row in trends[trends["study"] == "occlusion"].itertuples():
+        assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in said
+    assert "Not comparable with this run" in said
+    assert occlusion.available(make_table(rows[:1]), statistics)
+    assert occlusion.available(make_table(rows), statistics_table((("low", 0.6, 0.4),)))
 
 
 def test_orders_follow_the_configuration():
@@ -402,6 +435,8 @@ def write_products(folder):
         (folder / model).mkdir()
         save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
         files["maps"].append(folder / model / "4-attention-0.safetensors")
+    write_table(statistics_table(), folder / "scene_statistics", SCENE_STATISTICS)
+    files["statistics"] = [folder / "scene_statistics.parquet"]
     return files
 
 

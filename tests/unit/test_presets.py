@@ -23,6 +23,7 @@ FIGURE_OF = {
     "complexity": ("complexity",),
     "resolution": ("resolution",),
     "structure": ("structure",),
+    "occlusion": ("occlusion",),
     "calibration": ("calibration",),
 }
 LONGEST_PATH = 200

@@ -17,6 +17,7 @@ from bindscope.commands.environment import canonical, read_pins
 from bindscope.keys import parse_module
 from bindscope.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
 
+PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
 PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
@@ -123,5 +124,5 @@ def test_everything_imported_is_declared() -> None:
         ".".join(path.relative_to("src").with_suffix("").parts)
         for path in Path("src/bindscope").rglob("*.py")
     ]
-    missing = sorted(reached(*modules) - names)
+    missing = sorted(reached(*modules) - names - PART_OF_BLENDER)
     assert not missing

@@ -97,6 +97,8 @@ ROOMS: dict[str, set[str]] = {
     "registries.py": set(),
     "report/": {"report"},
     "scenes/": {"scenes"},
+    "scenes/solids/": set(),  # no solids in this preset
+    "scenes/statistics.py": set(),  # of solids
     "scenes/palette.py": {"scenes", "figure"},
     "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),

@@ -30,6 +30,13 @@ EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
 LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
+FIGURES = {"figure", "report"}
+DRAWN = {
+    "scenes",
+    "scene_statistics",
+    "table_scene_statistics",
+    *PRETRAINED,
+}  # of a dataset that a pretrained model reads
 READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
 CLEVR = {"download", *READ}
 GENOME = {"assignment_priors", *READ}
@@ -147,7 +154,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
     "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
     "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
-    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, {"figure", "report"}),
+    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, {"report"}),
     "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
     "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
@@ -174,6 +181,32 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
+    "SolidsRenderer.kind": ("datasets.9.render", {"kind": "solids"}, DRAWN),
+    "SolidsRenderer.backend": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "SolidsRenderer.size_px": ("datasets.9.render.size_px", 40, DRAWN),
+    "SolidsRenderer.colors": ("datasets.9.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
+    "SolidsRenderer.fixed": ("datasets.9.render.fixed", {"size": "large"}, DRAWN),
+    "SolidsRenderer.camera_height": ("datasets.9.render.camera_height", 3.0, DRAWN),
+    "SolidsRenderer.camera_distance": ("datasets.9.render.camera_distance", 12.0, DRAWN),
+    "SolidsRenderer.camera_pitch": ("datasets.9.render.camera_pitch", 9.0, DRAWN),
+    "SolidsRenderer.camera_jitter": ("datasets.9.render.camera_jitter", 0.1, DRAWN),
+    "SolidsRenderer.light_jitter": ("datasets.9.render.light_jitter", 0.1, DRAWN),
+    "SolidsRenderer.extent": ("datasets.9.render.extent", 2.5, DRAWN),
+    "SolidsRenderer.min_distance": ("datasets.9.render.min_distance", 0.1, DRAWN),
+    "SolidsRenderer.margin": ("datasets.9.render.margin", 0.1, DRAWN),
+    "SolidsRenderer.min_visible_px": ("datasets.9.render.min_visible_px", 1, DRAWN),
+    "SolidsFixed.color": ("datasets.9.render.fixed.color", "red", DRAWN),
+    "SolidsFixed.shape": ("datasets.9.render.fixed.shape", "sphere", DRAWN),
+    "SolidsFixed.material": ("datasets.9.render.fixed.material", "metal", DRAWN),
+    "SolidsFixed.size": ("datasets.9.render.fixed.size", "large", DRAWN),
+    "RaycastBackend.kind": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "RaycastBackend.antialias": ("datasets.9.render.backend.antialias", 1, DRAWN),
+    "MitsubaBackend.kind": ("datasets.10.render.backend", {"kind": "raycast"}, DRAWN),
+    "MitsubaBackend.variant": ("datasets.10.render.backend.variant", "cuda_ad_rgb", DRAWN),
+    "MitsubaBackend.samples": ("datasets.10.render.backend.samples", 4, DRAWN),
+    "BlenderBackend.kind": ("datasets.11.render.backend", {"kind": "raycast"}, DRAWN),
+    "BlenderBackend.version": ("datasets.11.render.backend.version", "4.2", DRAWN),
+    "BlenderBackend.samples": ("datasets.11.render.backend.samples", 4, DRAWN),
     "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
                            {"encoded", "index", "truth", "fit", *TABLES}),
@@ -281,6 +314,7 @@ def broad() -> dict[str, Any]:
          "split": {"rule": "random"}, **common},
     ]  # fmt: skip
     config["datasets"] += read_datasets(groups, common)
+    config["datasets"] += solid_datasets(common)
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [
         {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,
@@ -303,7 +337,9 @@ def broad() -> dict[str, Any]:
     config["fits"] += [
         {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
         {"name": "own", "datasets": ["own"], "models": ["timm"], "probes": ["p0"]},
-    ]
+        {"name": "solids", "models": ["timm"], "probes": ["p0"],
+         "datasets": ["solids-raycast", "solids-mitsuba", "solids-blender"]},
+    ]  # fmt: skip
     config["report"] = {"families": [{"name": "sizes", "models": ["vit", "timm"]}]}
     return config
 
@@ -325,6 +361,17 @@ def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[
         {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
          "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
         genome(),
+    ]  # fmt: skip
+
+
+def solid_datasets(common: dict[str, Any]) -> list[dict[str, Any]]:
+    """Datasets of solids, one per backend."""
+    groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
+    return [
+        {"name": f"solids-{kind}", "space": {"kind": "uniform", "max_objects": 2, "groups": groups},
+         "split": {"rule": "random"},
+         "render": {"kind": "solids", "size_px": 32, "backend": {"kind": kind}}, **common}
+        for kind in ("raycast", "mitsuba", "blender")
     ]  # fmt: skip
 
 

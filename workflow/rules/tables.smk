@@ -25,6 +25,33 @@ rule table_priors:
         "../scripts/table_priors.py"
 
 
+rule table_scene_statistics:
+    input:
+        unpack(made_from("table_scene_statistics")),
+    output:
+        parquet=output_of("table_scene_statistics", "parquet"),
+        csv=output_of("table_scene_statistics", "csv"),
+        html=report(
+            output_of("table_scene_statistics", "html"),
+            caption="../report/table_scene_statistics.rst",
+            category="Tables",
+        ),
+    log:
+        log_of("table_scene_statistics"),
+    benchmark:
+        benchmark_of("table_scene_statistics")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=60,
+    params:
+        spec=spec("table_scene_statistics"),
+        code=code("table_scene_statistics"),
+    script:
+        "../scripts/table_scene_statistics.py"
+
+
 rule table_binding_information:
     input:
         unpack(made_from("table_binding_information")),

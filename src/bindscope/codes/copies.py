@@ -33,14 +33,35 @@ def sample_copies(
         each row sums to `n_objects`, and given the code all sequences of draws are equally likely;
         in the other spaces no object occurs twice, so it is the code.
     """
-    objects = sample_codes(dataset, split, start, stop)
+    return copies_of(dataset, split, start, sample_codes(dataset, split, start, stop))
+
+
+def copies_of(
+    dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Draw how often each type occurs in consecutive scenes whose codes are known.
+
+    Parameters
+    ----------
+    dataset, split
+        As in `sample_codes`.
+    start
+        Index in its split of the first scene.
+    objects
+        uint8 (N, K): object codes.
+
+    Returns
+    -------
+    ndarray
+        uint8 (N, K), see `sample_copies`.
+    """
     if not isinstance(dataset.space, DrawsSpace):
         return objects
     n_draws = dataset.space.n_objects
     sequences = np.array([1] + [surjections(n_draws, m) for m in range(1, n_draws + 1)], object)
     # One total that all of these divide: the remainders are uniform too.
     seed = (dataset.seed, _STREAM, SPLITS.index(split))
-    numbers = uniform_integers(seed, lcm(*sequences.tolist()), start, stop)
+    numbers = uniform_integers(seed, lcm(*sequences.tolist()), start, start + len(objects))
     return copies(objects, numbers % sequences[objects.sum(axis=1, dtype=np.int64)], n_draws)
 
 
@@ -90,4 +111,4 @@ def _finish(draws: int, types: int, missing: int) -> int:
     )
 
 
-__all__ = ["copies", "sample_copies"]
+__all__ = ["copies", "copies_of", "sample_copies"]

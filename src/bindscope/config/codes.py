@@ -22,6 +22,7 @@ from bindscope.config.observed import (
     check_buckets,
     vocabulary_problem,
 )
+from bindscope.config.solids import SolidsRenderer, undrawable
 
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
@@ -161,7 +162,7 @@ class ShapesRenderer(Model):
         return self
 
 
-Renderer = Annotated[ShapesRenderer | PhotosRenderer, Field(discriminator="kind")]
+Renderer = Annotated[ShapesRenderer | SolidsRenderer | PhotosRenderer, Field(discriminator="kind")]
 
 
 class SceneDistribution(Model):
@@ -193,6 +194,10 @@ class SceneDistribution(Model):
     def _drawable(self) -> Self:
         if isinstance(self.render, ShapesRenderer) and len(self.space.groups) != 2:
             raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
+        if isinstance(self.render, SolidsRenderer):
+            groups = {group.name: group.size for group in self.space.groups}
+            if problem := undrawable(self.render, groups):
+                raise ValueError(problem)
         if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
             raise ValueError(
                 "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
@@ -271,6 +276,7 @@ __all__ = [
     "Renderer",
     "SceneDistribution",
     "ShapesRenderer",
+    "SolidsRenderer",
     "Source",
     "Space",
     "Split",

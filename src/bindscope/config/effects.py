@@ -30,7 +30,14 @@ def _effect(words: str, rules: str) -> Effect:
 
 # Follow any change at all; cheap.
 ALWAYS = frozenset(
-    {"table_priors", "table_binding_information", "table_attention", "figure", "report"}
+    {
+        "table_priors",
+        "table_scene_statistics",
+        "table_binding_information",
+        "table_attention",
+        "figure",
+        "report",
+    }
 )
 
 _ACTIVATIONS = "pooled patches index fit attention"
@@ -39,10 +46,12 @@ _READ = (
 )
 _DATASET = _effect(
     "all of this dataset",
-    f"codes priors anchors scenes {_READ} training encoded truth null {_ACTIVATIONS}",
+    f"codes priors anchors scenes scene_statistics {_READ} "
+    f"training encoded truth null {_ACTIVATIONS}",
 )
 _RENDER = _effect(
-    "scenes and all that is seen of them", f"scenes record_scenes training {_ACTIVATIONS}"
+    "scenes and all that is seen of them",
+    f"scenes scene_statistics record_scenes training {_ACTIVATIONS}",
 )
 _KNOWN = _effect("this encoder's output and its fits", "encoded truth index fit")
 _TRAINED = _effect("this model's training, activations and fits", f"training {_ACTIVATIONS}")
@@ -56,15 +65,15 @@ EFFECTS: dict[str, Effect] = {
     "datasets[]": _DATASET,
     "datasets[].n_scenes": _effect(
         "labels, the shards that are new, training on them, fits",
-        f"codes anchors scenes {_READ} training encoded null {_ACTIVATIONS}",
+        f"codes anchors scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].shard_size": _effect(
         "all of this dataset but labels and priors",
-        f"scenes record_scenes training encoded {_ACTIVATIONS}",
+        f"scenes scene_statistics record_scenes training encoded {_ACTIVATIONS}",
     ),
     "datasets[].seed": _effect(
         "all of this dataset but its priors",
-        f"codes anchors scenes {_READ} training encoded null {_ACTIVATIONS}",
+        f"codes anchors scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].render": _RENDER,
     "models[]": _effect("all of this model", f"encoded truth training {_ACTIVATIONS}"),
@@ -72,7 +81,7 @@ EFFECTS: dict[str, Effect] = {
     "models[]<controlled>": _TRAINED,
     "models[]<controlled>.training.dataset": _effect(
         "that dataset's scenes; this model's training, activations and fits",
-        f"codes scenes {_READ} training {_ACTIVATIONS}",
+        f"codes scenes scene_statistics {_READ} training {_ACTIVATIONS}",
     ),
     "models[]<controlled>.extraction": _LOADED,
     "models[]<controlled>.input_px": _LOADED,

@@ -1,4 +1,4 @@
-"""beta* and B* against a number: what the figures of complexity and resolution share."""
+"""beta* and B* against a number: what the figures that sweep something share."""
 
 from __future__ import annotations
 
@@ -68,15 +68,10 @@ def draw_curves(
         H(O|F), all there is to find. No point on the left where H(O|F) is 0.
     """
     colour, marker = colours(lines), markers(lines)
-    panels = [
-        (token, family)
-        for token in token_order(rows["tokens"])
-        for family in family_order(rows.loc[rows["tokens"] == token, "family"])
-    ]
-    figure = new_figure(1.3 + 1.9 * len(panels))
-    grid = figure.subplots(len(panels), 2, sharex=True, sharey="col", squeeze=False)
-    for pair, (token, family) in zip(grid, panels, strict=True):
-        part = rows[(rows["tokens"] == token) & (rows["family"] == family)]
+    parts = panels(rows)
+    figure = new_figure(1.3 + 1.9 * len(parts))
+    grid = figure.subplots(len(parts), 2, sharex=True, sharey="col", squeeze=False)
+    for pair, (token, family, part) in zip(grid, parts, strict=True):
         _pair(pair, part, colour, marker)
         pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
         pair[1].set_ylabel("$B^*$, bits per scene")
@@ -88,7 +83,10 @@ def draw_curves(
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
-    legend_below(figure, _entries(lines, colour, marker, with_paper=len(marks) > 0), 4)
+    shown = [*entries(lines, colour, marker), handle("H(O|F)", color=GREY, linestyle=":")]
+    if len(marks):
+        shown.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    legend_below(figure, shown, 4)
     note_above(figure, note)
     return figure
 
@@ -97,11 +95,9 @@ def _pair(
     pair: Sequence[Axes], part: pd.DataFrame, colour: Mapping[str, str], marker: Mapping[str, str]
 ) -> None:
     for (line, _, _), curve in part.groupby(["line", "dataset_line", "probe"], sort=False):
-        given = curve["h_object_given_feature_bits"].to_numpy(float)
-        whole = np.where(given > 0, given, np.nan)  # beta* has no value where H(O|F) = 0
         look = (colour[str(line)], marker[str(line)])
-        _curve(pair[0], curve, 100.0 / whole, *look)
-        _curve(pair[1], curve, np.ones(len(curve)), *look)
+        bound_curve(pair[0], curve, percent(curve), *look)
+        bound_curve(pair[1], curve, np.ones(len(curve)), *look)
     for _, known in part.groupby("dataset_line", sort=False):
         known = known.drop_duplicates("x").sort_values("x")
         pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
@@ -109,26 +105,55 @@ def _pair(
         axes.axhline(0, color="#666666", linewidth=0.7)
 
 
-def _curve(axes: Axes, curve: pd.DataFrame, scale: np.ndarray, colour: str, marker: str) -> None:
-    x = curve["x"].to_numpy(float)
+def panels(rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
+    """Split rows into (tokens, family, rows), in the order of the figures."""
+    return [
+        (token, family, rows[(rows["tokens"] == token) & (rows["family"] == family)])
+        for token in token_order(rows["tokens"])
+        for family in family_order(rows.loc[rows["tokens"] == token, "family"])
+    ]
+
+
+def percent(curve: pd.DataFrame) -> np.ndarray:
+    """Return what turns bits into percent of H(O|F); NaN where that is 0: beta* has no value."""
+    given = curve["h_object_given_feature_bits"].to_numpy(float)
+    return np.asarray(100.0 / np.where(given > 0, given, np.nan))
+
+
+def bound_curve(
+    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, colour: str, marker: str, x: str = "x"
+) -> None:
+    """Draw a lower bound with its interval, and the paper's estimate dashed.
+
+    Parameters
+    ----------
+    axes
+        Where.
+    curve
+        Rows of one line, in the order of `x`.
+    scale
+        Per row, what its bits are multiplied with.
+    colour, marker
+        The line's.
+    x
+        Column of the horizontal axis.
+    """
+    places = curve[x].to_numpy(float)
     value, low, high, paper = (
         curve[name].to_numpy(float) * scale
         for name in (BOUND, f"{BOUND}_low", f"{BOUND}_high", PAPER)
     )
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
-    axes.plot(x, value, color=colour, marker=marker)
-    axes.plot(x, paper, color=colour, linestyle=_DASHES, linewidth=1)
+    axes.fill_between(places, low, high, color=colour, alpha=0.2, lw=0)
+    axes.plot(places, value, color=colour, marker=marker)
+    axes.plot(places, paper, color=colour, linestyle=_DASHES, linewidth=1)
 
 
-def _entries(
-    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str], with_paper: bool
+def entries(
+    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str]
 ) -> list[object]:
-    entries: list[object] = [handle(n, color=colour[n], marker=marker[n]) for n in lines]
-    entries += [
+    """Return the legend: the lines by name, and what solid and dashed mean."""
+    return [
+        *(handle(name, color=colour[name], marker=marker[name]) for name in lines),
         handle("lower bound, 95 % interval", color=INK),
         handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
-        handle("H(O|F)", color=GREY, linestyle=":"),
     ]
-    if with_paper:
-        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    return entries

@@ -19,6 +19,7 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    occlusion,
     resolution,
     structure,
     style,
@@ -28,7 +29,9 @@ from bindscope.figures import (
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.tables.rows import PathLike
 from bindscope.tables.rules import family_of
+from bindscope.tables.schema import SCENE_STATISTICS
 from bindscope.tables.views import name_order
+from bindscope.tables.write import read_table
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +66,8 @@ def make_figure(
         `binding_information`.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
-        `nulls_details` in the same order; `training_history`; `maps`; `indexes`. Only what the
-        figure reads.
+        `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `statistics` (the
+        table `scene_statistics`). Only what the figure reads.
     png, svg
         Where to write.
     published, trends
@@ -91,7 +94,7 @@ def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[bre
     Parameters
     ----------
     groups
-        `name` and `size` per group.
+        `name` and `size` per group, and `values` where their names are known.
     rendered
         Whether the shapes renderer draws the scenes: the first group then is a colour, the second
         a shape. Otherwise values are numbered.
@@ -101,7 +104,8 @@ def value_names(groups: Sequence[Mapping[str, Any]], rendered: bool) -> list[bre
     for i, group in enumerate(groups):
         size = int(group["size"])
         known = palettes[i] if i < len(palettes) and size <= len(palettes[i]) else None
-        values = known[:size] if known else tuple(str(value) for value in range(size))
+        numbered = tuple(str(value) for value in range(size))
+        values = tuple(group.get("values") or (known[:size] if known else numbered))
         named.append((str(group["name"]), values))
     return named
 
@@ -138,6 +142,8 @@ def _figure(
             if reason
             else resolution.draw(table, families, sides, cells, trends)
         )
+    if name == "occlusion":
+        return _occlusion(table, files.get("statistics", ()), cells, models, trends)
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
@@ -150,6 +156,22 @@ def _figure(
     if name == "breakdown":
         return _breakdown(files, models, groups)
     raise ValueError(f"no figure is called {name!r}")
+
+
+def _occlusion(
+    table: pd.DataFrame,
+    files: Sequence[PathLike],
+    cells: Mapping[str, int],
+    models: Sequence[str],
+    trends: pd.DataFrame | None,
+) -> Figure:
+    if not files:
+        return style.placeholder("No scenes of solids were drawn.")
+    statistics = read_table(files[0], SCENE_STATISTICS)
+    reason = occlusion.available(table, statistics)
+    if reason:
+        return style.placeholder(reason)
+    return occlusion.draw(table, statistics, cells, models, trends)
 
 
 def read_input_px(paths: Iterable[PathLike]) -> dict[tuple[str, str], int]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from bindscope.config.codes import Dataset, Group, Renderer, ShapesRenderer
 from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
+from bindscope.config.solids import SolidsRenderer
 from bindscope.errors import BindscopeError, ConfigError
-from bindscope.graph.data import add_assignment_priors, add_priors, check_split
+from bindscope.graph.data import (
+    add_assignment_priors,
+    add_priors,
+    add_statistics,
+    check_split,
+)
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
@@ -49,6 +56,8 @@ def build(config: Config) -> Graph:
         add_assignment_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)
+    for dataset in config.datasets:
+        add_statistics(graph, dataset)
     _add_tables(graph, entities)
     _add_attention_table(graph)
     _add_figures(graph, entities)
@@ -65,6 +74,9 @@ def _expected(products: list[Product], output: str | None = None) -> dict[str, d
 def _add_tables(graph: Graph, entities: Entities) -> None:
     priors = graph.of(*PRIORS)
     graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
+    if statistics := graph.of("scene_statistics"):
+        content = {"expected": _expected(statistics)}
+        graph.add("table_scene_statistics", {}, content, {"statistics": statistics})
     inputs = {
         "fits": graph.of("fit"),
         "nulls": graph.of("null"),
@@ -115,12 +127,12 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     """Inputs of each figure besides the tables; None where its data are not configured."""
     fits = graph.of("fit")
     headline = headline_fits(graph, entities)
+    blind = {m.name for m in entities.models.values() if isinstance(m, KnownAnswer)}
     many_layers = any(
         len({f.wildcards["layer"] for f in fits if f.wildcards["model"] == name}) > 1
         for name in entities.models
     )
     families = {entities.probes[fit.wildcards["probe"]].family for fit in fits}
-    known = [m for m in entities.models.values() if isinstance(m, KnownAnswer)]
     return {
         "tokens": {} if headline else None,
         "layers": {} if many_layers else None,
@@ -128,9 +140,12 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "structure": {} if headline and len(families - set(PATCH_FAMILIES)) > 1 else None,
         "training": {"training": graph.of("training"), "fits": headline} if headline else None,
         "breakdown": {"fits": headline, "nulls": graph.of("null")} if headline else None,
-        "calibration": {} if known else None,
-        "complexity": {} if headline and _several_sizes(headline, entities) else None,
+        "calibration": {} if blind else None,
+        "complexity": {} if _several(headline, entities, _n_cells) else None,
         "resolution": {"indexes": found} if (found := _of_families(headline, entities)) else None,
+        "occlusion": {"statistics": graph.of("table_scene_statistics")}
+        if _several(headline, entities, _camera_height)
+        else None,
     }
 
 
@@ -141,13 +156,32 @@ def _of_families(fits: list[Product], entities: Entities) -> list[Product]:
     return list({index.path(): index for index in indexes}.values())
 
 
-def _several_sizes(fits: list[Product], entities: Entities) -> bool:
-    """Whether a model is read on spaces with different numbers of possible objects."""
-    sizes: dict[str, set[int]] = {}
+def _n_cells(dataset: Dataset) -> float:
+    return prod(group.size for group in dataset.space.groups)
+
+
+def _camera_height(dataset: Dataset) -> float | None:
+    render = dataset.render
+    return render.camera_height if isinstance(render, SolidsRenderer) else None
+
+
+def _several(
+    fits: list[Product], entities: Entities, value: Callable[[Dataset], float | None]
+) -> bool:
+    """Whether a model is read on datasets that differ in a value, of those that have it."""
+    values: dict[str, set[float | None]] = {}
     for fit in fits:
-        groups = entities.datasets[fit.wildcards["dataset"]].space.groups
-        sizes.setdefault(fit.wildcards["model"], set()).add(prod(group.size for group in groups))
-    return any(len(found) > 1 for found in sizes.values())
+        found = value(entities.datasets[fit.wildcards["dataset"]])
+        values.setdefault(fit.wildcards["model"], set()).add(found)
+    return any(len(found - {None}) > 1 for found in values.values())
+
+
+def _named(group: Group, renderer: Renderer | None) -> dict[str, Any]:
+    """A group, with the names of its values where the renderer says them."""
+    named = group.model_dump(mode="json")
+    if isinstance(renderer, SolidsRenderer):
+        named["values"] = list(renderer.values(group.name)[: group.size])
+    return named
 
 
 def _add_figures(graph: Graph, entities: Entities) -> None:
@@ -157,8 +191,8 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
         "families": [f.model_dump(mode="json") for f in entities.config.report.families],
         "datasets": {
             name: {
-                "groups": [group.model_dump(mode="json") for group in dataset.space.groups],
-                "rendered": dataset.render is not None,
+                "groups": [_named(group, dataset.render) for group in dataset.space.groups],
+                "rendered": isinstance(dataset.render, ShapesRenderer),
             }
             for name, dataset in entities.datasets.items()
         },
@@ -189,8 +223,9 @@ def _add_report(graph: Graph, config: Config) -> None:
 # above it would pass for up to date (seen).
 PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention", "table_priors",
-    "table_binding_information", "table_attention", "figure", "report",
+    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention", "scene_statistics",
+    "table_priors", "table_scene_statistics", "table_binding_information", "table_attention",
+    "figure", "report",
 )  # fmt: skip
 
 

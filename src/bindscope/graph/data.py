@@ -16,6 +16,7 @@ from bindscope.config.codes import (
 )
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource
+from bindscope.config.solids import SolidsRenderer
 from bindscope.graph.product import Graph, Product
 from bindscope.models.weights import content_key
 from bindscope.registries import SPACES, resolve
@@ -200,6 +201,26 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
         )
         for shard in shards(dataset, split)
     ]
+
+
+def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
+    """How much is hidden in the scenes that are drawn of a dataset; None where none says so."""
+    if not isinstance(dataset.render, SolidsRenderer):
+        return None
+    drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
+    if not drawn:
+        return None
+    return graph.add(
+        "scene_statistics",
+        {"dataset": dataset.name},
+        {
+            "about": {
+                "backend": dataset.render.backend.kind,
+                "camera_height": dataset.render.camera_height,
+            }
+        },
+        {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS},
+    )
 
 
 def _max_objects(dataset: Dataset) -> int:

@@ -40,6 +40,7 @@ def _table(name: str) -> dict[str, str]:
 # rule -> output name -> path; the first output stands for the product
 PATHS: dict[str, dict[str, str]] = {
     "codes": _store(_CODES),
+    "scene_statistics": {"rows": "results/scene_statistics/{dataset}-{key}.json"},
     "priors": {"rows": "results/priors/{dataset}-{key}.json"},
     "anchors": _store(_ANCHORS),
     "scenes": _store(_SCENES),
@@ -66,6 +67,7 @@ PATHS: dict[str, dict[str, str]] = {
     "null": _fit(_NULL),
     "attention": {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
     "table_priors": _table("priors"),
+    "table_scene_statistics": _table("scene_statistics"),
     "table_binding_information": _table("binding_information"),
     "table_attention": _table("attention"),
     "figure": {"png": f"{_FIGURE}.png", "svg": f"{_FIGURE}.svg"},

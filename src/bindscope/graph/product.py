@@ -10,7 +10,7 @@ from bindscope.errors import ConfigError
 from bindscope.files import canonical_json
 from bindscope.graph.paths import PATHS
 from bindscope.keys import chained_code, own_code, spec_key
-from bindscope.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
+from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
             references.append(READERS.get(source["kind"]) or source["reader"])
         if rule == "scenes":
             references.append(RENDERERS[dataset["render"]["kind"]])
+            if backend := dataset["render"].get("backend"):
+                references.append(BACKENDS[backend["kind"]])
     if model := spec.get("model"):
         scheme, _, rest = model["source"].partition(":")
         references.append(ADAPTERS[scheme])

@@ -30,6 +30,7 @@ FIGURE_TITLES = {
     "calibration": "Estimate against truth",
     "complexity": "More possible objects",
     "resolution": "Larger input images",
+    "occlusion": "Hidden objects",
 }
 HEADLINE_FIGURE = "tokens"
 CALIBRATION_FIGURE = "calibration"

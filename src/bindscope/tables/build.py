@@ -16,6 +16,7 @@ from bindscope.tables.schema import (
     ATTENTION,
     BINDING_INFORMATION,
     PRIORS,
+    SCENE_STATISTICS,
     TableSchema,
     frame_of,
     validate,
@@ -47,11 +48,35 @@ def build_priors(prior_files: Sequence[PathLike], expected: Expected) -> pd.Data
     DataFrame
         The table `priors`, ordered by dataset and split.
     """
-    rows = [row for path in prior_files for row in read_product(path, expected)]
+    return _by_split(prior_files, expected, PRIORS)
+
+
+def build_scene_statistics(files: Sequence[PathLike], expected: Expected) -> pd.DataFrame:
+    """Build the table of scene statistics.
+
+    Parameters
+    ----------
+    files
+        Per dataset the JSON list of `scenes.statistics`, with `dataset`, `backend`,
+        `camera_height`, `spec_key` and `code_key` in each row.
+    expected
+        As in `build_priors`.
+
+    Returns
+    -------
+    DataFrame
+        The table `scene_statistics`, ordered by dataset and split.
+    """
+    return _by_split(files, expected, SCENE_STATISTICS)
+
+
+def _by_split(files: Sequence[PathLike], expected: Expected, schema: TableSchema) -> pd.DataFrame:
+    """Collect products that have a row per dataset and split."""
+    rows = [row for path in files for row in read_product(path, expected)]
     for row in rows:
-        _known_fields(row, PRIORS, f"priors of {row['dataset']}")
+        _known_fields(row, schema, f"{schema.name} of {row['dataset']}")
     rows.sort(key=lambda row: (row["dataset"], _SPLIT_ORDER.get(str(row.get("split")), 9)))
-    return validate(frame_of(rows, PRIORS), PRIORS, "priors")
+    return validate(frame_of(rows, schema), schema, schema.name)
 
 
 def build_attention(share_files: Sequence[PathLike], expected: Expected) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bindscope.registries import ADAPTERS, FAMILIES
+from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES
 
 Kind = Literal["string", "int64", "float64"]
 Null = Literal["never", "reason", "allowed"]
@@ -331,6 +331,29 @@ _KEYS = (
 )
 
 BINDING_COLUMNS: tuple[Column, ...] = (*_NAMES, *_SIZES, *_LOSSES, *_ESTIMATES, *_FIT, *_KEYS)
+
+STATISTICS_COLUMNS: tuple[Column, ...] = (
+    _NAMES[0],
+    _label("split", "Split of the dataset.", "config", values=("train", "val", "test")),
+    _label("backend", "Who drew the images.", "config `render.backend`", values=tuple(BACKENDS)),
+    Column(
+        "camera_height", "float64", "scene units", "Camera above the ground, without its jitter.",
+        "config `render.camera_height`", low=0.0,
+    ),
+    _count("n_scenes", "scenes", "Scenes of the split that were drawn.", "`scenes`"),
+    _count("n_objects", "objects", "Objects in all of them together.", "`scenes`"),
+    Column(
+        "mean_occlusion", "float64", "share",
+        "Mean over objects of 1 - visible pixels / pixels that the object would show if it stood "
+        "alone, both inside the image.",
+        "`scenes`: `visible`", low=0.0, high=1.0,
+    ),
+    Column(
+        "hidden_ratio", "float64", "share of objects", "Objects without a visible pixel.",
+        "`scenes`: `visible`", low=0.0, high=1.0,
+    ),
+    *_KEYS,
+)  # fmt: skip
 
 _SCENES_MEASURED = "`information`: the first test scenes"
 

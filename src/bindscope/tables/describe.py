@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from bindscope.tables.schema import ATTENTION, BINDING_INFORMATION, PRIORS, TableSchema
+from bindscope.tables.schema import (
+    ATTENTION,
+    BINDING_INFORMATION,
+    PRIORS,
+    SCENE_STATISTICS,
+    TableSchema,
+)
 
 _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
 _TITLES = {
@@ -13,6 +19,8 @@ _TITLES = {
     "attention": "One row per attention probe on patch tokens: where its queries look. Made only "
     "where there is such a probe.",
     "priors": "One row per dataset and split: entropies of the codes, no model involved.",
+    "scene_statistics": "One row per dataset of solids and split: what is hidden in its scenes. "
+    "The table exists where a configuration draws such scenes.",
 }
 
 
@@ -41,14 +49,16 @@ def markdown(schema: TableSchema) -> str:
             column.source,
         ]  # fmt: skip
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += ["", "Rules that every row obeys:", ""]
+    if schema.rules:
+        lines += ["", "Rules that every row obeys:", ""]
     lines += [f"- {words}" for words, _ in schema.rules]
     return "\n".join(lines) + "\n"
 
 
 def all_tables() -> str:
     """Describe every table."""
-    return "\n".join(markdown(schema) for schema in (BINDING_INFORMATION, PRIORS, ATTENTION))
+    shown = (BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, ATTENTION)
+    return "\n".join(markdown(schema) for schema in shown)
 
 
 if __name__ == "__main__":

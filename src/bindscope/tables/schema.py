@@ -16,6 +16,7 @@ from bindscope.tables.columns import (
     ATTENTION_COLUMNS,
     BINDING_COLUMNS,
     PRIOR_COLUMNS,
+    STATISTICS_COLUMNS,
     Column,
 )
 from bindscope.tables.rules import Rule
@@ -198,4 +199,11 @@ PRIORS = TableSchema(
     columns=PRIOR_COLUMNS,
     key=("dataset", "split"),
     rules=rules.PRIOR_RULES,
+)
+
+SCENE_STATISTICS = TableSchema(
+    name="scene_statistics",
+    version=1,
+    columns=STATISTICS_COLUMNS,
+    key=("dataset", "split"),
 )

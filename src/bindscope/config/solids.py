@@ -1,0 +1,174 @@
+"""How 3-D scenes are drawn: the vocabulary of CLEVR, camera, lights, placement, backend.
+
+Source of names, numbers and placement rules: CLEVR (arXiv 1612.06890), section 3, and the scene
+files that come with it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt
+
+Color = Literal["gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"]
+Shape = Literal["cube", "sphere", "cylinder"]
+Material = Literal["rubber", "metal"]
+Size = Literal["large", "small"]
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+VOCABULARY: dict[str, tuple[str, ...]] = {
+    "color": get_args(Color),
+    "shape": get_args(Shape),
+    "material": get_args(Material),
+    "size": get_args(Size),
+}
+"""The values of a group, by its name; value i of a group is the i-th."""
+
+
+class SolidsFixed(Model):
+    """What all objects share in a feature that is no group of the space."""
+
+    color: Color = Field("gray", description="Colour of all objects.")
+    shape: Shape = Field("cube", description="Shape of all objects.")
+    material: Material = Field("rubber", description="Material of all objects.")
+    size: Size = Field("small", description="Size of all objects.")
+
+
+class RaycastBackend(Model):
+    """NumPy alone: hard shadows, one reflection; the same image on every run, on any machine."""
+
+    kind: Literal["raycast"]
+    antialias: Annotated[int, Field(ge=1, le=8)] = Field(
+        2, description="Rays per pixel, along each side of it."
+    )
+
+
+class MitsubaBackend(Model):
+    """Mitsuba 3, a path tracer: `pip install 'bindscope[solids]'`."""
+
+    kind: Literal["mitsuba"]
+    variant: Literal["scalar_rgb", "llvm_ad_rgb", "cuda_ad_rgb"] = Field(
+        "scalar_rgb",
+        description="Mitsuba's engine: `scalar_rgb` runs anywhere, `llvm_ad_rgb` needs LLVM's "
+        "library, `cuda_ad_rgb` an NVIDIA device.",
+    )
+    samples: PositiveInt = Field(64, description="Light paths per pixel.")
+
+
+class BlenderBackend(Model):
+    """Blender's Cycles, as CLEVR was drawn: `BLENDER` names the program, or it is on the PATH."""
+
+    kind: Literal["blender"]
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] = Field(
+        "3.4", description="Blender's version; another one may draw other pixels."
+    )
+    samples: PositiveInt = Field(64, description="Light paths per pixel.")
+
+
+Backend = Annotated[RaycastBackend | MitsubaBackend | BlenderBackend, Field(discriminator="kind")]
+
+
+class SolidsRenderer(Model):
+    """Solids on the ground, lit and seen as in CLEVR.
+
+    A group of the space says what it is by its name: `color`, `shape`, `material` or `size`.
+    """
+
+    kind: Literal["solids"]
+    backend: Backend = Field(
+        RaycastBackend(kind="raycast"),
+        description="Who draws. Labels are the same whoever does.",
+    )
+    size_px: PositiveInt = Field(224, description="Side of the square image.")
+    colors: tuple[Color, ...] = Field(
+        VOCABULARY["color"],  # type: ignore[arg-type]
+        min_length=1,
+        description="The colours of a group `color`, in the order of its values.",
+    )
+    fixed: SolidsFixed = Field(
+        SolidsFixed(), description="Features of all objects that no group of the space varies."
+    )
+    camera_height: Positive = Field(
+        5.34367, description="Height of the camera above the ground, in scene units."
+    )
+    camera_distance: Positive = Field(
+        9.91537, description="Distance of the camera from the centre, along the ground."
+    )
+    camera_pitch: Annotated[float, Field(gt=-60, lt=89)] | None = Field(
+        None,
+        description="Degrees that the camera looks down; left out: it looks at the centre of "
+        "the ground.",
+    )
+    camera_jitter: NonNegative = Field(
+        0.5, description="Largest shift of the camera along each axis."
+    )
+    light_jitter: NonNegative = Field(
+        1.0, description="Largest shift of each light along each axis."
+    )
+    extent: Positive = Field(
+        3.0, description="Centres of objects lie in [-extent, extent] along both ground axes."
+    )
+    min_distance: NonNegative = Field(
+        0.25, description="Smallest gap between two objects' circles on the ground."
+    )
+    margin: NonNegative = Field(
+        0.4,
+        description="Smallest difference of two objects' positions along the camera's left-right "
+        "axis, and along its front-back axis.",
+    )
+    min_visible_px: NonNegativeInt = Field(
+        0,
+        description="A scene in which fewer pixels of some object are visible is placed anew.",
+    )
+
+    @model_validator(mode="after")
+    def _drawable(self) -> Self:
+        if len(set(self.colors)) < len(self.colors):
+            raise ValueError("colors names a colour twice")
+        if self.camera_height <= self.camera_jitter:
+            raise ValueError(
+                f"camera_jitter ({self.camera_jitter}) can put a camera at height "
+                f"{self.camera_height} under the ground; lower it below the height"
+            )
+        if self.camera_distance - self.camera_jitter * 2**0.5 <= self.extent * 2**0.5 + 1:
+            raise ValueError(
+                f"a camera {self.camera_distance} from the centre can stand among objects up to "
+                f"{self.extent} from it along both axes; raise camera_distance or lower extent"
+            )
+        return self
+
+    def values(self, group: str) -> tuple[str, ...]:
+        """Names of the values of a group, in order; empty for a name that CLEVR lacks."""
+        return self.colors if group == "color" else VOCABULARY.get(group, ())
+
+
+def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
+    """Say why groups (name -> number of values) cannot be drawn; None if they can."""
+    for name, size in groups.items():
+        known = renderer.values(name)
+        if not known:
+            return (
+                f"the solids renderer has no feature {name!r}; name the groups of the space after "
+                f"{', '.join(VOCABULARY)}"
+            )
+        if size > len(known):
+            return (
+                f"group {name!r} has {size} values, and the solids renderer knows {len(known)} "
+                f"({', '.join(known)}); lower its size"
+            )
+    return None
+
+
+__all__ = [
+    "VOCABULARY",
+    "Backend",
+    "BlenderBackend",
+    "MitsubaBackend",
+    "RaycastBackend",
+    "SolidsFixed",
+    "SolidsRenderer",
+    "undrawable",
+]

@@ -1,0 +1,220 @@
+"""A 3-D scene as data: what any backend draws, and what all labels follow from.
+
+The JSON form is an entry of CLEVR's scene files (`objects`, `directions`, `relationships`,
+`split`, `image_index`) with `seed`, `size_px`, `camera` and `lights` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import radians
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.scenes.solids.camera import Camera
+from bindscope.scenes.solids.vocabulary import SIZES
+
+DIGITS = 6  # decimals of positions and angles, in the JSON and so in everything drawn from it
+NEXT_TO = 0.2  # an object this little further to one side is not called left, right, ... of it
+
+
+@dataclass(frozen=True)
+class Solid:
+    """One object.
+
+    Attributes
+    ----------
+    shape, color, material, size
+        Names from `bindscope.config.solids.VOCABULARY`.
+    x, y
+        Where it stands.
+    rotation
+        Degrees about the vertical.
+    cell
+        Its index in the object code.
+    """
+
+    shape: str
+    color: str
+    material: str
+    size: str
+    x: float
+    y: float
+    rotation: float
+    cell: int
+
+    @property
+    def radius(self) -> float:
+        """Radius of the circle on the ground that holds the object."""
+        return SIZES[self.size]
+
+    @property
+    def half_height(self) -> float:
+        """Half its height: it stands on the ground, so its centre is this high."""
+        return self.radius / np.sqrt(2.0) if self.shape == "cube" else self.radius
+
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        """Its middle, float64 (3,)."""
+        return np.array([self.x, self.y, self.half_height])
+
+    @property
+    def turned(self) -> NDArray[np.float64]:
+        """Its own x, y and z axes as rows, float64 (3, 3)."""
+        angle = radians(self.rotation)
+        c, s = np.cos(angle), np.sin(angle)
+        return np.array([[c, s, 0.0], [-s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class Light:
+    """A square lamp that faces the centre.
+
+    Attributes
+    ----------
+    name
+        key, fill or back.
+    position
+        Where it hangs, after `jitter`.
+    side
+        Its width and height.
+    watts
+        Radiant power.
+    jitter
+        By how much `position` was shifted.
+    """
+
+    name: str
+    position: tuple[float, float, float]
+    side: float
+    watts: float
+    jitter: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that decides an image, but for the backend.
+
+    Attributes
+    ----------
+    split, index, seed
+        Where it belongs in its dataset, and the dataset's seed.
+    size_px
+        Side of the image.
+    camera, lights, objects
+        What stands where; objects by ascending cell.
+    """
+
+    split: str
+    index: int
+    seed: int
+    size_px: int
+    camera: Camera
+    lights: tuple[Light, ...]
+    objects: tuple[Solid, ...]
+
+    @property
+    def noise_seed(self) -> int:
+        """Seed of a path tracer's noise, 31 bits; differs from scene to scene."""
+        words = np.random.SeedSequence([self.seed, self.index, *self.split.encode()])
+        return int(words.generate_state(1)[0]) >> 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        centres = np.array([solid.centre for solid in self.objects]).reshape(-1, 3)
+        seen = self.camera.project(centres, self.size_px)
+        camera = {
+            **asdict(self.camera), "height": self.camera.position[2], "pitch": self.camera.pitch,
+        }  # fmt: skip
+        content = {
+            "split": self.split,
+            "image_index": self.index,
+            "image_filename": f"CLEVR_{self.split}_{self.index:06d}.png",
+            "seed": self.seed,
+            "size_px": self.size_px,
+            "camera": camera,
+            "lights": [asdict(light) for light in self.lights],
+            "directions": self.camera.directions,
+            "relationships": self.relationships(),
+            "objects": [
+                {
+                    "shape": solid.shape, "color": solid.color, "material": solid.material,
+                    "size": solid.size, "3d_coords": centre.tolist(), "rotation": solid.rotation,
+                    "pixel_coords": pixel.tolist(), "cell": solid.cell,
+                }
+                for solid, centre, pixel in zip(self.objects, centres, seen, strict=True)
+            ],
+        }  # fmt: skip
+        return dict(_rounded(content))
+
+    def to_json(self) -> str:
+        """Return the JSON form as text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Scene:
+        """Read the JSON form back; what follows from the rest is not read."""
+        camera = content["camera"]
+        return cls(
+            split=content["split"],
+            index=content["image_index"],
+            seed=content["seed"],
+            size_px=content["size_px"],
+            camera=Camera(*(tuple(camera[key]) for key in ("position", "target", "jitter"))),
+            lights=tuple(
+                Light(**{**light, **{key: tuple(light[key]) for key in ("position", "jitter")}})
+                for light in content["lights"]
+            ),
+            objects=tuple(
+                Solid(
+                    entry["shape"], entry["color"], entry["material"], entry["size"],
+                    entry["3d_coords"][0], entry["3d_coords"][1], entry["rotation"], entry["cell"],
+                )
+                for entry in content["objects"]
+            ),
+        )  # fmt: skip
+
+    def relationships(self) -> dict[str, list[list[int]]]:
+        """CLEVR's `relationships`: per direction and object, which objects lie that way of it."""
+        places = np.array([solid.centre for solid in self.objects]).reshape(-1, 3)
+        offsets = places[None, :] - places[:, None]
+        return {
+            name: [np.flatnonzero(row > NEXT_TO).tolist() for row in offsets @ np.array(vector)]
+            for name, vector in self.camera.directions.items()
+            if name in ("left", "right", "front", "behind")
+        }
+
+
+def rounded(values: Iterable[float]) -> tuple[float, ...]:
+    """Round to what the JSON form keeps, so that a scene and its JSON say the same."""
+    return tuple(round(float(value), DIGITS) + 0.0 for value in values)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return rounded([value])[0]
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(entry) for entry in value]
+    return value
+
+
+def pack(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
+    """Put texts into rows of bytes that end in zeros, uint8 (n, length), for a store."""
+    rows = np.zeros((len(texts), length), np.uint8)
+    for row, text in zip(rows, texts, strict=True):
+        data = text.encode("ascii")
+        if len(data) > length:
+            raise ValueError(f"a description of {len(data)} bytes does not fit {length}")
+        row[: len(data)] = np.frombuffer(data, np.uint8)
+    return rows
+
+
+def unpack(row: NDArray[np.uint8]) -> Scene:
+    """Read a scene back from a row of a store's `descriptions`."""
+    return Scene.from_dict(json.loads(row.tobytes().rstrip(b"\0").decode("ascii")))

@@ -1,0 +1,217 @@
+"""Composing scenes by CLEVR's rules: camera, lights, and where objects stand.
+
+A scene depends on (dataset seed, split, index, counts) alone: each has a random stream of its own.
+
+Source: CLEVR (arXiv 1612.06890): centres uniform in a square, a smallest gap between circles, a
+smallest difference along the camera's axes so that "left of" and "in front of" are never in doubt.
+The search is ours. Objects are placed one after the other, each uniform among the places that are
+left; where none is left a few objects are taken away again and the search goes on, so that a scene
+of twelve costs a few dozen placements, not thousands of fresh starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.config.codes import SPLITS, SplitName
+from bindscope.config.solids import SolidsRenderer
+from bindscope.errors import ConfigError
+from bindscope.scenes.solids.camera import Camera
+from bindscope.scenes.solids.description import Light, Scene, Solid, rounded
+from bindscope.scenes.solids.vocabulary import SIZES
+from bindscope.scenes.solids.world import LAMPS
+
+MOST_OBJECTS = 255  # that a mask, uint8, can number
+CANDIDATES = 512  # places that are tried before a scene counts as jammed
+REMOVED = 3  # objects that are taken away from a jammed scene
+JAMS = 1000  # before a scene is given up
+ARRANGEMENTS = 200  # that may be refused for what they show
+STREAM = int.from_bytes(b"solids", "big")  # apart from other random words of the same seed
+
+Floats = NDArray[np.float64]
+Features = Sequence[Mapping[str, str]]
+Accept = Callable[[Scene], str | None]
+
+
+def random_stream(seed: int, split: SplitName, index: int) -> np.random.Generator:
+    """Return the random numbers of one scene."""
+    words = np.random.SeedSequence([seed, STREAM, SPLITS.index(split), index])
+    return np.random.Generator(np.random.Philox(words))
+
+
+def check_room(config: SolidsRenderer, most: int, where: str) -> None:
+    """Refuse a number of objects that no scene can hold, however they are arranged.
+
+    Raises
+    ------
+    ConfigError
+        If their positions cannot differ by `margin` along an axis, or a mask cannot number them.
+    """
+    if most > MOST_OBJECTS:
+        raise ConfigError(
+            f"{where}, space",
+            f"{most} objects in a scene; masks number {MOST_OBJECTS}",
+            "lower the space's number of objects",
+        )
+    span = 2 * sqrt(2) * config.extent
+    if (most - 1) * config.margin > span:
+        raise ConfigError(
+            f"{where}, render.margin",
+            f"{most} objects at least {config.margin} apart along the camera's axes do not fit a "
+            f"ground that is at most {span:.2f} wide",
+            "lower margin or the space's number of objects, or raise extent",
+        )
+
+
+@dataclass(frozen=True)
+class Composer:
+    """Composes the scenes of one split.
+
+    Attributes
+    ----------
+    config
+        The dataset's `render` section.
+    features
+        What object each cell is, see `vocabulary.cell_features`.
+    seed, split
+        The dataset's seed, and the split.
+    where
+        Name of the dataset, for messages.
+    accept
+        Says what is wrong with a scene, or None; asked of every arrangement that is found.
+    """
+
+    config: SolidsRenderer
+    features: Features
+    seed: int
+    split: SplitName
+    where: str
+    accept: Accept = lambda scene: None
+
+    def compose(self, index: int, counts: NDArray[np.integer]) -> Scene:
+        """Put the objects of one scene somewhere.
+
+        Parameters
+        ----------
+        index
+            Which scene of the split.
+        counts
+            integer (K,): how many objects of each cell it holds, mostly 0 or 1.
+
+        Returns
+        -------
+        Scene
+            Objects by ascending cell. Which place is whose is random, so places tell nothing of
+            cells but their sizes.
+
+        Raises
+        ------
+        ConfigError
+            If no arrangement is found, or none is accepted.
+        """
+        rng = random_stream(self.seed, self.split, index)
+        camera, lights = _camera(self.config, rng), tuple(_shifted(self.config, rng))
+        cells = np.repeat(np.arange(len(counts)), counts).tolist()
+        radii = np.array([SIZES[self.features[cell]["size"]] for cell in cells])
+        axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
+        problem: str | None = None
+        for _ in range(ARRANGEMENTS):
+            order = rng.permutation(len(cells))
+            places = arrange(rng, self.config, radii[order], axes)
+            if places is None:
+                problem = f"no room for them all after {JAMS} jams"
+                break
+            by_cell = np.empty_like(places)
+            by_cell[order] = places
+            objects = tuple(
+                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
+                for cell, (x, y), turn in zip(
+                    cells, map(rounded, by_cell), rounded(rng.uniform(0, 360, len(cells))),
+                    strict=True,
+                )
+            )  # fmt: skip
+            size = self.config.size_px
+            scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
+            problem = self.accept(scene)
+            if problem is None:
+                return scene
+        raise self._unplaceable(index, len(cells), str(problem))
+
+    def _unplaceable(self, index: int, n_objects: int, problem: str) -> ConfigError:
+        rules = ("extent", "margin", "min_distance", "min_visible_px")
+        values = ", ".join(f"{name}: {getattr(self.config, name):g}" for name in rules)
+        return ConfigError(
+            f"{self.where}, {self.split}, scene {index}",
+            f"its {n_objects} objects could not be placed under render ({values}): {problem}",
+            "raise render.extent; lower render.margin, render.min_distance or "
+            "render.min_visible_px; use small objects; or lower the space's number of objects",
+        )
+
+
+def _camera(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
+    shift = rng.uniform(-1, 1, 3) * config.camera_jitter
+    camera = Camera.standing(
+        config.camera_height, config.camera_distance, config.camera_pitch, shift
+    )
+    return Camera(*(_point(part) for part in (camera.position, camera.target, camera.jitter)))
+
+
+def _shifted(config: SolidsRenderer, rng: np.random.Generator) -> list[Light]:
+    lights = []
+    for lamp in LAMPS:
+        shift = _point(rng.uniform(-1, 1, 3) * config.light_jitter)
+        position = _point(np.add(lamp.position, shift))
+        lights.append(Light(lamp.name, position, lamp.side, lamp.watts, shift))
+    return lights
+
+
+def _point(values: Iterable[float]) -> tuple[float, float, float]:
+    x, y, z = rounded(values)
+    return x, y, z
+
+
+def arrange(
+    rng: np.random.Generator, config: SolidsRenderer, radii: Floats, axes: Floats
+) -> Floats | None:
+    """Find places for circles.
+
+    Parameters
+    ----------
+    rng
+        The scene's random numbers.
+    config
+        Rules.
+    radii
+        float64 (n,): of the circles, in the order in which they are placed.
+    axes
+        float64 (2, 2): the camera's right and behind on the ground, as rows.
+
+    Returns
+    -------
+    float64 (n, 2), or None after `JAMS` jams.
+    """
+    places = np.zeros((len(radii), 2))
+    standing: list[int] = []
+    waiting = list(range(len(radii)))
+    jams = 0
+    while waiting and jams < JAMS:
+        i = waiting[0]
+        tries = rng.uniform(-config.extent, config.extent, (CANDIDATES, 2))
+        offsets = tries[:, None] - places[standing]
+        gaps = np.hypot(offsets[..., 0], offsets[..., 1]) - radii[i] - radii[standing]
+        apart = (np.abs(offsets @ axes.T) >= config.margin).all(axis=-1)
+        free = np.flatnonzero(((gaps >= config.min_distance) & apart).all(axis=1))
+        if len(free):
+            places[i] = tries[free[0]]
+            standing.append(waiting.pop(0))
+        else:
+            jams += 1
+            gone = rng.choice(standing, min(REMOVED, len(standing)), replace=False).tolist()
+            standing = [j for j in standing if j not in gone]
+            waiting += gone
+    return None if waiting else places

@@ -1,0 +1,149 @@
+"""Where rays meet the solids of a scene: labels and the raycast backend ask the same question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.scenes.solids.bodies import distance, half_width, reach
+from bindscope.scenes.solids.camera import Camera
+from bindscope.scenes.solids.description import Scene, Solid
+
+STEPS = 64  # along a ray; only rays that graze an edge need more than a dozen
+TOUCH = 1e-5  # a ray this close to a surface has hit it, in scene units
+
+Floats = NDArray[np.float64]
+
+
+def meet(solid: Solid, origins: Floats, directions: Floats) -> Floats:
+    """Return how far rays go until they meet an object.
+
+    A ray steps by its distance from the object, which can never carry it through the surface.
+
+    Parameters
+    ----------
+    solid
+        The object.
+    origins
+        float64 (N, 3), or (3,) where all rays start at one point; outside the object.
+    directions
+        float64 (N, 3), of any length.
+
+    Returns
+    -------
+    float64 (N,): in lengths of `directions`; infinite where a ray misses.
+    """
+    offset = solid.centre - origins
+    lengths = np.sqrt(dot(directions, directions))
+    # Between two lengths a ray is inside the ball that holds the object; most rays never are.
+    middle = dot(directions, offset) / lengths
+    inside = middle**2 - (dot(offset, offset) - reach(solid.shape, solid.radius) ** 2)
+    rest = np.flatnonzero((inside > 0) & ((middle > 0) | (inside > middle**2)))
+    found = np.full(len(lengths), np.inf)
+    half = np.sqrt(inside[rest])
+    at, end = np.maximum(middle[rest] - half, 0.0), middle[rest] + half
+    along = directions[rest] @ solid.turned.T / lengths[rest, None]
+    start = -(offset[rest] if offset.ndim > 1 else offset) @ solid.turned.T
+    points = start + at[:, None] * along
+    for _ in range(STEPS):
+        gap = distance(solid.shape, solid.radius, points)
+        close = gap < TOUCH
+        found[rest[close]] = at[close]
+        at = at + gap
+        going = np.flatnonzero(~close & (at < end))
+        if not len(going):
+            break
+        rest, at, end, along = rest[going], at[going], end[going], along[going]
+        points = points[going] + gap[going, None] * along
+    return found / lengths
+
+
+def dot(left: Floats, right: Floats) -> Floats:
+    """Return the inner products of 3-vectors, (..., 3) and (..., 3) -> (...)."""
+    x, y, z = (left[..., axis] * right[..., axis] for axis in range(3))
+    return np.asarray(x + y + z)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What one object would show if it stood alone.
+
+    Attributes
+    ----------
+    rows, columns
+        The part of the image outside of which it cannot show.
+    depth
+        float64 (rows, columns): its depth, infinite where it is not.
+    """
+
+    rows: slice
+    columns: slice
+    depth: Floats
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Where it is, bool (rows, columns)."""
+        return np.isfinite(self.depth)
+
+
+def outlines(scene: Scene, size: int) -> Iterator[Outline]:
+    """Cast a ray through the centre of every pixel against each object alone.
+
+    Parameters
+    ----------
+    scene
+        Its `size_px` is not read.
+    size
+        Side of the square image, in pixels.
+    """
+    rays = scene.camera.rays(size)
+    position = np.array(scene.camera.position)
+    for solid in scene.objects:
+        rows, columns = window(scene.camera, solid, size)
+        part = rays[rows, columns]
+        depth = meet(solid, position, part.reshape(-1, 3)).reshape(part.shape[:2])
+        yield Outline(rows, columns, depth)
+
+
+def nearest(scene: Scene, size: int, found: list[Outline]) -> tuple[NDArray[np.uint8], Floats]:
+    """Lay the outlines of all objects over the ground.
+
+    Parameters
+    ----------
+    scene, size
+        As in `outlines`.
+    found
+        What that gave.
+
+    Returns
+    -------
+    mask
+        uint8 (size, size): 0 = ground or background, j = the j-th object.
+    depth
+        float64 (size, size): of what is seen, infinite where nothing is.
+    """
+    rays = scene.camera.rays(size)
+    with np.errstate(divide="ignore"):
+        depth = -scene.camera.position[2] / rays[..., 2]  # of the ground; negative above horizon
+    depth[depth <= 0] = np.inf
+    mask = np.zeros((size, size), np.uint8)
+    for j, outline in enumerate(found):
+        behind = depth[outline.rows, outline.columns]
+        nearer = outline.depth < behind
+        behind[nearer] = outline.depth[nearer]
+        mask[outline.rows, outline.columns][nearer] = j + 1
+    return mask, depth
+
+
+def window(camera: Camera, solid: Solid, size: int) -> tuple[slice, slice]:
+    """Return rows and columns outside of which an object cannot show."""
+    half = half_width(solid.shape, solid.radius)
+    signs = np.stack(np.meshgrid(*[(-1, 1)] * 3), axis=-1).reshape(-1, 3)
+    corners = solid.centre + half * signs @ solid.turned
+    seen = camera.project(corners, size)[:, :2]
+    low = np.clip(np.floor(seen.min(axis=0)).astype(int), 0, size)
+    high = np.clip(np.ceil(seen.max(axis=0)).astype(int), 0, size)
+    return slice(low[1], high[1]), slice(low[0], high[0])

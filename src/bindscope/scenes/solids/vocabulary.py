@@ -1,0 +1,55 @@
+"""CLEVR's colours and sizes, and which object stands behind a cell of an object code.
+
+Source: CLEVR (arXiv 1612.06890), the dataset's properties.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.solids import VOCABULARY, SolidsRenderer
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "gray": (87, 87, 87),
+    "red": (173, 35, 35),
+    "blue": (42, 75, 215),
+    "green": (29, 105, 20),
+    "brown": (129, 74, 25),
+    "purple": (129, 38, 192),
+    "cyan": (41, 208, 208),
+    "yellow": (255, 238, 51),
+}  # sRGB, 0 to 255
+
+SIZES = {"large": 0.7, "small": 0.35}
+"""Radius of a sphere or cylinder, half the diagonal of a cube, in scene units."""
+
+
+def cell_features(dataset: SceneDistribution, config: SolidsRenderer) -> list[dict[str, str]]:
+    """Say what object each cell of an object code is.
+
+    Parameters
+    ----------
+    dataset
+        Its groups are features by their names; features that are no group are fixed.
+    config
+        The dataset's `render` section.
+
+    Returns
+    -------
+    list
+        Per cell `color`, `shape`, `material` and `size`, by name; the last group varies fastest.
+    """
+    groups = dataset.space.groups
+    sizes = [group.size for group in groups]
+    fixed = {name: getattr(config.fixed, name) for name in VOCABULARY}
+    return [
+        fixed
+        | {
+            group.name: config.values(group.name)[value]
+            for group, value in zip(groups, np.unravel_index(cell, sizes), strict=True)
+        }
+        for cell in range(prod(sizes))
+    ]

@@ -1,0 +1,35 @@
+"""What all backends agree on besides a scene's description: ground, sky, lamps, film."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.scenes.solids.description import Light
+from bindscope.scenes.solids.vocabulary import COLOURS
+
+GROUND = 0.5  # reflectance
+SKY = 0.35  # radiance from everywhere, also seen behind the ground's edge
+GROUND_HALF = 2000.0  # half the side of the ground where a backend needs one, in scene units
+
+# Name, position, side, watts: CLEVR's three lamps. How strong they are is ours.
+LAMPS = (
+    Light("key", (6.44671, -2.90517, 4.2584), 0.5, 110.0),
+    Light("fill", (-4.67112, -4.0136, 3.01122), 0.5, 35.0),
+    Light("back", (-1.1685, 2.64602, 5.81574), 1.0, 55.0),
+)
+
+
+def tint(color: str) -> list[float]:
+    """Return the reflectance of a colour, red, green and blue.
+
+    CLEVR hands its sRGB numbers to Blender as linear reflectances; so do we.
+    """
+    return [value / 255 for value in COLOURS[color]]
+
+
+def develop(light: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """Encode linear radiance (..., 3) as sRGB, uint8; what is brighter than 1 is white."""
+    clipped = np.clip(light, 0, 1)
+    encoded = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
+    return np.asarray(np.rint(255 * encoded), np.uint8)

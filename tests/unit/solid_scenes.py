@@ -1,0 +1,63 @@
+"""Datasets and scenes of the solids renderer that several tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bindscope.config.codes import Dataset
+from bindscope.scenes.solids.camera import Camera
+from bindscope.scenes.solids.description import Scene, Solid
+from bindscope.scenes.solids.world import LAMPS
+
+COUNTS = {"train": 8, "val": 8, "test": 8}
+FOUR = ["red", "green", "blue", "yellow"]
+OCCLUSION = {
+    "kind": "uniform",
+    "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 3}],
+    "max_objects": 12,
+}
+NATURAL = {
+    "kind": "draws",
+    "groups": [
+        {"name": "color", "size": 8}, {"name": "shape", "size": 3},
+        {"name": "material", "size": 2}, {"name": "size", "size": 2},
+    ],
+    "n_objects": 6,
+}  # fmt: skip
+
+
+def dataset(space: dict[str, object] = OCCLUSION, seed: int = 0, **render: object) -> Dataset:
+    """A dataset of 8 scenes per split, small images."""
+    return Dataset.model_validate(
+        {
+            "name": "solids",
+            "seed": seed,
+            "space": space,
+            "split": {"rule": "random"},
+            "n_scenes": COUNTS,
+            "shard_size": COUNTS,
+            "render": {"kind": "solids", "size_px": 48, **render},
+        }
+    )
+
+
+def solid(shape: str = "sphere", x: float = 0, y: float = 0, **other: object) -> Solid:
+    """A small red rubber object."""
+    values = {"color": "red", "material": "rubber", "size": "small", "rotation": 0.0, "cell": 0}
+    return Solid(shape=shape, x=x, y=y, **(values | other))  # type: ignore[arg-type]
+
+
+def scene(
+    objects: Sequence[Solid], position: tuple[float, float, float] = (0, -8, 4), size: int = 48
+) -> Scene:
+    """A scene seen from `position`, looking at the centre of the ground."""
+    return Scene("test", 0, 0, size, Camera(position, (0, 0, 0)), LAMPS, tuple(objects))
+
+
+def codes(n: int, seed: int = 0, cells: int = 12) -> np.ndarray:
+    """Random object codes with at least one object."""
+    found = np.random.default_rng(seed).integers(0, 2, (n, cells), np.uint8)
+    found[:, 0] |= ~found.any(axis=1)
+    return found

@@ -1,0 +1,78 @@
+"""How much is hidden: from a store with known fractions to the table, by the workflow's scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs_by_hand import ci_graph, job_by_hand, script
+from solid_scenes import OCCLUSION
+
+from bindscope.errors import StoreError
+from bindscope.figures.job import value_names
+from bindscope.scenes.statistics import scene_statistics
+from bindscope.store.arrays import write_arrays
+from bindscope.tables.schema import SCENE_STATISTICS
+from bindscope.tables.write import read_table
+
+
+def _shard(path: Path, visible: list[list[float]]) -> Path:
+    arrays = {"visible": np.array(visible, np.float32)}
+    write_arrays(path.with_suffix(".zarr"), path, arrays, spec="{}", code="a:b")
+    return path
+
+
+def test_statistics_by_hand(tmp_path: Path) -> None:
+    first = _shard(tmp_path / "0.json", [[1.0, 0.5, -1.0], [0.0, -1.0, -1.0]])
+    second = _shard(tmp_path / "1.json", [[1.0, 1.0, 0.25]])
+    empty = _shard(tmp_path / "2.json", [[-1.0]])
+    train, test = scene_statistics({"train": [first, second], "test": [second]})
+    assert train == {
+        "split": "train", "n_scenes": 3, "n_objects": 6, "mean_occlusion": 1 - 3.75 / 6,
+        "hidden_ratio": 1 / 6,
+    }  # fmt: skip
+    assert test["mean_occlusion"] == 0.25
+    with pytest.raises(StoreError, match="no scene holds an object"):
+        scene_statistics({"val": [empty]})
+
+
+def test_from_scenes_to_the_table(tmp_path: Path) -> None:
+    render = {"kind": "solids", "size_px": 32, "fixed": {"size": "small"},
+              "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
+    four = {"train": 4, "val": 4, "test": 4}
+    common = {
+        "space": OCCLUSION, "split": {"rule": "random"}, "n_scenes": four, "shard_size": four,
+    }  # fmt: skip
+    datasets = [
+        {"name": f"height-{i}", **common, "render": {**render, "camera_height": height}}
+        for i, height in enumerate((1.0, 3.2))
+    ]
+    model = {"name": "vit", "source": "controlled:objects",
+             "architecture": {"n_layers": 1, "width": 4, "patch_px": 8},
+             "training": {"dataset": "height-0", "steps": 1}}  # fmt: skip
+    fit = {"name": "all", "datasets": ["height-0", "height-1"], "models": ["vit"],
+           "probes": ["linear"]}  # fmt: skip
+    graph = ci_graph(
+        datasets=datasets, models=[model], fits=[fit],
+        probes=[{"name": "linear", "family": "linear"}],
+    )  # fmt: skip
+    assert [p.wildcards["figure"] for p in graph.of("figure")].count("occlusion") == 1
+    figure = json.loads(graph.of("figure")[0].spec)
+    colors, shapes = value_names(**figure["datasets"]["height-0"])
+    assert colors == ("color", ("gray", "red", "blue", "green"))  # not the other renderer's
+    assert shapes == ("shape", ("cube", "sphere", "cylinder"))
+    for product in graph.of("scenes", "scene_statistics", "table_scene_statistics"):
+        script(product.rule).main(job_by_hand(product, tmp_path))
+    (made,) = graph.of("table_scene_statistics")
+    table = read_table(tmp_path / made.path(), SCENE_STATISTICS)
+    assert list(table["split"]) == ["train", "val", "test"] * 2
+    assert list(table["camera_height"]) == [1.0] * 3 + [3.2] * 3
+    assert set(table["backend"]) == {"raycast"}
+    hidden = table.groupby("dataset")["mean_occlusion"].mean()
+    assert hidden["height-0"] > 1.5 * hidden["height-1"] > 0  # a low camera hides more
+
+
+def test_datasets_that_are_not_drawn_have_no_statistics() -> None:
+    assert not ci_graph().of("scene_statistics", "table_scene_statistics")

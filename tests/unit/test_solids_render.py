@@ -1,0 +1,265 @@
+"""The solids renderer as a renderer: arrays, descriptions, images by raycasting, errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
+
+from bindscope.codes.copies import sample_copies
+from bindscope.codes.sampling import sample_codes
+from bindscope.config.solids import MitsubaBackend, RaycastBackend
+from bindscope.errors import ConfigError
+from bindscope.scenes.render import render_scenes, write_scenes
+from bindscope.scenes.solids.description import Scene, unpack
+from bindscope.scenes.solids.labels import cast
+from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
+from bindscope.scenes.solids.render import description_bytes, draw
+from bindscope.scenes.solids.vocabulary import COLOURS
+from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, develop
+from bindscope.store.reader import open_store
+
+RAYCAST = RaycastBackend(kind="raycast", antialias=1)
+SMALL = {"backend": {"kind": "raycast", "antialias": 1}, "fixed": {"size": "small"}}
+
+
+def test_arrays_agree_with_each_other() -> None:
+    given = dataset(camera_height=1.2, **SMALL)
+    objects = codes(6)
+    arrays = render_scenes(given, "val", 2, objects)
+    n_objects = objects.sum(axis=1)
+    for i, n in enumerate(n_objects):
+        np.testing.assert_array_equal(arrays["cells"][i, :n], np.flatnonzero(objects[i]))
+        assert (arrays["cells"][i, n:] == -1).all()
+        assert (arrays["boxes"][i, n:] == -1).all()
+        assert (arrays["visible"][i, n:] == -1).all()
+        described = unpack(arrays["descriptions"][i])
+        labels = cast(described)  # what the JSON says gives the labels of the store
+        np.testing.assert_array_equal(labels.mask, arrays["masks"][i])
+        np.testing.assert_array_equal(labels.depth, arrays["depth"][i])
+        np.testing.assert_allclose(labels.visible / labels.alone, arrays["visible"][i, :n])
+        assert (described.split, described.index, described.seed) == ("val", 2 + i, 0)
+        np.testing.assert_array_equal(draw(RAYCAST, [described])[0], arrays["images"][i])
+    assert 0 < (1 - arrays["visible"][arrays["visible"] >= 0]).mean() < 0.5
+
+
+def test_scenes_are_the_same_in_any_shard() -> None:
+    given = dataset(**SMALL)
+    objects = codes(5)
+    whole = render_scenes(given, "train", 0, objects)
+    for start, stop in ((0, 2), (2, 5), (4, 5)):
+        part = render_scenes(given, "train", start, objects[start:stop])
+        for name, array in part.items():
+            assert array.dtype == whole[name].dtype
+            np.testing.assert_array_equal(array, whole[name][start:stop], err_msg=name)
+
+
+def test_natural_scenes_hold_six_objects_repeats_included() -> None:
+    given = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
+    objects = sample_codes(given, "test", 0, 8)
+    arrays = render_scenes(given, "test", 0, objects)
+    copies = sample_copies(given, "test", 0, 8)
+    for row, cells in zip(copies, arrays["cells"], strict=True):
+        np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
+    assert arrays["cells"].shape == (8, 6)
+
+
+def test_a_shard_is_written_and_read(tmp_path: Path) -> None:
+    given = dataset(**SMALL)
+    objects = codes(3)
+    paths = tmp_path / "s.zarr", tmp_path / "s.json"
+    write_scenes(given, "test", 4, objects, *paths, spec="{}", code="a:b")
+    store = open_store(paths[1])
+    for name, array in render_scenes(given, "test", 4, objects).items():
+        np.testing.assert_array_equal(store.read(name), array, err_msg=name)
+
+
+def test_empty_calls_give_the_shapes() -> None:
+    for given in (dataset(**SMALL), dataset(NATURAL)):
+        n_cells = int(np.prod([group.size for group in given.space.groups]))
+        empty = render_scenes(given, "test", 0, np.zeros((0, n_cells), np.uint8))
+        assert empty["images"].shape == (0, 48, 48, 3)
+        assert {name: str(array.dtype) for name, array in empty.items()} == {
+            "images": "uint8", "masks": "uint8", "boxes": "int16", "cells": "int16",
+            "depth": "uint16", "visible": "float32", "descriptions": "uint8",
+        }  # fmt: skip
+
+
+def test_hidden_objects_are_refused_where_that_is_asked() -> None:
+    given = dataset(camera_height=1.0, camera_jitter=0.0, min_visible_px=6, **SMALL)
+    free = dataset(camera_height=1.0, camera_jitter=0.0, **SMALL)
+    objects = np.zeros((4, 12), np.uint8)
+    objects[:, ::2] = 1
+    counts = [
+        [np.bincount(mask.ravel(), minlength=7)[1:].min() for mask in arrays["masks"]]
+        for arrays in (render_scenes(one, "test", 0, objects) for one in (given, free))
+    ]
+    assert min(counts[0]) >= 6 > min(counts[1])
+
+
+def test_the_description_comes_back_and_always_fits() -> None:
+    longest = [
+        solid("cylinder", -2.123456, -2.123456, color="yellow", material="rubber", size="small",
+              rotation=359.123456, cell=i)
+        for i in range(40)
+    ]  # fmt: skip
+    for objects in ([], longest[:1], longest):
+        given = scene(objects, size=1000)
+        assert Scene.from_dict(json.loads(given.to_json())) == given
+        assert len(given.to_json()) <= description_bytes(len(objects))
+
+
+def test_relationships_by_hand() -> None:
+    # the camera looks along +y: x is right, y is behind
+    given = scene([solid(x=-1, y=0), solid(x=1, y=-1), solid(x=1.1, y=1)])
+    found = given.to_dict()["relationships"]
+    assert found == {
+        "right": [[1, 2], [], []],
+        "left": [[], [0], [0]],
+        "behind": [[2], [0, 2], []],
+        "front": [[1], [], [0, 1]],
+    }  # 0.1 to the right is not "right"
+
+
+def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
+    lamp = LAMPS[0].__class__("key", (0.0, 0.0, 5.0), 0.5, 100.0)
+    bare = scene([], position=(0, -5, 5), size=31)
+    given = Scene(**{**vars(bare), "lights": (lamp,)})
+    image = draw(RAYCAST, [given])[0]
+    irradiance = 100 / np.pi / 25  # cosines are 1 at the middle
+    expected = develop(np.full((1, 3), GROUND * (irradiance / np.pi + SKY)))[0]
+    np.testing.assert_array_equal(image[15, 15], expected)
+
+
+def test_a_shadow_leaves_the_light_of_the_sky() -> None:
+    lamp = LAMPS[0].__class__("key", (-4.0, 0.0, 4.0), 0.5, 200.0)
+    bare = scene([solid("sphere", 0, 0, size="large")], position=(0, -8, 6), size=101)
+    given = Scene(**{**vars(bare), "lights": (lamp,)})
+    image = draw(RAYCAST, [given])[0]
+
+    def pixel(x: float, y: float) -> np.ndarray:
+        column, row, _ = given.camera.project(np.array([x, y, 0.0]), 101)
+        return image[int(row), int(column)]
+
+    sky = develop(np.full(3, GROUND * SKY))
+    np.testing.assert_array_equal(pixel(0.9, 0), sky)  # right behind the ball, from the lamp
+    assert (pixel(-0.9, 0.0) > sky + 20).all()
+    assert (pixel(0.9, 2.0) > sky + 20).all()
+
+
+def _patch(**look: object) -> np.ndarray:
+    """Pixels of one large object of a look."""
+    given = scene([solid(**{"size": "large", **look})], size=64)  # type: ignore[arg-type]
+    return draw(RAYCAST, [given])[0][cast(given).mask == 1].astype(float)
+
+
+def test_every_colour_looks_like_itself() -> None:
+    means = {color: _patch(color=color, shape="cube").mean(axis=0) for color in COLOURS}
+    reference = {color: np.array(rgb, float) for color, rgb in COLOURS.items()}
+
+    def hue(rgb: np.ndarray) -> np.ndarray:
+        return np.array(rgb - rgb.mean()) / (np.linalg.norm(rgb - rgb.mean()) + 20)
+
+    for color, mean in means.items():
+        nearest = min(reference, key=lambda name: np.linalg.norm(hue(mean) - hue(reference[name])))
+        assert {color, nearest} in ({color}, {"brown", "yellow"}, {"brown"}), (color, nearest)
+
+
+@pytest.mark.parametrize("shape", ["cube", "sphere", "cylinder"])
+@pytest.mark.parametrize("color", ["gray", "cyan", "brown"])
+def test_rubber_and_metal_differ_clearly(shape: str, color: str) -> None:
+    rubber, metal = (_patch(shape=shape, color=color, material=m) for m in ("rubber", "metal"))
+    assert rubber.shape == metal.shape  # the same body
+    assert np.abs(rubber - metal).mean() > 12  # of 255
+    if shape != "cube":  # lamps are mirrored where the surface turns their way
+        assert np.ptp(metal, axis=0).mean() > 1.8 * np.ptp(rubber, axis=0).mean()
+
+
+def test_small_and_large_differ() -> None:
+    areas = [len(_patch(shape="sphere", size=size)) for size in ("small", "large")]
+    assert 3.3 < areas[1] / areas[0] < 4.7
+
+
+def test_antialiasing_keeps_the_light() -> None:
+    given = scene([solid("cube", size="large", rotation=20.0)], size=48)
+    coarse, fine = (draw(RaycastBackend(kind="raycast", antialias=a), [given])[0] for a in (1, 4))
+    assert np.abs(coarse.astype(float) - fine).mean() < 2
+    assert len(np.unique(fine)) > len(np.unique(coarse))
+
+
+def test_too_many_objects_are_refused() -> None:
+    given = dataset({**NATURAL, "n_objects": 300}, margin=0, min_distance=0)
+    with pytest.raises(ConfigError, match="300 objects in a scene; masks number 255"):
+        render_scenes(given, "test", 0, np.zeros((0, 96), np.uint8))
+    few = dataset({**OCCLUSION, "max_objects": 2})
+    with pytest.raises(ConfigError, match=r"scene 5.*has 3 objects.*allows 2"):
+        render_scenes(few, "test", 4, np.array([[1] + [0] * 11, [1] * 3 + [0] * 9], np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": [{"name": "hue", "size": 4}]}, "has no feature 'hue'"),
+        ({"groups": [{"name": "color", "size": 5}]}, "has 5 values, and the solids .* knows 4"),
+    ],
+)
+def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) -> None:
+    space = {"kind": "uniform", "max_objects": 2, **change}
+    with pytest.raises(ValueError, match=message):
+        dataset(space, colors=FOUR)
+
+
+@pytest.mark.parametrize(
+    ("render", "message"),
+    [
+        ({"colors": ["red", "red"]}, "names a colour twice"),
+        ({"camera_height": 0.5}, "under the ground"),
+        ({"camera_distance": 5.0}, "can stand among objects"),
+        ({"backend": {"kind": "povray"}}, "povray"),
+        ({"backend": {"kind": "raycast", "samples": 3}}, "samples"),
+    ],
+)
+def test_renderers_that_make_no_sense(render: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataset(**render)
+
+
+def _use(monkeypatch: pytest.MonkeyPatch, module: object) -> None:
+    _mitsuba.cache_clear()
+    monkeypatch.setitem(sys.modules, "mitsuba", module)  # type: ignore[arg-type]
+    drjit = types.SimpleNamespace(set_thread_count=lambda n: None)
+    monkeypatch.setitem(sys.modules, "drjit", drjit)  # type: ignore[arg-type]
+
+
+def test_without_mitsuba_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(monkeypatch, None)  # what Python does for a module that is not there
+    with pytest.raises(ConfigError, match=r"not installed.*\n.*pip install mitsuba==3\.9\.1"):
+        draw(MitsubaBackend(kind="mitsuba"), [scene([])])
+    given = dataset(backend={"kind": "mitsuba"})
+    with pytest.raises(ConfigError, match="not installed"):  # asked before anything is placed
+        render_scenes(given, "test", 0, np.zeros((0, 12), np.uint8))
+
+
+def test_another_version_of_mitsuba_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(monkeypatch, types.SimpleNamespace(__version__="3.5.0"))
+    with pytest.raises(ConfigError, match=r"3\.5\.0 is installed, not 3\.9\.1"):
+        draw(MitsubaBackend(kind="mitsuba"), [scene([])])
+
+
+def test_a_variant_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(variant: str) -> None:
+        raise ImportError("no CUDA driver")
+
+    _use(monkeypatch, types.SimpleNamespace(__version__=VERSION, set_variant=refuse))
+    with pytest.raises(ConfigError, match=r"cuda_ad_rgb does not run here \(no CUDA driver\)"):
+        draw(MitsubaBackend(kind="mitsuba", variant="cuda_ad_rgb"), [scene([])])
+
+
+def test_the_project_file_offers_the_version_that_the_backend_wants() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'"mitsuba=={VERSION}"' in project

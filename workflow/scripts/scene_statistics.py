@@ -1,0 +1,29 @@
+"""Measure how much of the objects is hidden in the scenes of a dataset."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.config.codes import SPLITS
+from bindscope.files import write_json
+from bindscope.scenes.statistics import scene_statistics
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write a JSON list, a row per split."""
+    given = dict(job.input.items())
+    rows = scene_statistics({split: given[split] for split in SPLITS if split in given})
+    about = {"dataset": job.wildcards.dataset, **job.spec["about"]}
+    write_json(job.output.rows, [{**about, **row, **job.keys} for row in rows])
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
