@@ -5,8 +5,8 @@ A scene depends on (dataset seed, split, index, counts) alone: each has a random
 Source: CLEVR (arXiv 1612.06890): centres uniform in a square, a smallest gap between circles, a
 smallest difference along the camera's axes so that "left of" and "in front of" are never in doubt.
 The search is ours. Objects are placed one after the other, each uniform among the places that are
-left; where none is left a few objects are taken away again and the search goes on, so that a scene
-of twelve costs a few dozen placements, not thousands of fresh starts.
+left; where none is left a few objects are taken away again and the search goes on, which finds
+places for twelve objects much sooner than fresh starts.
 """
 
 from __future__ import annotations
