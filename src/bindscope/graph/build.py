@@ -223,9 +223,9 @@ def _add_report(graph: Graph, config: Config) -> None:
 # above it would pass for up to date (seen).
 PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention", "scene_statistics",
-    "table_priors", "table_scene_statistics", "table_binding_information", "table_attention",
-    "figure", "report",
+    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention",
+    "scene_statistics", "table_priors", "table_scene_statistics", "table_binding_information",
+    "table_attention", "figure", "report",
 )  # fmt: skip
 
 
