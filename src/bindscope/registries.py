@@ -31,6 +31,7 @@ BACKENDS = {
 READERS = {
     "table": "bindscope.sources.table:TableReader",
     "clevr": "bindscope.sources.clevr:ClevrReader",
+    "visual_genome": "bindscope.genome.reader:GenomeReader",
 }
 
 ADAPTERS = {

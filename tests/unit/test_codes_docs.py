@@ -1,4 +1,4 @@
-"""The examples of the two pages run as they are printed, and the printed numbers are right."""
+"""The examples of the pages run as they are printed, and the printed numbers are right."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from bindscope.priors.entropies import entropies
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["codes.md", "priors.md"])
+@pytest.mark.parametrize("page", ["codes.md", "priors.md", "visual_genome.md"])
 def test_examples_run(page):
     (example,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.S)
     exec(compile(example, page, "exec"), {})

@@ -57,6 +57,7 @@ ROOMS: dict[str, set[str]] = {
     "errors.py": set(),
     "figures/": {"figure"},
     "files.py": {"everything"},
+    "genome/": set(),  # for datasets whose scenes are observed
     "graph/": set(),
     "information/": FIT,
     "information/attention.py": {"attention"},
@@ -77,6 +78,9 @@ ROOMS: dict[str, set[str]] = {
     "notebook.py": set(),
     "priors/": {"priors", "encoded", "truth"},
     "priors/anchors.py": {"anchors"},
+    "priors/assignments.py": set(),  # for datasets whose scenes are observed
+    "priors/shared_codes.py": set(),
+    "priors/supply.py": set(),
     "probes/": FIT,
     "probes/attention.py": PROBE,
     "probes/base.py": PROBE,

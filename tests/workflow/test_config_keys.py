@@ -39,9 +39,27 @@ DRAWN = {
 }  # of a dataset that a pretrained model reads
 READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
 CLEVR = {"download", *READ}
+GENOME = {"assignment_priors", *READ}
 SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
 OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
+
+
+def genome(**changes: Any) -> dict[str, Any]:
+    """A dataset read from Visual Genome's files."""
+    source: dict[str, Any] = {
+        "kind": "visual_genome", "feature": "color", "n_categories": 4, "n_values": 5,
+        "path": "tests/fixtures/visual_genome", "images": "photos", **changes,
+    }  # fmt: skip
+    groups = [{"name": "category", "size": source["n_categories"]},
+              {"name": source["feature"], "size": source["n_values"] + 1}]  # fmt: skip
+    counts = {"train": 64, "val": 64, "test": 64}
+    return {
+        "name": "genome", "space": {"kind": "counted", "groups": groups, "max_objects": 20},
+        "split": {"rule": "hashed_images"}, "source": source, "n_scenes": counts,
+        "shard_size": counts,
+    }  # fmt: skip
+
 
 # Class.field -> (path in the configuration below, new value, rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
@@ -116,6 +134,19 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),
     "ClevrSource.parts": ("datasets.8.source.parts", ["val"], READ),
     "ClevrSource.n_objects": ("datasets.8.source.n_objects", 5, READ),
+    **{
+        f"GenomeSource.{key}": (f"datasets.9.source.{key}", value, GENOME)
+        for key, value in {
+            "path": OWN_IMAGES, "images": "elsewhere", "coco_only": False,
+            "min_category_images": 2, "min_value_images": 2, "several": "commonest",
+            "duplicate_iou": 0.5, "min_objects": 1, "max_objects": 5,
+        }.items()
+    },
+    "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": "harness:Reader"},
+                          READ),
+    "GenomeSource.feature": ("datasets.9", genome(feature="attribute"), GENOME),
+    "GenomeSource.n_categories": ("datasets.9", genome(n_categories=3), GENOME),
+    "GenomeSource.n_values": ("datasets.9", genome(n_values=3), GENOME),
     "PythonSource.kind": ("datasets.6.source",
                           {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
                            "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
@@ -150,32 +181,32 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
-    "SolidsRenderer.kind": ("datasets.9.render", {"kind": "solids"}, DRAWN),
-    "SolidsRenderer.backend": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
-    "SolidsRenderer.size_px": ("datasets.9.render.size_px", 40, DRAWN),
-    "SolidsRenderer.colors": ("datasets.9.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
-    "SolidsRenderer.fixed": ("datasets.9.render.fixed", {"size": "large"}, DRAWN),
-    "SolidsRenderer.camera_height": ("datasets.9.render.camera_height", 3.0, DRAWN),
-    "SolidsRenderer.camera_distance": ("datasets.9.render.camera_distance", 12.0, DRAWN),
-    "SolidsRenderer.camera_pitch": ("datasets.9.render.camera_pitch", 9.0, DRAWN),
-    "SolidsRenderer.camera_jitter": ("datasets.9.render.camera_jitter", 0.1, DRAWN),
-    "SolidsRenderer.light_jitter": ("datasets.9.render.light_jitter", 0.1, DRAWN),
-    "SolidsRenderer.extent": ("datasets.9.render.extent", 2.5, DRAWN),
-    "SolidsRenderer.min_distance": ("datasets.9.render.min_distance", 0.1, DRAWN),
-    "SolidsRenderer.margin": ("datasets.9.render.margin", 0.1, DRAWN),
-    "SolidsRenderer.min_visible_px": ("datasets.9.render.min_visible_px", 1, DRAWN),
-    "SolidsFixed.color": ("datasets.9.render.fixed.color", "red", DRAWN),
-    "SolidsFixed.shape": ("datasets.9.render.fixed.shape", "sphere", DRAWN),
-    "SolidsFixed.material": ("datasets.9.render.fixed.material", "metal", DRAWN),
-    "SolidsFixed.size": ("datasets.9.render.fixed.size", "large", DRAWN),
-    "RaycastBackend.kind": ("datasets.9.render.backend", {"kind": "mitsuba"}, DRAWN),
-    "RaycastBackend.antialias": ("datasets.9.render.backend.antialias", 1, DRAWN),
-    "MitsubaBackend.kind": ("datasets.10.render.backend", {"kind": "raycast"}, DRAWN),
-    "MitsubaBackend.variant": ("datasets.10.render.backend.variant", "cuda_ad_rgb", DRAWN),
-    "MitsubaBackend.samples": ("datasets.10.render.backend.samples", 4, DRAWN),
-    "BlenderBackend.kind": ("datasets.11.render.backend", {"kind": "raycast"}, DRAWN),
-    "BlenderBackend.version": ("datasets.11.render.backend.version", "4.2", DRAWN),
-    "BlenderBackend.samples": ("datasets.11.render.backend.samples", 4, DRAWN),
+    "SolidsRenderer.kind": ("datasets.10.render", {"kind": "solids"}, DRAWN),
+    "SolidsRenderer.backend": ("datasets.10.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "SolidsRenderer.size_px": ("datasets.10.render.size_px", 40, DRAWN),
+    "SolidsRenderer.colors": ("datasets.10.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
+    "SolidsRenderer.fixed": ("datasets.10.render.fixed", {"size": "large"}, DRAWN),
+    "SolidsRenderer.camera_height": ("datasets.10.render.camera_height", 3.0, DRAWN),
+    "SolidsRenderer.camera_distance": ("datasets.10.render.camera_distance", 12.0, DRAWN),
+    "SolidsRenderer.camera_pitch": ("datasets.10.render.camera_pitch", 9.0, DRAWN),
+    "SolidsRenderer.camera_jitter": ("datasets.10.render.camera_jitter", 0.1, DRAWN),
+    "SolidsRenderer.light_jitter": ("datasets.10.render.light_jitter", 0.1, DRAWN),
+    "SolidsRenderer.extent": ("datasets.10.render.extent", 2.5, DRAWN),
+    "SolidsRenderer.min_distance": ("datasets.10.render.min_distance", 0.1, DRAWN),
+    "SolidsRenderer.margin": ("datasets.10.render.margin", 0.1, DRAWN),
+    "SolidsRenderer.min_visible_px": ("datasets.10.render.min_visible_px", 1, DRAWN),
+    "SolidsFixed.color": ("datasets.10.render.fixed.color", "red", DRAWN),
+    "SolidsFixed.shape": ("datasets.10.render.fixed.shape", "sphere", DRAWN),
+    "SolidsFixed.material": ("datasets.10.render.fixed.material", "metal", DRAWN),
+    "SolidsFixed.size": ("datasets.10.render.fixed.size", "large", DRAWN),
+    "RaycastBackend.kind": ("datasets.10.render.backend", {"kind": "mitsuba"}, DRAWN),
+    "RaycastBackend.antialias": ("datasets.10.render.backend.antialias", 1, DRAWN),
+    "MitsubaBackend.kind": ("datasets.11.render.backend", {"kind": "raycast"}, DRAWN),
+    "MitsubaBackend.variant": ("datasets.11.render.backend.variant", "cuda_ad_rgb", DRAWN),
+    "MitsubaBackend.samples": ("datasets.11.render.backend.samples", 4, DRAWN),
+    "BlenderBackend.kind": ("datasets.12.render.backend", {"kind": "raycast"}, DRAWN),
+    "BlenderBackend.version": ("datasets.12.render.backend.version", "4.2", DRAWN),
+    "BlenderBackend.samples": ("datasets.12.render.backend.samples", 4, DRAWN),
     "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
                            {"encoded", "index", "truth", "fit", *TABLES}),
@@ -329,6 +360,7 @@ def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[
          "split": {"rule": "hashed_images"}, **common},
         {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
          "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
+        genome(),
     ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.genome import GenomeSource
 from bindscope.config.groups import Group
 from bindscope.config.observed import (
     READ_SPLITS,
@@ -242,6 +243,8 @@ def _read_problem(dataset: Dataset) -> str | None:
         )
     if dataset.render and not isinstance(dataset.render, PhotosRenderer):
         return "images come from the source: use `render: {kind: photos}`"
+    if isinstance(dataset.source, GenomeSource) and isinstance(dataset.split, ColumnSplit):
+        return "Visual Genome has no splits of its own: use index, or one of the hashed rules"
     return vocabulary_problem(dataset.source, dataset.space.groups)
 
 

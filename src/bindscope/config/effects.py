@@ -41,7 +41,9 @@ ALWAYS = frozenset(
 )
 
 _ACTIVATIONS = "pooled patches index fit attention"
-_READ = "download records record_codes record_scenes counted_priors counted_anchors"
+_READ = (
+    "download records record_codes record_scenes counted_priors counted_anchors assignment_priors"
+)
 _DATASET = _effect(
     "all of this dataset",
     f"codes priors anchors scenes scene_statistics {_READ} "

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
+from bindscope.config.genome import GenomeSource, genome_problem
 from bindscope.config.groups import Group
 
 
@@ -167,7 +168,9 @@ class PythonSource(Model):
     )
 
 
-Source = Annotated[TableSource | ClevrSource | PythonSource, Field(discriminator="kind")]
+Source = Annotated[
+    TableSource | ClevrSource | GenomeSource | PythonSource, Field(discriminator="kind")
+]
 READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
 
 
@@ -182,6 +185,8 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
     """Say how the values that a source declares do not fit the groups; None if they do."""
     if isinstance(source, ClevrSource):
         return _clevr_problem(groups)
+    if isinstance(source, GenomeSource):
+        return genome_problem(source, groups)
     if not isinstance(source, TableSource):
         return None
     names = [group.name for group in groups]

@@ -13,7 +13,12 @@ from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
 from bindscope.config.solids import SolidsRenderer
 from bindscope.errors import BindscopeError, ConfigError
-from bindscope.graph.data import add_priors, add_statistics, check_split
+from bindscope.graph.data import (
+    add_assignment_priors,
+    add_priors,
+    add_statistics,
+    check_split,
+)
 from bindscope.graph.fits import Entities, add_block, depth
 from bindscope.graph.product import Graph, Product
 from bindscope.keys import save_cache
@@ -48,6 +53,7 @@ def build(config: Config) -> Graph:
     for dataset in config.datasets:
         check_split(dataset)
         add_priors(graph, dataset)
+        add_assignment_priors(graph, dataset)
     for block in config.fits:
         add_block(graph, entities, block)
     for dataset in config.datasets:
@@ -217,9 +223,9 @@ def _add_report(graph: Graph, config: Config) -> None:
 # above it would pass for up to date (seen).
 PRIORS = ("priors", "counted_priors")
 LEAVES = (
-    "fit", "null", *PRIORS, "truth", "training", "attention", "scene_statistics",
-    "table_priors", "table_scene_statistics", "table_binding_information", "table_attention",
-    "figure", "report",
+    "fit", "null", *PRIORS, "assignment_priors", "truth", "training", "attention",
+    "scene_statistics", "table_priors", "table_scene_statistics", "table_binding_information",
+    "table_attention", "figure", "report",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from bindscope.config.codes import (
     HashedSplit,
     RankedSplit,
 )
+from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.graph.product import Graph, Product
@@ -97,6 +98,20 @@ def add_priors(graph: Graph, dataset: Dataset) -> Product:
         codes = {"codes": add_codes(graph, dataset)}
         return graph.add("counted_priors", {"dataset": dataset.name}, content, codes)
     return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
+
+
+def add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
+    """Entropies of re-assigned attributes, where objects have a category and one attribute."""
+    if isinstance(dataset.source, GenomeSource):
+        graph.add(
+            "assignment_priors",
+            {"dataset": dataset.name},
+            {
+                "sizes": [group.size for group in dataset.space.groups],
+                "n_scenes": {split: getattr(dataset.n_scenes, split) for split in SPLITS},
+            },
+            {"records": add_records(graph, dataset)},
+        )
 
 
 def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:

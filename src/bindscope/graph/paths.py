@@ -49,6 +49,7 @@ PATHS: dict[str, dict[str, str]] = {
     "record_codes": _store(f"{_RECORDS}/codes/{{split}}-{{key}}"),
     "record_scenes": _store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"),
     "counted_priors": {"rows": f"{_RECORDS}/priors-{{key}}.json"},
+    "assignment_priors": {"rows": f"{_RECORDS}/assignments-{{key}}.json"},
     "counted_anchors": _store(f"{_RECORDS}/anchors/{{split}}-{{key}}"),
     "weights": {"manifest": "results/weights/{model}-{key}.json"},
     "training": {

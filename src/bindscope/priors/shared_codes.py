@@ -1,0 +1,193 @@
+"""What is lost when different tables give the same object code.
+
+A table says how many objects of each category (row) have each attribute (column); an object code
+says only which cells are not empty. Tables with equal margins and the same code differ by moving
+units around a cycle of cells that all stay occupied. Such a cell holds 2 or more in one of the
+tables, beside another occupied cell in its row and in its column: only rows and columns with at
+least 3 units take part. Everything else of a table can be read off its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import entr, gammaln
+
+from bindscope.priors.supply import Floats, Ints, Lattice, Row, Runs, merge
+
+SMALLEST = 3
+
+
+class TooManyTablesError(Exception):
+    """More tables than allowed would have to be listed; the message is their number."""
+
+
+class _Groups(NamedTuple):
+    """Tables of some rows and of the active columns, put together by code, sizes and supply used.
+
+    Attributes
+    ----------
+    used
+        int64 (G, A): units of each active column.
+    key
+        int64 (G,): the same number means the same code and the same sizes, row by row.
+    sizes
+        int64 (G, R): units of each row so far.
+    log_total, entropy
+        float64 (B, G): summed weight, and entropy within the group, nats.
+    """
+
+    used: Ints
+    key: Ints
+    sizes: Ints
+    log_total: Floats
+    entropy: Floats
+
+
+def entropy_given_code(
+    lattice: Lattice,
+    rows: Sequence[int],
+    log_weights: Floats,
+    log_total: Floats,
+    max_tables: int,
+) -> Floats:
+    """Compute the entropy of the table given its object code.
+
+    Parameters
+    ----------
+    lattice
+        Sub-multisets of the columns' units.
+    rows
+        Units of each row.
+    log_weights
+        float64 (B, R, V): log-weight of one unit in each cell, per scene.
+    log_total
+        float64 (B,): log of the summed weights of all tables.
+    max_tables
+        Largest number of (partial) tables to list at a time.
+
+    Returns
+    -------
+    ndarray
+        float64 (B,), nats.
+
+    Raises
+    ------
+    TooManyTablesError
+        If more than `max_tables` would have to be listed.
+    """
+    result = np.zeros(len(log_weights))
+    supply = np.array(lattice.supply)
+    columns = np.flatnonzero(supply >= SMALLEST)
+    active = [i for i, size in enumerate(rows) if size >= SMALLEST]
+    if len(columns) < 2 or len(active) < 2:
+        return result
+    weights = log_weights[:, :, columns]
+    for chosen, groups in _groups(rows, active, supply[columns], weights, max_tables):
+        shared = (groups.entropy > 0).any(axis=0)
+        if not shared.any():
+            continue
+        others = [i for i in range(len(rows)) if i not in chosen]
+        known = lattice.totals(
+            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
+            np.zeros((len(log_weights), 1)),
+        )
+        level = sum(rows[i] for i in others)
+        for sizes in np.unique(groups.sizes[shared], axis=0):
+            here = shared & (groups.sizes == sizes).all(axis=1)
+            rest = [
+                _row(lattice, rows[i] - taken, log_weights[:, i], columns, True)
+                for i, taken in zip(chosen, sizes.tolist(), strict=True)
+            ]
+            left = np.tile(supply, (int(here.sum()), 1))
+            left[:, columns] -= groups.used[here]
+            totals = lattice.totals(rest, known, level)[:, lattice.index(left)]
+            share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
+            result += (share * groups.entropy[:, here]).sum(axis=1)
+    return result
+
+
+def _groups(
+    rows: Sequence[int], active: Sequence[int], supply: Ints, log_weights: Floats, limit: int
+) -> Iterator[tuple[list[int], _Groups]]:
+    """Yield two or more of the active rows, and their tables over the active columns, in groups.
+
+    Listed are the tables in which each of these rows leaves a choice: at least two of its active
+    cells are occupied, and one of them more than once. Rows are added one by one and tables of the
+    same group merged at once, so that a group is listed once however many tables it has.
+    """
+    contents = np.stack(np.unravel_index(np.arange(np.prod(supply + 1)), supply + 1), axis=1)
+    n_used, units = (contents > 0).sum(axis=1), contents.sum(axis=1)
+    contents = contents[(n_used >= 2) & (units > n_used)]
+    n_scenes = len(log_weights)
+    nothing = _Groups(
+        np.zeros((1, len(supply)), np.int64), np.zeros(1, np.int64), np.zeros((1, 0), np.int64),
+        np.zeros((n_scenes, 1)), np.zeros((n_scenes, 1)),
+    )  # fmt: skip
+    todo: list[tuple[list[int], _Groups, list[int]]] = [([], nothing, list(active))]
+    while todo:
+        chosen, groups, further = todo.pop()
+        if len(chosen) >= 2:
+            yield chosen, groups
+        for n, i in enumerate(further):
+            mine = contents[contents.sum(axis=1) <= rows[i]]
+            if len(groups.key) * len(mine) > limit:
+                raise TooManyTablesError(len(groups.key) * len(mine))
+            extended = _with_row(groups, mine, _log_weight(mine, log_weights[:, i]), supply)
+            if len(extended.key):
+                todo.append(([*chosen, i], extended, further[n + 1 :]))
+
+
+def _with_row(groups: _Groups, contents: Ints, log_weight: Floats, supply: Ints) -> _Groups:
+    """Extend every group by every content of the next row, and merge equal ones."""
+    before, row = np.nonzero((groups.used[:, None] + contents[None] <= supply).all(axis=2))
+    used = groups.used[before] + contents[row]
+    units = contents.sum(axis=1)
+    marks = (contents > 0) @ (1 << np.arange(len(supply))) + (units << len(supply))
+    _, mark = np.unique(marks, return_inverse=True)
+    # Fits 63 bits: `key` and `mark` are dense, and the lattice's size is limited.
+    code = groups.key[before] * len(contents) + mark[row]
+    order, runs = _runs(np.ravel_multi_index(used.T, supply + 1) + code * np.prod(supply + 1))
+    before, row, first = before[order], row[order], order[runs.starts]
+    if not len(order):
+        return _Groups(used, code, groups.sizes[:0], *(groups.log_total[:, :0],) * 2)
+    terms = groups.log_total.take(before, axis=1) + log_weight.take(row, axis=1)
+    total, share = merge(terms, runs)
+    surprise = entr(share) + share * groups.entropy.take(before, axis=1)
+    _, key = np.unique(code[first], return_inverse=True)
+    before, row = before[runs.starts], row[runs.starts]
+    sizes = np.concatenate([groups.sizes[before], units[row, None]], axis=1)
+    entropy = np.add.reduceat(surprise, runs.starts, axis=1)
+    return _Groups(used[first], key, sizes, total, entropy)
+
+
+def _runs(codes: Ints) -> tuple[Ints, Runs]:
+    """Return an order that brings equal codes together, and the runs of equal ones in it."""
+    order = np.argsort(codes, kind="stable")
+    new = np.diff(codes[order], prepend=-1) > 0
+    return order, Runs(np.flatnonzero(new), np.cumsum(new) - 1)
+
+
+def _row(lattice: Lattice, units: int, log_weights: Floats, columns: Ints, chosen: bool) -> Row:
+    """Return a row that completes the chosen rows' active cells to whole tables.
+
+    The rest of a chosen row goes to columns that are not active; a row that was not chosen leaves
+    no choice among its active cells.
+    """
+    contents = lattice.digits[units]
+    active = contents[:, columns]
+    if chosen:
+        allowed = ~active.any(axis=1)
+    else:
+        n_used = (active > 0).sum(axis=1)
+        allowed = (n_used <= 1) | (active.sum(axis=1) == n_used)
+    return Row(units, np.where(allowed, _log_weight(contents, log_weights), -np.inf))
+
+
+def _log_weight(contents: npt.NDArray[np.integer], log_weights: Floats) -> Floats:
+    """Log-weight of each content of a row: sum over cells of n log w - log n!; float64 (B, L)."""
+    powers = log_weights @ contents.T.astype(np.float64)
+    return np.asarray(powers - gammaln(contents + 1.0).sum(axis=1))

@@ -1,0 +1,68 @@
+"""Properties of the assignment priors that hold for every scene and all weights."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindscope.priors.assignments import assignment_entropies
+
+quick = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@st.composite
+def problems(draw):
+    n_categories, n_values = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    objects = st.tuples(st.integers(0, n_categories - 1), st.integers(0, n_values - 1))
+    scene = np.array(draw(st.lists(objects, max_size=12)), np.int64).reshape(-1, 2)
+    seed, spread = draw(st.integers(0, 2**32)), draw(st.sampled_from([0, 0.5, 3, 30]))
+    return scene, spread * np.random.default_rng(seed).normal(size=(n_categories, n_values))
+
+
+def bits(scene, log_weights):
+    found = assignment_entropies([scene], log_weights)
+    return np.array([found.assignment_bits[0], found.multiset_bits[0], found.code_bits[0]])
+
+
+@quick
+@given(problems())
+def test_each_entropy_is_at_most_the_one_before_and_none_is_negative(problem):
+    scene, log_weights = problem
+    assignments, multisets, codes = bits(scene, log_weights)
+    # No more than as many bits as there are objects to choose a value for.
+    most = len(scene) * np.log2(max(1, len(np.unique(scene[:, 1]))))
+    assert most + 1e-9 >= assignments >= multisets >= codes >= 0
+    if len(np.unique(scene[:, 0])) == len(scene):  # no category twice
+        assert np.allclose(assignments, [multisets, codes], atol=1e-9)
+
+
+@quick
+@given(problems(), st.randoms())
+def test_who_had_what_does_not_matter_nor_do_names(problem, random):
+    scene, log_weights = problem
+    expected = bits(scene, log_weights)
+    shuffled = scene.copy()
+    order = random.sample(range(len(scene)), len(scene))
+    shuffled[:, 1] = scene[order, 1]
+    assert np.allclose(bits(shuffled, log_weights), expected, atol=1e-9)
+    new = [np.array(random.sample(range(n), n)) for n in log_weights.shape]
+    renamed = np.stack([new[axis][scene[:, axis]] for axis in (0, 1)], axis=1)
+    weights = np.empty_like(log_weights)
+    weights[np.ix_(*new)] = log_weights
+    assert np.allclose(bits(renamed, weights), expected, atol=1e-9)
+
+
+@quick
+@given(problems(), st.lists(st.floats(-50, 50), min_size=9, max_size=9))
+def test_a_factor_per_category_or_value_does_not_matter(problem, factors):
+    scene, log_weights = problem
+    n_categories, n_values = log_weights.shape
+    scaled = log_weights + np.array(factors[:n_categories])[:, None] + factors[5 : 5 + n_values]
+    assert np.allclose(bits(scene, scaled), bits(scene, log_weights), atol=1e-9)
+
+
+@quick
+@given(problems())
+def test_categories_and_values_may_change_places(problem):
+    scene, log_weights = problem
+    expected, found = bits(scene, log_weights), bits(scene[:, ::-1], log_weights.T)
+    assert np.allclose(found[1:], expected[1:], atol=1e-9)

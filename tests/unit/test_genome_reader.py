@@ -1,0 +1,190 @@
+"""Visual Genome as a dataset: from the release's files to codes, images and priors."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from jobs_by_hand import job_by_hand, script
+from PIL import Image
+from pydantic import ValidationError
+
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import Dataset
+from bindscope.config.root import Config
+from bindscope.errors import BindscopeError, InputError
+from bindscope.graph.build import build, leaves
+from bindscope.priors.assignments import (
+    assignment_entropies,
+    assignment_rows,
+    corpus_log_weights,
+)
+from bindscope.sources.records import objects_of, read_source
+from bindscope.store.reader import open_store
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "visual_genome"
+IMAGES = {2: "VG_100K", 3: "VG_100K", 6: "VG_100K", 7: "VG_100K", 8: "VG_100K_2"}
+COUNTS = {"train": 3, "val": 1, "test": 1}
+GROUPS = [{"name": "category", "size": 4}, {"name": "color", "size": 6}]
+INDEX = {"rule": "index", "sizes": COUNTS}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    for number, folder in IMAGES.items():
+        path = tmp_path / "photos" / folder / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (400, 300), (number * 20, 100, 100)).save(path)
+    return tmp_path / "photos"
+
+
+def section(images: Path, **changes: Any) -> dict[str, Any]:
+    source = {
+        "kind": "visual_genome", "feature": "color", "n_categories": 4, "n_values": 5,
+        "min_category_images": 1, "min_value_images": 1, "path": str(FIXTURE),
+        "images": str(images),
+    }  # fmt: skip
+    return {
+        "name": "genome", "split": INDEX, "n_scenes": COUNTS, "shard_size": COUNTS,
+        "space": {"kind": "counted", "groups": GROUPS, "max_objects": 20},
+        "source": source | changes.pop("source", {}), "render": {"kind": "photos", "size_px": 16},
+        **changes,
+    }  # fmt: skip
+
+
+def dataset(images: Path, **changes: Any) -> Dataset:
+    return Dataset.model_validate(section(images, **changes))
+
+
+def test_records_are_the_mined_scenes(images: Path) -> None:
+    root, splits = read_source(dataset(images))
+    records = [record for mine in splits.values() for record in mine]
+    assert root == str(images)
+    assert [record.image for record in records] == [
+        f"{folder}/{number}.jpg" for number, folder in IMAGES.items()
+    ]
+    # tree, car, man, shirt x green, white, black, red, blue, none; image 6: car, man, shirt/white
+    assert records[2].cells == (1 * 6 + 5, 2 * 6 + 5, 3 * 6 + 1)
+    assert records[3].boxes == ((390, 290, 400, 300), (0, 0, 55, 55))
+    assert records[2].where == "image 6"
+
+
+@pytest.mark.parametrize("rule", ["hashed_images", "hashed_feature_codes"])
+def test_splits_by_image_and_by_feature_code(images: Path, rule: str) -> None:
+    buckets = {"rule": rule, "buckets": 3, "test": [0], "val": [1]}
+    for salt in range(30):  # five scenes: not every salt leaves all splits some
+        try:
+            _, splits = read_source(dataset(images, split={**buckets, "salt": str(salt)}))
+        except BindscopeError:
+            continue
+        break
+    features = [
+        set(map(bytes, feature_code(objects_of(records, 24), (4, 6))))
+        for records in splits.values()
+    ]
+    assert sum(len(records) for records in splits.values()) == 5
+    if rule == "hashed_feature_codes":
+        assert sum(map(len, features)) == len(set.union(*features))
+
+
+def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {
+            "datasets": [section(images)],
+            "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
+            "probes": [{"name": "p", "family": "linear"}],
+            "fits": [{"name": "f", "datasets": ["genome"], "models": ["m"], "probes": ["p"]}],
+        }
+    )
+    graph = build(config)
+    for rule in ("records", "record_codes", "record_scenes", "assignment_priors"):
+        for product in graph.of(rule):
+            script(rule).main(job_by_hand(product, tmp_path))
+    (priors,) = graph.of("assignment_priors")
+    assert priors.path() in leaves(graph)
+    rows = json.loads((tmp_path / priors.path()).read_text())
+    assert [(row["dataset"], row["split"], row["n_scenes"]) for row in rows] == [
+        ("genome", "train", 3), ("genome", "val", 1), ("genome", "test", 1),
+    ]  # fmt: skip
+    assert all(row["spec_key"] == priors.key for row in rows)
+    _, splits = read_source(dataset(images))
+    scenes = {
+        split: [np.array([divmod(cell, 6) for cell in record.cells]) for record in mine]
+        for split, mine in splits.items()
+    }
+    weights = corpus_log_weights(scenes["train"], 4, 6)
+    for row in rows:
+        found = assignment_entropies(scenes[row["split"]], weights)
+        assert row["code_bits"] == pytest.approx(found.code_bits.mean(), abs=1e-12)
+        assert row["assignment_bits"] == pytest.approx(found.assignment_bits.mean(), abs=1e-12)
+    assert rows[0]["code_bits"] > 0
+    shard = next(p for p in graph.of("record_scenes") if p.wildcards["split"] == "train")
+    pixels = open_store(tmp_path / shard.path()).read("images")
+    assert np.abs(pixels[:, 8, 8, 0].astype(int) - [40, 60, 120]).max() <= 3  # jpeg
+
+
+def test_means_are_over_a_split_with_weights_of_train() -> None:
+    a = np.array([[0, 0], [0, 0], [1, 1]])
+    rows = assignment_rows({"train": [a], "test": [a, a[:1]]}, (2, 2))
+    (alone,) = assignment_entropies([a], corpus_log_weights([a], 2, 2)).code_bits
+    assert rows[1] == {
+        "split": "test", "n_scenes": 2, "assignment_bits": pytest.approx(alone / 2, abs=1e-9),
+        "multiset_bits": pytest.approx(alone / 2), "code_bits": pytest.approx(alone / 2),
+    }  # fmt: skip
+    big = np.stack([np.arange(30)] * 2, axis=1)
+    with pytest.raises(BindscopeError, match=r"test, scene 1: an exact count"):
+        assignment_rows({"train": [big[:2]], "test": [big[:2], big]}, (30, 30))
+
+
+def test_the_configuration_of_the_page_can_be_planned() -> None:
+    page = (FIXTURE.parents[2] / "docs" / "visual_genome.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.S)
+    config = yaml.safe_load(text)
+    for entry in config["datasets"]:
+        entry["source"]["path"] = str(FIXTURE)
+    graph = build(Config.model_validate(config))
+    names = {product.wildcards["dataset"] for product in graph.of("assignment_priors")}
+    assert names == {"vg-color", "vg-topattr"}
+    assert {p.wildcards["dataset"] for p in graph.of("fit")} == names
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": {"rule": "column"}}, "Visual Genome has no splits of its own"),
+        ({"source": {"n_values": 4}}, "color has size 6, but the source makes 5 values"),
+        ({"source": {"n_categories": 3}}, "category has size 4, but the source makes 3"),
+        ({"source": {"feature": "attribute"}}, "groups of this source are category and attribute"),
+        ({"source": {"colour": 1}}, "Extra inputs are not permitted"),
+        ({"source": {"several": "all"}}, "first"),
+    ],
+)
+def test_mistakes_that_the_configuration_tells(
+    images: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        dataset(images, **changes)
+
+
+def test_mistakes_that_the_files_tell(images: Path, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    shutil.copytree(FIXTURE, release)
+    (images / "VG_100K" / "6.jpg").unlink()
+    with pytest.raises(InputError, match=r"image 6: there is no image .*VG_100K/6\.jpg"):
+        read_source(dataset(images))
+    at_release = {"path": str(release)}
+    with pytest.raises(InputError, match=r"release: makes no scene \(.*too few objects"):
+        read_source(dataset(images, source={**at_release, "min_objects": 15}))
+    text = (release / "attributes.json").read_text()
+    (release / "attributes.json").write_text(text[:500])
+    with pytest.raises(InputError, match=r"attributes\.json, element \d+: is no whole JSON"):
+        read_source(dataset(images, source=at_release))
+    (release / "attributes.json").unlink()
+    with pytest.raises(InputError, match=r"attributes\.json: does not exist"):
+        read_source(dataset(images, source=at_release))
