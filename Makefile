@@ -48,7 +48,7 @@ presets-small: setup
 	@"$(BIN)/python" -m bindscope.commands.presets $(PRESETS) $(if $(ARGS),-- $(ARGS))
 
 test: setup
-	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope $(TESTS)
+	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)
 
 # A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
 # executor plugin is put beside the environment's packages, so that other runs do not load it.
