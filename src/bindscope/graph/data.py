@@ -17,7 +17,7 @@ from bindscope.config.codes import (
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
-from bindscope.graph.product import Graph, Product
+from bindscope.graph.product import Graph, Product, once
 from bindscope.models.weights import content_key
 from bindscope.registries import SPACES, resolve
 
@@ -72,6 +72,7 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
+@once
 def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
     source = dataset.source
@@ -91,6 +92,7 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
     )
 
 
+@once
 def add_priors(graph: Graph, dataset: Dataset) -> Product:
     """Entropies of every split; estimates where nobody knows the space's distribution."""
     if isinstance(dataset.space, CountedSpace):
@@ -114,6 +116,7 @@ def add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
         )
 
 
+@once
 def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     """Object and feature codes, a product per split."""
     if dataset.source:
@@ -141,6 +144,7 @@ def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     ]
 
 
+@once
 def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
     """Prior log-odds, a product per split: exact, or estimated from the scenes of train."""
     if isinstance(dataset.space, CountedSpace):
@@ -177,6 +181,7 @@ def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
     return {"split": split, "start": shard * size, "stop": (shard + 1) * size}
 
 
+@once
 def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
     """Images, masks and boxes of a split, a product per shard; masks only of drawn scenes."""
     if dataset.source:
