@@ -138,6 +138,8 @@ def test_the_papers_marks_stand_only_beside_the_same_setting(published):
 
     assert len(stars(paper_table())) == 4 + 1  # and the legend's
     assert not stars(default_table())
+    assert "Not comparable" in " ".join(words(tokens.draw(default_table(), published)))
+    assert "Not comparable" not in " ".join(words(tokens.draw(paper_table(), published)))
     other = paper_table()
     other["h_object_bits"] += 0.2
     assert not stars(other)

@@ -20,10 +20,11 @@ from bindscope.figures.style import (
     handle,
     legend_below,
     new_figure,
+    note_above,
     reference_line,
     styled,
 )
-from bindscope.tables.published import beside
+from bindscope.tables.published import beside, table_note
 from bindscope.tables.views import (
     family_order,
     last_layers,
@@ -60,7 +61,8 @@ def draw(
     table
         `binding_information`.
     published
-        The paper's numbers; drawn only where dataset, model, tokens and probe agree.
+        The paper's numbers; drawn only where dataset, model, tokens and probe agree, otherwise
+        quoted in words.
     models
         Order of the models, the configuration's.
 
@@ -80,7 +82,7 @@ def draw(
     families = family_order(rows["family"])
     n_columns = min(COLUMNS, len(panels))
     n_rows = -(-len(panels) // n_columns)
-    figure = new_figure(0.8 + n_rows * (0.75 + 0.34 * len(families)))
+    figure = new_figure(1.0 + n_rows * (0.75 + 0.34 * len(families)))
     grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
     several = rows["dataset"].nunique() > 1
     for axes, (dataset, model) in zip(grid.flat, panels, strict=False):
@@ -97,6 +99,8 @@ def draw(
         axes.set_xlabel("$B_O$, bits per scene")
         axes.tick_params(labelbottom=True)
     _legend(figure, rows, len(marks) > 0)
+    if published is not None:
+        note_above(figure, table_note(published, marks, "binding_bits"))
     return figure
 
 

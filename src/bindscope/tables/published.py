@@ -107,6 +107,29 @@ def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
     return reasons
 
 
+def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> str:
+    """Quote the numbers of the paper's table that have no counterpart in a figure; else be silent.
+
+    Parameters
+    ----------
+    published
+        `resources/published/binding_information.csv`.
+    marks
+        What `beside` found comparable.
+    quantity
+        Which numbers, in bits.
+    """
+    rows = published[published["quantity"] == quantity]
+    if len(marks) or not len(rows):
+        return ""
+    first = rows.iloc[0]
+    numbers = ", ".join(f"{row.probe} {row.value:.1f}" for row in rows.itertuples())
+    return (
+        f"The paper ({first['table']}), {slug(first['model'])} on {first['dataset']}: {numbers} "
+        "bits. Not comparable with this run, which has other scenes or models."
+    )
+
+
 def trend_beside(
     table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
 ) -> pd.DataFrame:
