@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -9,6 +10,8 @@ from pydantic import Field, StringConstraints, model_validator
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, genome_problem
 from bindscope.config.groups import Group
+
+LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
 
 class DrawsSpace(Model):
@@ -41,6 +44,15 @@ class CountedSpace(Model):
     max_objects: PositiveInt = Field(
         description="Largest number of objects in a scene; a scene with more is an error."
     )
+
+    @model_validator(mode="after")
+    def _indexable(self) -> Self:
+        if (cells := prod(group.size for group in self.groups)) > LARGEST_CELLS:
+            raise ValueError(
+                f"the groups make {cells:,} cells, and stores hold at most {LARGEST_CELLS:,}; "
+                "make a group smaller"
+            )
+        return self
 
 
 class IndexSplit(Model):
@@ -90,7 +102,9 @@ class TableSource(Model):
     kind: Literal["table"]
     path: str = Field(description="The file, `.csv` or `.parquet`.")
     images: str | None = Field(
-        None, description="Folder that image names start from; left out: the file's folder."
+        None,
+        description="Folder or zip archive that image names start from; left out: the file's "
+        "folder.",
     )
     image: str = Field("image", description="Column with the name of the image file.")
     values: dict[str, tuple[str, ...]] = Field(
