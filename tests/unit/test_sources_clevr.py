@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -20,8 +21,10 @@ from PIL import Image
 from bindscope.config.codes import Dataset
 from bindscope.config.observed import CLEVR_VALUES
 from bindscope.config.root import Config
-from bindscope.errors import InputError
+from bindscope.errors import BindscopeError, InputError
 from bindscope.graph.build import build
+from bindscope.graph.data import add_records
+from bindscope.graph.product import Graph
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.store.reader import open_store
@@ -165,6 +168,24 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     scenes.unlink()
     with pytest.raises(InputError, match=r"holds no scenes/CLEVR_train_scenes\.json"):
         read_source(dataset(tmp_path / "clevr"))
+
+
+def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
+    write_clevr(tmp_path)
+
+    def key() -> str:
+        return add_records(Graph(), dataset(tmp_path)).key
+
+    before = key()
+    image = tmp_path / "images" / "train" / "CLEVR_train_000000.png"
+    image.write_bytes(b"other pixels")
+    assert key() == before
+    scenes = tmp_path / "scenes" / "CLEVR_val_scenes.json"
+    scenes.write_text(scenes.read_text() + "\n")
+    assert key() != before
+    shutil.rmtree(tmp_path / "scenes")
+    with pytest.raises(BindscopeError, match="there is no such file or folder"):
+        key()
 
 
 def test_groups_must_be_clevrs(tmp_path: Path) -> None:

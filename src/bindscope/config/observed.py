@@ -172,7 +172,9 @@ class PythonSource(Model):
         description="`my_package.my_module:MyReader`."
     )
     path: str | None = Field(
-        None, description="File or folder with the labels; a change of its content is noticed."
+        None,
+        description="File or folder with the labels, and not with the images: it is read at each "
+        "start, so that a change of its content is noticed.",
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Anything else that the reader wants."
