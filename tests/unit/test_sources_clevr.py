@@ -19,8 +19,8 @@ from jobs_by_hand import job_by_hand, script
 from PIL import Image
 
 from bindscope.config.codes import Dataset
-from bindscope.config.observed import CLEVR_VALUES
 from bindscope.config.root import Config
+from bindscope.config.solids import VOCABULARY
 from bindscope.errors import BindscopeError, InputError
 from bindscope.graph.build import build
 from bindscope.graph.data import add_records
@@ -29,13 +29,13 @@ from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.store.reader import open_store
 
-GROUPS = [{"name": name, "size": len(values)} for name, values in CLEVR_VALUES.items()]
+GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
 
 
 def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
     """An object as in CLEVR's scene files, keys that we do not read included."""
-    values = {group: str(rng.choice(known)) for group, known in CLEVR_VALUES.items()}
+    values = {group: str(rng.choice(known)) for group, known in VOCABULARY.items()}
     return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
             "pixel_coords": [120, 80, 11.5]}  # fmt: skip
 
@@ -105,10 +105,10 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     for code, record, scene in zip(objects, records, chosen, strict=True):
         # By hand: color is slowest, size fastest.
         cells = [
-            ((CLEVR_VALUES["color"].index(o["color"]) * 3
-              + CLEVR_VALUES["shape"].index(o["shape"])) * 2
-             + CLEVR_VALUES["material"].index(o["material"])) * 2
-            + CLEVR_VALUES["size"].index(o["size"])
+            ((VOCABULARY["color"].index(o["color"]) * 3
+              + VOCABULARY["shape"].index(o["shape"])) * 2
+             + VOCABULARY["material"].index(o["material"])) * 2
+            + VOCABULARY["size"].index(o["size"])
             for o in scene["objects"]
         ]  # fmt: skip
         assert list(record.cells) == cells

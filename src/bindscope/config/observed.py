@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, genome_problem
 from bindscope.config.groups import Group
+from bindscope.config.solids import VOCABULARY
 
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
@@ -119,15 +120,6 @@ class TableSource(Model):
     )
 
 
-CLEVR_VALUES: dict[str, tuple[str, ...]] = {
-    "color": ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"),
-    "shape": ("cube", "sphere", "cylinder"),
-    "material": ("rubber", "metal"),
-    "size": ("large", "small"),
-}
-"""CLEVR's features (arXiv 1612.06890): the values of a group, by the group's name."""
-
-
 class ClevrSource(Model):
     """The official CLEVR v1.0: scene files and images, CC BY 4.0 (arXiv 1612.06890).
 
@@ -222,9 +214,9 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
 
 def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
     for group in groups:
-        values = CLEVR_VALUES.get(group.name)
+        values = VOCABULARY.get(group.name)
         if values is None:
-            return f"CLEVR has no feature {group.name!r}; there are {', '.join(CLEVR_VALUES)}"
+            return f"CLEVR has no feature {group.name!r}; there are {', '.join(VOCABULARY)}"
         if len(values) != group.size:
             return (
                 f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "
