@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bindscope.codes.counting import n_feature_codes
@@ -15,7 +16,7 @@ from bindscope.config.codes import (
     RankedSplit,
 )
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource
+from bindscope.config.observed import ClevrSource, Source
 from bindscope.config.solids import SolidsRenderer
 from bindscope.graph.product import Graph, Product, once
 from bindscope.models.weights import content_key
@@ -86,10 +87,22 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
         {"dataset": dataset.name},
         {
             "dataset": dataset.model_dump(mode="json", include={"space", "split", "source"}),
-            "labels_sha256": content_key(source.path) if source.path else None,
+            "labels_sha256": _labels_key(source),
         },
         {"download": downloaded},
     )
+
+
+def _labels_key(source: Source) -> str | None:
+    """Hash the files that labels are read from; None where the source has no `path`."""
+    if source.path is None:
+        return None
+    path = Path(source.path).expanduser()
+    if isinstance(source, ClevrSource) and path.is_dir():
+        # The images beside them would be read anew at each start of Snakemake.
+        unpacked = path / "scenes"
+        path = unpacked if unpacked.exists() else path / "CLEVR_v1.0" / "scenes"
+    return content_key(path)
 
 
 @once
