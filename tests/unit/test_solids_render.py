@@ -79,6 +79,21 @@ def test_a_shard_is_written_and_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(store.read(name), array, err_msg=name)
 
 
+def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_path: Path) -> None:
+    given = dataset(min_distance=3.5, **SMALL)
+    objects = np.zeros((2, 12), np.uint8)
+    objects[0, 0] = objects[1] = 1
+    good, bad = (
+        (tmp_path / "0.zarr", tmp_path / "0.json"),
+        (tmp_path / "1.zarr", tmp_path / "1.json"),
+    )
+    write_scenes(given, "test", 0, objects[:1], *good, spec="{}", code="a:b")
+    with pytest.raises(ConfigError, match=r"dataset 'solids', test, scene 1: its 12 objects"):
+        write_scenes(given, "test", 1, objects[1:], *bad, spec="{}", code="a:b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "0.zarr"]
+    assert open_store(good[1]).read("images").shape == (1, 48, 48, 3)
+
+
 def test_empty_calls_give_the_shapes() -> None:
     for given in (dataset(**SMALL), dataset(NATURAL)):
         n_cells = int(np.prod([group.size for group in given.space.groups]))
