@@ -158,12 +158,12 @@ def once(
     """
 
     @wraps(add)
-    def remembering(graph: Graph, *given: Arguments.args, **named: Arguments.kwargs) -> Added:
+    def remembering(graph: Graph, /, *given: Arguments.args, **named: Arguments.kwargs) -> Added:
         assert not named
         key = (add, *(x if isinstance(x, str | int | tuple) else id(x) for x in given))
         if key not in graph.remembered:
             # What was given is kept: an identity may be used again when its owner is gone.
-            graph.remembered[key] = (add(graph, *given), given)
+            graph.remembered[key] = (add(graph, *given, **named), given)
         added: Added = graph.remembered[key][0]
         return added
 
