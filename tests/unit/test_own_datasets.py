@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections.abc import Iterator
@@ -128,6 +129,23 @@ def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
     config["datasets"][0]["source"]["path"] = "own_images/nothing.csv"
     with pytest.raises(ConfigError, match=r"nothing\.csv: there is no such file or folder"):
         read_graph(config, "kitchen.yaml")
+
+
+def test_maps_of_attention_need_masks_and_are_left_out(folder: Path) -> None:
+    config = example()
+    config["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
+    config["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
+    graph = build(Config.model_validate(config))
+    assert [fit.wildcards["tokens"] for fit in graph.of("fit")] == ["patches"]
+    assert not graph.of("attention")
+
+
+def test_splits_by_feature_code_resample_feature_codes(folder: Path) -> None:
+    config = example()
+    for rule, disjoint in (("hashed_images", False), ("hashed_feature_codes", True)):
+        config["datasets"][0]["split"] = {"rule": rule}
+        (fit,) = build(Config.model_validate(config)).of("fit")
+        assert json.loads(fit.spec)["disjoint"] is disjoint
 
 
 def test_known_answer_encoders_do_not_go_with_scenes_that_are_read(folder: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import feature_code
+from bindscope.codes.space import feature_code, feature_counts
 from bindscope.config.codes import CountedSpace, Dataset
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.counted import (
@@ -19,6 +19,7 @@ from bindscope.priors.counted import (
     counted_entropies,
 )
 from bindscope.priors.entropies import entropies
+from bindscope.priors.loose import loose_odds
 
 
 def counted(sizes: tuple[int, ...], max_objects: int) -> CountedSpace:
@@ -48,8 +49,13 @@ def skewed(n: int, n_cells: int, max_objects: int, seed: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.parametrize("countable", [True, False])
 @pytest.mark.parametrize(("sizes", "max_objects"), [((3, 2), 4), ((2, 2, 2), 5), ((3, 3), 9)])
-def test_every_prior_is_a_distribution(sizes: tuple[int, ...], max_objects: int) -> None:
+def test_every_prior_is_a_distribution(
+    sizes: tuple[int, ...], max_objects: int, countable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = property(lambda _: countable, lambda *_: None)
+    monkeypatch.setattr(Exchangeable, "countable", fixed, raising=False)
     n_cells = int(np.prod(sizes))
     train, val = (skewed(n, n_cells, max_objects, s) for n, s in ((150, 0), (60, 1)))
     every = every_code(n_cells, max_objects)
@@ -60,7 +66,11 @@ def test_every_prior_is_a_distribution(sizes: tuple[int, ...], max_objects: int)
     features = feature_code(every, sizes)
     codes, which = np.unique(features, axis=0, return_inverse=True)
     given = np.bincount(which.ravel(), share["object_given_feature"])
-    assert given == pytest.approx(np.ones(len(codes)), abs=1e-9)
+    # A guess leaves something for covers of F with more objects than there may be.
+    whole = countable | (feature_counts(codes, sizes).prod(axis=1) <= max_objects)
+    assert given[whole] == pytest.approx(np.ones(whole.sum()), abs=1e-9)
+    assert (given[~whole] < 1).all()
+    assert whole.any()
     first = np.unique(which.ravel(), return_index=True)[1]
     assert share["feature"][first].sum() == pytest.approx(1, abs=1e-9)
 
@@ -89,6 +99,36 @@ def test_where_the_truth_is_known_the_estimate_is_near_it(name: str) -> None:
     assert row["h_object_bits"] > exact["h_object_bits"] - 0.05
     assert row["split_gap_bits"] == 0
     assert row["method"] == "train_cross_entropy"
+
+
+def test_a_guess_knows_what_is_certain_and_counts_objects_exactly() -> None:
+    sizes, config = (3, 2), counted((3, 2), 4)
+    codes = every_code(6, 4)
+    space = Exchangeable(config, [1, 2, 2, 3, 4, 4, 4])
+    exact = log_odds(space, codes)
+    guess = loose_odds(codes, sizes, space.shares)
+    # Weights of numbers of objects are integers there: equal up to their rounding.
+    assert guess["object"] == pytest.approx(exact["object"], abs=0.05)
+    for target in ("feature", "object_given_feature"):
+        certain = np.isinf(guess[target])
+        assert (guess[target][certain] == exact[target][certain]).all()
+    # What a guess does not know is only what `max_objects` rules out.
+    free = log_odds(Exchangeable(counted(sizes, 6), [1, 2, 3, 4, 5, 6]), codes)
+    closed = np.isinf(free["object_given_feature"])
+    assert (np.isinf(guess["object_given_feature"]) == closed).all()
+
+
+def test_a_large_space_is_guessed_in_no_time() -> None:
+    config = counted((60, 20), 12)
+    assert not Exchangeable(config, [12]).countable
+    rng = np.random.default_rng(0)
+    codes = {}
+    for split, n in (("train", 300), ("val", 100), ("test", 100)):
+        cells = rng.choice(1200, (n, 12), p=np.arange(1200) / np.arange(1200).sum())
+        codes[split] = np.zeros((n, 1200), np.uint8)
+        np.put_along_axis(codes[split], cells, 1, axis=1)
+    row = counted_entropies(codes, config)[2]
+    assert 50 < row["h_object_bits"] < 12 * np.log2(1200)
 
 
 def test_frequencies_and_pairs_are_learnt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,16 @@ def test_no_file_and_no_folder_of_images(folder: Path) -> None:
         read_source(dataset(folder, source__path=str(folder / "objects.parquet")))
 
 
+def test_images_may_lie_in_an_archive(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "photos.zip", "w") as archive:
+        for name in "abc":
+            archive.write(folder / f"{name}.png", f"{name}.png")
+            (folder / f"{name}.png").unlink()
+    images, splits = read_source(dataset(folder, source__images=str(folder / "photos.zip")))
+    pixels, _ = load_image(SourceFiles(images), splits["train"][0], 8)
+    assert (pixels == (255, 0, 0)).all()
+
+
 def test_repeats_are_kept_in_the_record_and_merged_in_the_code(folder: Path) -> None:
     write_rows(folder, [*ROWS, "c.png,blue,circle,4,0,8,4,test"])
     _, splits = read_source(dataset(folder, source__repeats=True))
@@ -411,6 +422,16 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (
+            {
+                "space": {
+                    "kind": "counted",
+                    "max_objects": 2,
+                    "groups": [{"name": "color", "size": 999}, {"name": "shape", "size": 99}],
+                }
+            },
+            "the groups make 98,901 cells, and stores hold at most 32,768",
+        ),
         ({"split": {"rule": "random"}}, "split rule 'random' draws scenes"),
         ({"render": {"kind": "shapes"}}, "images come from the source"),
         ({"source": None}, "is estimated from scenes that are read: give a source"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -18,21 +19,23 @@ from jobs_by_hand import job_by_hand, script
 from PIL import Image
 
 from bindscope.config.codes import Dataset
-from bindscope.config.observed import CLEVR_VALUES
 from bindscope.config.root import Config
-from bindscope.errors import InputError
+from bindscope.config.solids import VOCABULARY
+from bindscope.errors import BindscopeError, InputError
 from bindscope.graph.build import build
+from bindscope.graph.data import add_records
+from bindscope.graph.product import Graph
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.store.reader import open_store
 
-GROUPS = [{"name": name, "size": len(values)} for name, values in CLEVR_VALUES.items()]
+GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
 
 
 def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
     """An object as in CLEVR's scene files, keys that we do not read included."""
-    values = {group: str(rng.choice(known)) for group, known in CLEVR_VALUES.items()}
+    values = {group: str(rng.choice(known)) for group, known in VOCABULARY.items()}
     return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
             "pixel_coords": [120, 80, 11.5]}  # fmt: skip
 
@@ -102,10 +105,10 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     for code, record, scene in zip(objects, records, chosen, strict=True):
         # By hand: color is slowest, size fastest.
         cells = [
-            ((CLEVR_VALUES["color"].index(o["color"]) * 3
-              + CLEVR_VALUES["shape"].index(o["shape"])) * 2
-             + CLEVR_VALUES["material"].index(o["material"])) * 2
-            + CLEVR_VALUES["size"].index(o["size"])
+            ((VOCABULARY["color"].index(o["color"]) * 3
+              + VOCABULARY["shape"].index(o["shape"])) * 2
+             + VOCABULARY["material"].index(o["material"])) * 2
+            + VOCABULARY["size"].index(o["size"])
             for o in scene["objects"]
         ]  # fmt: skip
         assert list(record.cells) == cells
@@ -165,6 +168,24 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     scenes.unlink()
     with pytest.raises(InputError, match=r"holds no scenes/CLEVR_train_scenes\.json"):
         read_source(dataset(tmp_path / "clevr"))
+
+
+def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
+    write_clevr(tmp_path)
+
+    def key() -> str:
+        return add_records(Graph(), dataset(tmp_path)).key
+
+    before = key()
+    image = tmp_path / "images" / "train" / "CLEVR_train_000000.png"
+    image.write_bytes(b"other pixels")
+    assert key() == before
+    scenes = tmp_path / "scenes" / "CLEVR_val_scenes.json"
+    scenes.write_text(scenes.read_text() + "\n")
+    assert key() != before
+    shutil.rmtree(tmp_path / "scenes")
+    with pytest.raises(BindscopeError, match="there is no such file or folder"):
+        key()
 
 
 def test_groups_must_be_clevrs(tmp_path: Path) -> None:

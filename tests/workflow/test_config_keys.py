@@ -128,7 +128,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
     "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
     "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": "harness:Reader"}, READ),
-    "ClevrSource.path": ("datasets.8.source.path", OWN_IMAGES, READ),
+    "ClevrSource.path": ("datasets.8.source.path", f"{OWN_IMAGES}/objects.csv", READ),
     "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),
     "ClevrSource.sha256": ("datasets.8.source.sha256", "0" * 64, CLEVR),
     "ClevrSource.folder": ("datasets.8.source.folder", "/data", CLEVR),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -9,6 +10,9 @@ from pydantic import Field, StringConstraints, model_validator
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, genome_problem
 from bindscope.config.groups import Group
+from bindscope.config.solids import VOCABULARY
+
+LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
 
 class DrawsSpace(Model):
@@ -41,6 +45,15 @@ class CountedSpace(Model):
     max_objects: PositiveInt = Field(
         description="Largest number of objects in a scene; a scene with more is an error."
     )
+
+    @model_validator(mode="after")
+    def _indexable(self) -> Self:
+        if (cells := prod(group.size for group in self.groups)) > LARGEST_CELLS:
+            raise ValueError(
+                f"the groups make {cells:,} cells, and stores hold at most {LARGEST_CELLS:,}; "
+                "make a group smaller"
+            )
+        return self
 
 
 class IndexSplit(Model):
@@ -90,7 +103,9 @@ class TableSource(Model):
     kind: Literal["table"]
     path: str = Field(description="The file, `.csv` or `.parquet`.")
     images: str | None = Field(
-        None, description="Folder that image names start from; left out: the file's folder."
+        None,
+        description="Folder or zip archive that image names start from; left out: the file's "
+        "folder.",
     )
     image: str = Field("image", description="Column with the name of the image file.")
     values: dict[str, tuple[str, ...]] = Field(
@@ -103,15 +118,6 @@ class TableSource(Model):
     repeats: bool = Field(
         False, description="Whether a scene may hold two objects with the same values."
     )
-
-
-CLEVR_VALUES: dict[str, tuple[str, ...]] = {
-    "color": ("gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"),
-    "shape": ("cube", "sphere", "cylinder"),
-    "material": ("rubber", "metal"),
-    "size": ("large", "small"),
-}
-"""CLEVR's features (arXiv 1612.06890): the values of a group, by the group's name."""
 
 
 class ClevrSource(Model):
@@ -158,7 +164,9 @@ class PythonSource(Model):
         description="`my_package.my_module:MyReader`."
     )
     path: str | None = Field(
-        None, description="File or folder with the labels; a change of its content is noticed."
+        None,
+        description="File or folder with the labels, and not with the images: it is read at each "
+        "start, so that a change of its content is noticed.",
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Anything else that the reader wants."
@@ -206,9 +214,9 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
 
 def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
     for group in groups:
-        values = CLEVR_VALUES.get(group.name)
+        values = VOCABULARY.get(group.name)
         if values is None:
-            return f"CLEVR has no feature {group.name!r}; there are {', '.join(CLEVR_VALUES)}"
+            return f"CLEVR has no feature {group.name!r}; there are {', '.join(VOCABULARY)}"
         if len(values) != group.size:
             return (
                 f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "

@@ -14,7 +14,7 @@ from bindscope.graph.data import (
     shard_slice,
     shards,
 )
-from bindscope.graph.product import Graph, Product
+from bindscope.graph.product import Graph, Product, once
 from bindscope.models.weights import content_key
 
 
@@ -74,6 +74,7 @@ def add_weights(
     return None
 
 
+@once
 def add_pooled(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None) -> Product:
     """Index of the pooled tokens (or encoded codes) of all layers."""
     if isinstance(model, KnownAnswer):
@@ -82,6 +83,7 @@ def add_pooled(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product
     return _add_index(graph, model, dataset, "pooled", made)
 
 
+@once
 def add_patches(
     graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None, layer: int | str
 ) -> Product:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from bindscope.codes.counting import n_feature_codes
@@ -15,9 +16,9 @@ from bindscope.config.codes import (
     RankedSplit,
 )
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource
+from bindscope.config.observed import ClevrSource, Source
 from bindscope.config.solids import SolidsRenderer
-from bindscope.graph.product import Graph, Product
+from bindscope.graph.product import Graph, Product, once
 from bindscope.models.weights import content_key
 from bindscope.registries import SPACES, resolve
 
@@ -72,6 +73,7 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
+@once
 def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
     source = dataset.source
@@ -85,12 +87,25 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
         {"dataset": dataset.name},
         {
             "dataset": dataset.model_dump(mode="json", include={"space", "split", "source"}),
-            "labels_sha256": content_key(source.path) if source.path else None,
+            "labels_sha256": _labels_key(source),
         },
         {"download": downloaded},
     )
 
 
+def _labels_key(source: Source) -> str | None:
+    """Hash the files that labels are read from; None where the source has no `path`."""
+    if source.path is None:
+        return None
+    path = Path(source.path).expanduser()
+    if isinstance(source, ClevrSource) and path.is_dir():
+        # The images beside them would be read anew at each start of Snakemake.
+        unpacked = path / "scenes"
+        path = unpacked if unpacked.exists() else path / "CLEVR_v1.0" / "scenes"
+    return content_key(path)
+
+
+@once
 def add_priors(graph: Graph, dataset: Dataset) -> Product:
     """Entropies of every split; estimates where nobody knows the space's distribution."""
     if isinstance(dataset.space, CountedSpace):
@@ -114,6 +129,7 @@ def add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
         )
 
 
+@once
 def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     """Object and feature codes, a product per split."""
     if dataset.source:
@@ -141,6 +157,7 @@ def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     ]
 
 
+@once
 def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
     """Prior log-odds, a product per split: exact, or estimated from the scenes of train."""
     if isinstance(dataset.space, CountedSpace):
@@ -177,6 +194,7 @@ def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
     return {"split": split, "start": shard * size, "stop": (shard + 1) * size}
 
 
+@once
 def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
     """Images, masks and boxes of a split, a product per shard; masks only of drawn scenes."""
     if dataset.source:

@@ -18,7 +18,7 @@ from bindscope.graph.data import (
     by_feature_code,
     space_slice,
 )
-from bindscope.graph.product import Graph, Product
+from bindscope.graph.product import Graph, Product, once
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ def layers(model: AnyModel, block: FitBlock) -> list[int | str]:
 def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
     """Add every fit of a block, and all it needs."""
     for dataset in (entities.datasets[name] for name in block.datasets):
+        probes = [entities.probes[name] for name in block.probes]
+        of_probes = [_Fits(graph, entities.config, dataset, probe) for probe in probes]
         for model in (entities.models[name] for name in block.models):
             weights = add_weights(graph, model, entities.datasets, entities.models.values())
             for layer in layers(model, block):
@@ -71,8 +73,7 @@ def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
                         index = add_pooled(graph, model, dataset, weights)
                     if isinstance(model, KnownAnswer):
                         _add_truth(graph, model, dataset, tokens)
-                    for probe in (entities.probes[name] for name in block.probes):
-                        fits = _Fits(graph, entities.config, dataset, probe)
+                    for fits in of_probes:
                         fits.add(model, layer, tokens, index, block)
 
 
@@ -101,9 +102,9 @@ class _Fits:
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
         stores = [p for p in _flat(index) if p.rule == "patches_temporary"]
         for seeds in block.seed_blocks:
-            self._null(seeds)
+            _add_null(self.graph, self, seeds)
             for control in block.controls:
-                fit = self._fit(
+                fit = self.fit(
                     "fit",
                     {**names, "control": control},
                     seeds,
@@ -115,11 +116,7 @@ class _Fits:
                 if tokens == "patches" and control == "none" and has_masks:
                     self._attention(fit, index, stores)
 
-    def _null(self, seeds: tuple[int, ...]) -> Product:
-        representation = {"tokens": "null", "patches": self.probe.family in PATCH_FAMILIES}
-        return self._fit("null", {}, seeds, representation, {})
-
-    def _fit(
+    def fit(
         self,
         rule: str,
         names: dict[str, Any],
@@ -127,6 +124,7 @@ class _Fits:
         representation: dict[str, Any],
         inputs: dict[str, Product | list[Product]],
     ) -> Product:
+        """Add one fit, or the null probe of one."""
         content = {
             "probe": self.probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
@@ -169,6 +167,13 @@ class _Fits:
                 ],
             },
         )
+
+
+@once
+def _add_null(graph: Graph, fits: _Fits, seeds: tuple[int, ...]) -> Product:
+    """Add the null probe beside all fits of a probe, whatever they read."""
+    representation = {"tokens": "null", "patches": fits.probe.family in PATCH_FAMILIES}
+    return fits.fit("null", {}, seeds, representation, {})
 
 
 def _flat(product: Product) -> list[Product]:

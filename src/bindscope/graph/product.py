@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.errors import ConfigError
 from bindscope.files import canonical_json
@@ -35,7 +36,7 @@ class Product:
     code: str
     inputs: Mapping[str, Sequence[Product]] = field(repr=False)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The spec key, 64 hex digits."""
         return spec_key(self.spec)
@@ -80,6 +81,7 @@ class Graph:
 
     def __init__(self) -> None:
         self.products: dict[tuple[str, tuple[tuple[str, str], ...]], Product] = {}
+        self.remembered: dict[tuple[object, ...], tuple[Any, object]] = {}
 
     def add(
         self,
@@ -140,3 +142,29 @@ class Graph:
     def of(self, *rules: str) -> list[Product]:
         """All products of some rules, in the order they were added."""
         return [product for product in self.products.values() if product.rule in rules]
+
+
+Arguments = ParamSpec("Arguments")
+Added = TypeVar("Added")
+
+
+def once(
+    add: Callable[Concatenate[Graph, Arguments], Added],
+) -> Callable[Concatenate[Graph, Arguments], Added]:
+    """Let a function that adds products work once per graph and positional arguments.
+
+    Thousands of fits ask for the same labels and shards. Names and numbers are told apart by value,
+    everything else by identity.
+    """
+
+    @wraps(add)
+    def remembering(graph: Graph, /, *given: Arguments.args, **named: Arguments.kwargs) -> Added:
+        assert not named
+        key = (add, *(x if isinstance(x, str | int | tuple) else id(x) for x in given))
+        if key not in graph.remembered:
+            # What was given is kept: an identity may be used again when its owner is gone.
+            graph.remembered[key] = (add(graph, *given, **named), given)
+        added: Added = graph.remembered[key][0]
+        return added
+
+    return remembering

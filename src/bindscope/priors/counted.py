@@ -2,10 +2,11 @@
 
 The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
 numbers of objects as often as in `train`, and given the number all object codes equally likely
-(`Exchangeable`). The odds of a bit are then corrected by how much more often than that it is 1 in
-`train`: the bit by itself, in contexts that all bits share, and in contexts of its own. A context
-is a function of the bits before it, so q is a distribution whatever the data are, and q(O | F) is
-zero outside the object codes of F. Every correction is shrunk; how strongly is chosen on `val`.
+(`Exchangeable`; a guess near it where the space is too large to count, see `priors.loose`). The
+odds of a bit are then corrected by how much more often than that it is 1 in `train`: the bit by
+itself, in contexts that all bits share, and in contexts of its own. A context is a function of the
+bits before it, so q is a distribution whatever the data are, and q(O | F) is zero outside the
+object codes of F. Every correction is shrunk; how strongly is chosen on `val`.
 
 With q for the unknown prior, the anchors are valid (a probe may start anywhere), and the entropies
 are cross-entropies of the split's scenes under q: estimates of *upper* bounds. An upper bound of
@@ -29,6 +30,7 @@ from bindscope.codes.space import feature_code, group_slices
 from bindscope.codes.uniform import Uniform
 from bindscope.config.codes import SPLITS, CountedSpace, UniformSpace
 from bindscope.priors.anchors import CLIP_NATS, log_odds
+from bindscope.priors.loose import loose_odds
 from bindscope.store.reader import open_store
 
 METHOD = "train_cross_entropy"
@@ -59,11 +61,21 @@ class Exchangeable(Uniform):
         groups, largest = config.groups, config.max_objects
         super().__init__(UniformSpace(kind="uniform", groups=groups, max_objects=largest))
         seen = Counter(numbers)
-        shares = [
-            Fraction(2 * seen[m] + 1, comb(self.n_cells, m)) for m in range(1, self.max_objects + 1)
-        ]
+        allowed = range(1, self.max_objects + 1)
+        self.shares = [(seen[m] + 0.5) / (len(numbers) + 0.5 * len(allowed)) for m in allowed]
+        codes = [comb(self.n_cells, m) for m in allowed]
+        each = [Fraction(share) / n for share, n in zip(self.shares, codes, strict=True)]
         # Integers, as all counts are.
-        self._weights = [max(round(_RESOLUTION * s / min(shares)), 1) for s in shares]
+        self._weights = [max(round(_RESOLUTION * share / min(each)), 1) for share in each]
+        outcomes = sum(weight * n for weight, n in zip(self._weights, codes, strict=True))
+        # Counts of more outcomes are exact too, but take Python's integers and too long.
+        self.countable = outcomes < 2**63
+
+    def log_odds(self, objects: Bits) -> dict[str, Floats]:
+        """Prior log-odds of scenes, exact where the space is not too large for that."""
+        if self.countable:
+            return log_odds(self, objects)
+        return loose_odds(objects, self.sizes, self.shares)
 
     def weight(self, n_objects: int) -> int:
         """Outcomes of an object code: more where its number of objects was seen more often."""
@@ -142,7 +154,7 @@ class CountedPrior:
         return {t: _bits(self._known[split][t], odds[t]) for t in TARGETS}
 
     def _contexts(self, objects: Bits) -> dict[str, Contexts]:
-        base = log_odds(self.space, objects)
+        base = self.space.log_odds(objects)
         features = feature_code(objects, self.space.sizes)
         of_feature = _of_feature(features, base["feature"], self.space.sizes, self._cap)
         return {

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bindscope.config.observed import CLEVR_VALUES, ClevrSource
+from bindscope.config.observed import ClevrSource
+from bindscope.config.solids import VOCABULARY
 from bindscope.errors import InputError
 from bindscope.sources.base import Scene, SourceFiles
 
@@ -35,7 +36,7 @@ class ClevrReader:
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
         """CLEVR's features and values."""
-        return CLEVR_VALUES
+        return VOCABULARY
 
     def scenes(self) -> Iterable[Scene]:
         """Read the scene files of all parts.
@@ -68,7 +69,7 @@ class ClevrReader:
             try:
                 objects = scene["objects"]
                 if len(objects) == self.source.n_objects:
-                    values = tuple({g: str(o[g]) for g in CLEVR_VALUES} for o in objects)
+                    values = tuple({g: str(o[g]) for g in VOCABULARY} for o in objects)
                     image = f"{top}images/{part}/{scene['image_filename']}"
                     yield Scene(image, values, where, split=part if self.by_part else None)
             except (KeyError, TypeError) as error:
