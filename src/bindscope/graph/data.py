@@ -228,6 +228,7 @@ def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
     drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
     if not drawn:
         return None
+    by_split = {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS}
     return graph.add(
         "scene_statistics",
         {"dataset": dataset.name},
@@ -237,7 +238,7 @@ def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
                 "camera_height": dataset.render.camera_height,
             }
         },
-        {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS},
+        {split: found for split, found in by_split.items() if found},  # some only train a model
     )
 
 
