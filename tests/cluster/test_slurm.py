@@ -81,6 +81,7 @@ def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (tmp_path / "grown.txt").read_text() == "200\n"
     (fits,) = [job for job in jobs if "fits" in job.comment]
+    assert (fits.cpus, fits.memory, fits.limit) == ("1", "100M", "30:00")  # one after another
     assert {job.partition for job in (*grown, fits)} == {"cpu"}
     assert len(list(tmp_path.glob("fit-*.txt"))) == 3
 
