@@ -102,6 +102,7 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
             snakemake("--configfile", clone.configfile), cwd=clone.path, stdout=out, stderr=out
         )
         try:
+            wait_for(run, lambda: script_of(clone, "training.py"))
             cancelled = wait_for(run, lambda: running(slurm, "rule_training"))
             slurm.run("scancel", cancelled.id)
             victim = wait_for(run, lambda: script_of(clone, "pooled.py"))
@@ -130,7 +131,7 @@ def of(jobs: list[Submission], comment: str) -> list[Submission]:
 
 
 def running(slurm: Slurm, comment: str) -> Submission | None:
-    """A job of a rule that Slurm has started, and whose script is at work."""
+    """A job of a rule that Slurm has started."""
     found = [job for job in of(slurm.submissions(), comment) if job.state == "RUNNING"]
     return found[0] if found else None
 
