@@ -80,6 +80,7 @@ class Submission:
     partition: str
     state: str
     memory: str
+    cpus: str
     gres: str
     limit: str
     start: float | None
@@ -95,7 +96,7 @@ class Submission:
 class Slurm:
     """The daemons, as a context; whatever happens inside, nothing of them is left."""
 
-    cpus: int = 4  # pretended: as many as the profile puts into one submission
+    cpus: int = 4  # pretended
     # munged refuses a socket in a folder that others may not pass, as pytest's are.
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="bindscope-slurm-")))
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -194,12 +195,12 @@ class Slurm:
 
     def submissions(self) -> list[Submission]:
         """All jobs that were submitted, in order, finished ones too."""
-        names = ("JobID", "Comment", "Partition", "State", "MinMemory", "tres-per-job",
+        names = ("JobID", "Comment", "Partition", "State", "MinMemory", "NumCPUs", "tres-per-job",
                  "TimeLimit", "StartTime", "EndTime")  # fmt: skip
         columns = ",".join(f"{name}:|" for name in names)
         done = self.run("squeue", "--noheader", "--states=all", "--sort=i", f"--Format={columns}")
         rows = [[value.strip() for value in x.split("|")] for x in done.stdout.splitlines()]
-        return [Submission(*row[:7], _seconds(row[7]), _seconds(row[8])) for row in rows]
+        return [Submission(*row[:8], _seconds(row[8]), _seconds(row[9])) for row in rows]
 
 
 def _seconds(text: str) -> float | None:

@@ -81,6 +81,7 @@ def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (tmp_path / "grown.txt").read_text() == "200\n"
     (fits,) = [job for job in jobs if "fits" in job.comment]
+    assert (fits.cpus, fits.memory, fits.limit) == ("1", "100M", "30:00")  # one after another
     assert {job.partition for job in (*grown, fits)} == {"cpu"}
     assert len(list(tmp_path.glob("fit-*.txt"))) == 3
 
@@ -101,6 +102,7 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
             snakemake("--configfile", clone.configfile), cwd=clone.path, stdout=out, stderr=out
         )
         try:
+            wait_for(run, lambda: script_of(clone, "training.py"))
             cancelled = wait_for(run, lambda: running(slurm, "rule_training"))
             slurm.run("scancel", cancelled.id)
             victim = wait_for(run, lambda: script_of(clone, "pooled.py"))
@@ -129,7 +131,7 @@ def of(jobs: list[Submission], comment: str) -> list[Submission]:
 
 
 def running(slurm: Slurm, comment: str) -> Submission | None:
-    """A job of a rule that Slurm has started, and whose script is at work."""
+    """A job of a rule that Slurm has started."""
     found = [job for job in of(slurm.submissions(), comment) if job.state == "RUNNING"]
     return found[0] if found else None
 

@@ -120,6 +120,9 @@ def test_scenes_in_one_batch_do_not_touch_each_other(monkeypatch):
     alone = np.concatenate([bits([scene], log_weights) for scene in scenes])
     assert together == pytest.approx(alone, abs=1e-12)
     assert together[:30] == pytest.approx(together[30:], abs=1e-12)
+    monkeypatch.setattr(assignments, "MAX_TABLES", 500)  # batches fall apart, scenes do not
+    monkeypatch.setattr("bindscope.priors.shared_codes._BLOCK", 40)
+    assert bits(scenes, log_weights) == pytest.approx(together, abs=1e-12)
     monkeypatch.setattr(assignments, "_BATCH", 1)
     monkeypatch.setattr("bindscope.priors.supply._BLOCK", 50)
     monkeypatch.setattr("bindscope.priors.supply._REMEMBERED", 100)

@@ -54,6 +54,20 @@ def test_a_script_imports_no_heavy_package_that_it_does_not_need(
     assert loaded(code) - always <= allowed
 
 
+# Scripts that run a model or fit probes; no other needs torch, and only figures are drawn.
+WITH_TORCH = {"attention", "fit", "patches", "pooled", "training", "weights"}
+MODELS = {"sklearn", "timm", "torch", "torchvision", "transformers"}
+
+
+def test_scripts_that_run_no_model_load_no_torch() -> None:
+    """All of them in one interpreter, as each may load what it likes but for these."""
+    names = {path.stem for path in SCRIPTS.glob("*.py")} - WITH_TORCH
+    run = "import runpy; [runpy.run_path(f'workflow/scripts/{name}.py') for name in %r]"
+    found = loaded(run % sorted(names - {"figure"}))
+    assert not found & (MODELS | {"matplotlib"})
+    assert not loaded(run % ["figure"]) & MODELS
+
+
 def test_importing_the_library_is_light() -> None:
     assert loaded("import bindscope") == set()
     assert loaded("import bindscope.cli") <= {"pydantic", "huggingface_hub"}

@@ -149,10 +149,7 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
             for first in range(0, len(members), step):
                 part = members[first : first + step]
                 numbers = [number for number, _ in part]
-                try:
-                    result[:, numbers] = _entropies(lattice, row_sizes, part, log_weights)
-                except TooManyTablesError as error:
-                    raise _too_large(numbers[0], f"{error} tables to list", MAX_TABLES) from None
+                result[:, numbers] = _solve(lattice, row_sizes, part, log_weights)
     return AssignmentEntropies(*result)
 
 
@@ -253,11 +250,29 @@ def _pairs(row_sizes: Margins, supply: Margins) -> tuple[int, ...]:
     )
 
 
+def _solve(
+    lattice: Lattice,
+    row_sizes: Margins,
+    scenes: Sequence[tuple[int, _Problem]],
+    log_weights: Floats,
+) -> Floats:
+    """Compute scenes together if their tables fit the limit together, else one by one."""
+    try:
+        limit = MAX_TABLES // len(scenes)
+        return _entropies(lattice, row_sizes, scenes, log_weights, limit)
+    except TooManyTablesError as error:
+        if len(scenes) == 1:
+            raise _too_large(scenes[0][0], f"{error} tables to list", MAX_TABLES) from None
+    alone = [_solve(lattice, row_sizes, [scene], log_weights) for scene in scenes]
+    return np.concatenate(alone, axis=1)
+
+
 def _entropies(
     lattice: Lattice,
     row_sizes: Margins,
     scenes: Sequence[tuple[int, _Problem]],
     log_weights: Floats,
+    max_tables: int,
 ) -> Floats:
     """Return float64 (3, B), bits, of scenes that differ in their weights only."""
     weights = np.stack(
@@ -273,7 +288,7 @@ def _entropies(
         for i, size in enumerate(row_sizes)
     ]
     log_total, entropy, log_factorials = (array[:, 0] for array in lattice.fill(rows))
-    given_code = entropy_given_code(lattice, row_sizes, weights, log_total, MAX_TABLES)
+    given_code = entropy_given_code(lattice, row_sizes, weights, log_total, max_tables)
     # Each table stands for prod n_c! / prod T! assignments, n_c the objects of a category.
     numbers = [_log_orders(p.supply if p.transposed else p.row_sizes) for _, p in scenes]
     assignments = entropy + np.array(numbers) - log_factorials

@@ -19,6 +19,8 @@ from scipy.special import entr, gammaln
 from bindscope.priors.supply import Floats, Ints, Lattice, Row, Runs, merge
 
 SMALLEST = 3
+_COMPARED = 32  # pairs that may be compared for each table that may be listed
+_BLOCK = 1 << 18  # pairs compared at a time
 
 
 class TooManyTablesError(Exception):
@@ -134,16 +136,33 @@ def _groups(
             yield chosen, groups
         for n, i in enumerate(further):
             mine = contents[contents.sum(axis=1) <= rows[i]]
-            if len(groups.key) * len(mine) > limit:
-                raise TooManyTablesError(len(groups.key) * len(mine))
-            extended = _with_row(groups, mine, _log_weight(mine, log_weights[:, i]), supply)
+            log_weight = _log_weight(mine, log_weights[:, i])
+            extended = _with_row(groups, mine, log_weight, supply, limit)
             if len(extended.key):
                 todo.append(([*chosen, i], extended, further[n + 1 :]))
 
 
-def _with_row(groups: _Groups, contents: Ints, log_weight: Floats, supply: Ints) -> _Groups:
+def _fitting(used: Ints, contents: Ints, supply: Ints, limit: int) -> tuple[Ints, Ints]:
+    """Return the pairs of a group and a content of the next row that the supply has room for."""
+    if len(used) * len(contents) > _COMPARED * limit:
+        raise TooManyTablesError(len(used) * len(contents) // _COMPARED)
+    found, n = [], 0
+    step = max(1, _BLOCK // max(1, len(contents)))
+    for first in range(0, len(used), step):
+        room = supply - used[first : first + step]
+        before, row = np.nonzero((contents[None] <= room[:, None]).all(axis=2))
+        found.append((before + first, row))
+        n += len(row)
+        if n > limit:
+            raise TooManyTablesError(n)
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _with_row(
+    groups: _Groups, contents: Ints, log_weight: Floats, supply: Ints, limit: int
+) -> _Groups:
     """Extend every group by every content of the next row, and merge equal ones."""
-    before, row = np.nonzero((groups.used[:, None] + contents[None] <= supply).all(axis=2))
+    before, row = _fitting(groups.used, contents, supply, limit)
     used = groups.used[before] + contents[row]
     units = contents.sum(axis=1)
     marks = (contents > 0) @ (1 << np.arange(len(supply))) + (units << len(supply))
