@@ -116,7 +116,7 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
 
     jobs = slurm.submissions()
     assert [job.state for job in of(jobs, "rule_training")] == ["CANCELLED", "COMPLETED"]
-    assert sorted(job.state for job in of(jobs, "rule_pooled"))[0] == "FAILED"
+    assert [job.state for job in of(jobs, "rule_pooled")].count("FAILED") == 1
     lost = [job for job in jobs if job.state != "COMPLETED"]
     assert len(lost) == 2
     assert log.read_text().count("Trying to restart job") == 2
