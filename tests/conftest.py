@@ -1,10 +1,12 @@
-"""Order of the suite."""
+"""Order of the suite, and an environment that no test leaves changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+
+from bindscope.errors import CONFIGFILES
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = ("test_deaths", "test_reruns", "test_commands", "test_bad_input", "test_gates")
@@ -14,3 +16,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Move the slowest modules to the front; the order within a module stays."""
     place = {name: i for i, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(Path(item.path).stem, len(FIRST)))
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a configuration notes its files for later messages; the next test starts without."""
+    monkeypatch.setenv(CONFIGFILES, "")  # so that it is put back as it was before the test
+    monkeypatch.delenv(CONFIGFILES)

@@ -9,7 +9,6 @@ import pytest
 
 from bindscope.commands import presets
 from bindscope.config.loading import load_file
-from bindscope.errors import CONFIGFILES
 from bindscope.graph.build import build, leaves
 from bindscope.graph.product import Graph
 
@@ -65,7 +64,6 @@ def test_small_presets_of_one_model_share_its_training() -> None:
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clone in which Snakemake only notes that it was called; one preset fails."""
-    monkeypatch.setenv(CONFIGFILES, "")  # put back after the test, which loads other configurations
     (tmp_path / "config").mkdir()
     (tmp_path / presets.FOLDER).symlink_to(FOLDER)
 
