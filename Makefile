@@ -52,7 +52,7 @@ test: setup
 
 # A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
 # executor plugin is put beside the environment's packages, so that other runs do not load it.
-CLUSTER := $(VENV)/cluster
+CLUSTER := $(abspath $(VENV))/cluster
 test-cluster: setup
 	@{ command -v slurmctld && command -v munged; } >/dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge; }
