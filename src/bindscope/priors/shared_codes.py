@@ -97,7 +97,6 @@ def entropy_given_code(
             [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
             np.zeros((len(log_weights), 1)),
         )
-        level = sum(rows[i] for i in others)
         for sizes in np.unique(groups.sizes[shared], axis=0):
             here = shared & (groups.sizes == sizes).all(axis=1)
             rest = [
@@ -106,7 +105,7 @@ def entropy_given_code(
             ]
             left = np.tile(supply, (int(here.sum()), 1))
             left[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, level)[:, lattice.index(left)]
+            totals = lattice.totals(rest, known, sum(rows[i] for i in others))[:, lattice.index(left)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
