@@ -92,9 +92,9 @@ def entropy_given_code(
         shared = (groups.entropy > 0).any(axis=0)
         if not shared.any():
             continue
-        others = [i for i in range(len(rows)) if i not in chosen]
+        kept = [i for i in range(len(rows)) if i not in chosen]
         known = lattice.totals(
-            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
+            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in kept],
             np.zeros((len(log_weights), 1)),
         )
         for sizes in np.unique(groups.sizes[shared], axis=0):
@@ -105,7 +105,7 @@ def entropy_given_code(
             ]
             left = np.tile(supply, (int(here.sum()), 1))
             left[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, sum(rows[i] for i in others))[:, lattice.index(left)]
+            totals = lattice.totals(rest, known, sum(rows[i] for i in kept))[:, lattice.index(left)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
