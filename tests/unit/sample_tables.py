@@ -1,7 +1,8 @@
-"""Made-up rows in the shape and the range of the default configuration's results."""
+"""Made-up rows in the shape and the range of the default configuration's results, and their use."""
 
 import json
 
+import matplotlib as mpl
 import numpy as np
 
 from bindscope.tables.build import order
@@ -9,6 +10,7 @@ from bindscope.tables.rules import ESTIMATES, above_truth
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, frame_of
 
 KEYS = {"spec_key": "ab" * 32, "code_key": f"{'cd' * 8}:{'ef' * 8}"}
+GROUPS = [("color", ("red", "blue")), ("shape", ("circle", "square", "cross"))]
 H_OBJECT, H_FEATURE = 26.488, 7.217
 FAMILIES = {
     "linear": "linear",
@@ -198,3 +200,8 @@ def paper_table():
         null_loss_object_bits=h[0] + 11.0,
     )  # fmt: skip
     return make_table([*rows, attention])
+
+
+def words(figure):
+    """Return all text of a figure."""
+    return [text.get_text() for text in figure.findobj(mpl.text.Text)]

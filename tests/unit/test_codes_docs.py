@@ -14,6 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize("page", ["codes.md", "priors.md", "visual_genome.md"])
 def test_examples_run(page):
     (example,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.S)
+    assert "\nassert " in example  # it checks what it shows
     exec(compile(example, page, "exec"), {})
 
 

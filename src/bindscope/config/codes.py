@@ -12,6 +12,7 @@ from bindscope.config.genome import GenomeSource
 from bindscope.config.groups import Group
 from bindscope.config.observed import (
     READ_SPLITS,
+    BucketSplit,
     ColumnSplit,
     CountedSpace,
     DrawsSpace,
@@ -19,7 +20,6 @@ from bindscope.config.observed import (
     IndexSplit,
     PhotosRenderer,
     Source,
-    check_buckets,
     vocabulary_problem,
 )
 from bindscope.config.solids import SolidsRenderer, undrawable
@@ -109,23 +109,10 @@ class RankedSplit(Model):
     )
 
 
-class HashedSplit(Model):
+class HashedSplit(BucketSplit):
     """A feature code's sha1 modulo `buckets` decides its split."""
 
     rule: Literal["hashed_feature_codes"]
-    salt: str = Field("bindscope", description="Prefix of the hashed text.")
-    buckets: PositiveInt = Field(10, description="Number of hash buckets.")
-    test: tuple[NonNegativeInt, ...] = Field(
-        (0, 1), min_length=1, description="Buckets of the test split."
-    )
-    val: tuple[NonNegativeInt, ...] = Field(
-        (2,), min_length=1, description="Buckets of the validation split."
-    )
-
-    @model_validator(mode="after")
-    def _disjoint(self) -> Self:
-        check_buckets(self.test, self.val, self.buckets)
-        return self
 
 
 Split = Annotated[

@@ -70,10 +70,10 @@ class ColumnSplit(Model):
     column: str = Field("split", description="Column with `train`, `val` or `test`.")
 
 
-class HashedImagesSplit(Model):
-    """sha1("salt|image") modulo `buckets` decides a scene's split: stable when scenes are added."""
+class BucketSplit(Model):
+    """A hash modulo `buckets` decides the split; what is hashed is the rule's."""
 
-    rule: Literal["hashed_images"]
+    rule: str
     salt: str = Field("bindscope", description="Prefix of the hashed text.")
     buckets: PositiveInt = Field(10, description="Number of hash buckets.")
     test: tuple[NonNegativeInt, ...] = Field(
@@ -87,6 +87,12 @@ class HashedImagesSplit(Model):
     def _disjoint(self) -> Self:
         check_buckets(self.test, self.val, self.buckets)
         return self
+
+
+class HashedImagesSplit(BucketSplit):
+    """sha1("salt|image") modulo `buckets` decides a scene's split: stable when scenes are added."""
+
+    rule: Literal["hashed_images"]
 
 
 def check_buckets(test: tuple[int, ...], val: tuple[int, ...], buckets: int) -> None:
