@@ -10,6 +10,7 @@ import pytest
 from bindscope.errors import InputError
 from bindscope.genome import files
 from bindscope.genome.files import read_annotations, read_images, stream
+from bindscope.sources import json_list
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 
@@ -21,7 +22,7 @@ def values(path):
 @pytest.mark.parametrize("chunk", [1, 2, 7, 100, 1 << 20])
 @pytest.mark.parametrize("name", ["objects.json", "attributes.json", "image_data.json"])
 def test_a_file_is_read_as_json_reads_it_whatever_the_chunks(name, chunk, monkeypatch):
-    monkeypatch.setattr(files, "_CHUNK", chunk)
+    monkeypatch.setattr(json_list, "_CHUNK", chunk)
     assert values(DATA / name) == json.loads((DATA / name).read_text())
 
 
@@ -86,8 +87,8 @@ def test_what_is_no_array_is_refused(text, message, tmp_path):
 
 
 def test_an_endless_element_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_CHUNK", 100)
-    monkeypatch.setattr(files, "_LONGEST", 1000)
+    monkeypatch.setattr(json_list, "_CHUNK", 100)
+    monkeypatch.setattr(json_list, "_LONGEST", 1000)
     (tmp_path / "a.json").write_text('["' + "a" * 100_000)
     with pytest.raises(InputError, match="element 0: is no whole JSON"):
         values(tmp_path / "a.json")
@@ -157,7 +158,7 @@ def test_a_coco_number_that_is_none_is_refused(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_CHUNK", 1 << 14)
+    monkeypatch.setattr(json_list, "_CHUNK", 1 << 14)
     thing = {"object_id": 1, "names": ["tree"], "x": 0, "y": 0, "w": 1, "h": 1}
     peaks = []
     for n in (100, 1500):

@@ -160,10 +160,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     scenes = tmp_path / "clevr" / "scenes" / "CLEVR_train_scenes.json"
     text = scenes.read_text()
     scenes.write_text(text[: len(text) // 2])
-    with pytest.raises(InputError, match=r"train_scenes\.json: ends or breaks at character"):
+    with pytest.raises(InputError, match=r"train_scenes\.json, scenes \d: is no whole JSON"):
+        read_source(dataset(tmp_path / "clevr"))
+    scenes.write_text(text.replace('"scenes"', '"images"'))
+    with pytest.raises(InputError, match=r"train_scenes\.json: has no list 'scenes'"):
         read_source(dataset(tmp_path / "clevr"))
     scenes.write_text(text.replace('"objects"', '"things"', 1))
-    with pytest.raises(InputError, match=r"train_scenes\.json, scene 0: is no scene of CLEVR"):
+    with pytest.raises(InputError, match=r"train_scenes\.json, scenes 0: is no scene of CLEVR"):
         read_source(dataset(tmp_path / "clevr"))
     scenes.unlink()
     with pytest.raises(InputError, match=r"holds no scenes/CLEVR_train_scenes\.json"):

@@ -11,16 +11,14 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
 from zipfile import BadZipFile, ZipFile
 
 from bindscope.errors import InputError
+from bindscope.sources.json_list import entries
 
-_CHUNK = 1 << 20  # characters
-_LONGEST = 1 << 24  # characters of one image's annotations; the release's longest are far below
 # Images that one file may be ahead of the other. The release lists them in the same order.
 MAX_WAITING = 2000
 
@@ -181,35 +179,8 @@ def stream(path: Path) -> Iterator[tuple[str, Any]]:
     InputError
         If the file is missing, is no JSON array, or ends too early.
     """
-    decoder = JSONDecoder()
     with _open(path) as file:
-        text, at, number = file.read(_CHUNK).lstrip("\ufeff"), 0, 0
-        at = _skip(text, at)
-        if text[at : at + 1] != "[":
-            raise InputError(str(path), "does not begin with a JSON array", _RELEASE)
-        at += 1
-        while True:
-            at = _skip(text, at, "," if number else "")
-            try:
-                if text[at : at + 1] == "]":
-                    return
-                value, end = decoder.raw_decode(text, at)
-            except JSONDecodeError as problem:
-                more = file.read(_CHUNK)
-                if not more or len(text) - at > _LONGEST:
-                    raise InputError(
-                        f"{path}, element {number}", f"is no whole JSON ({problem.msg})", _AGAIN
-                    ) from None
-                text, at = text[at:] + more, 0
-                continue
-            yield f"{path}, element {number}", value
-            at, number = end, number + 1
-
-
-def _skip(text: str, at: int, separator: str = "") -> int:
-    while at < len(text) and (text[at].isspace() or text[at] == separator):
-        at += 1
-    return at
+        yield from entries(file, str(path), other=_RELEASE, damaged=_AGAIN)
 
 
 @contextmanager

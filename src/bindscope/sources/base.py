@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol, TextIO
 from zipfile import BadZipFile, ZipFile
 
 from bindscope.config.observed import PythonSource, Source
@@ -110,9 +113,21 @@ class SourceFiles:
         InputError
             If it cannot be read, or the archive's checksum of it is not met.
         """
+        with self._open(name) as file:
+            return file.read()
+
+    @contextmanager
+    def text(self, name: str) -> Iterator[TextIO]:
+        """Open a file as UTF-8 text; the errors are those of `read`."""
+        with self._open(name) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
+            yield text
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[IO[bytes]]:
         try:
-            return self._archive.read(name) if self._archive else (self.root / name).read_bytes()
-        except (OSError, KeyError, BadZipFile, EOFError) as error:
+            with self._archive.open(name) if self._archive else (self.root / name).open("rb") as f:
+                yield f
+        except (OSError, KeyError, BadZipFile, EOFError, UnicodeDecodeError, zlib.error) as error:
             raise InputError(
                 self.path(name), f"cannot be read ({error})",
                 "bring the file back as it was when the labels were read, and run again",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import VOCABULARY
 from bindscope.errors import InputError
 from bindscope.sources.base import Scene, SourceFiles
+from bindscope.sources.json_list import entries
 
 _TOP = "CLEVR_v1.0/"  # the one folder in the archive
-_SCENES = re.compile(r'"scenes"\s*:\s*\[')
+_OWN = "give CLEVR's own scene files"
+_AGAIN = "it was cut off: copy or unpack it again"
 
 
 class ClevrReader:
@@ -63,40 +62,16 @@ class ClevrReader:
                 self.images, f"holds no {name}",
                 "give the folder or archive of CLEVR v1.0 with `scenes` and `images`",
             )  # fmt: skip
-        text = self._files.read(top + name).decode("utf-8")
-        for number, scene in enumerate(_entries(text, path)):
-            where = f"{path}, scene {number}"
-            try:
-                objects = scene["objects"]
-                if len(objects) == self.source.n_objects:
-                    values = tuple({g: str(o[g]) for g in VOCABULARY} for o in objects)
-                    image = f"{top}images/{part}/{scene['image_filename']}"
-                    yield Scene(image, values, where, split=part if self.by_part else None)
-            except (KeyError, TypeError) as error:
-                raise InputError(
-                    where, f"is no scene of CLEVR (no {error})", "give CLEVR's own scene files"
-                ) from error
-
-
-def _entries(text: str, path: str) -> Iterator[Any]:
-    """Parse the list `scenes` entry by entry: the whole of it would take gigabytes."""
-    start = _SCENES.search(text)
-    if start is None:
-        raise InputError(path, "has no list `scenes`", "give CLEVR's own scene files")
-    decoder, place = json.JSONDecoder(), start.end()
-    while True:
-        while text[place : place + 1] in (" ", "\n", "\t", "\r", ","):
-            place += 1
-        if text[place : place + 1] == "]":
-            return
-        try:
-            entry, place = decoder.raw_decode(text, place)
-        except ValueError as error:
-            raise InputError(
-                path, f"ends or breaks at character {place:,} ({error})",
-                "it was cut off: copy or unpack it again",
-            ) from error  # fmt: skip
-        yield entry
+        with self._files.text(top + name) as file:
+            for where, scene in entries(file, path, key="scenes", other=_OWN, damaged=_AGAIN):
+                try:
+                    objects = scene["objects"]
+                    if len(objects) == self.source.n_objects:
+                        values = tuple({g: str(o[g]) for g in VOCABULARY} for o in objects)
+                        image = f"{top}images/{part}/{scene['image_filename']}"
+                        yield Scene(image, values, where, split=part if self.by_part else None)
+                except (KeyError, TypeError) as error:
+                    raise InputError(where, f"is no scene of CLEVR (no {error})", _OWN) from error
 
 
 __all__ = ["ClevrReader"]

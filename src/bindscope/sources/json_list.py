@@ -1,0 +1,77 @@
+"""Long JSON lists read entry by entry, so that memory holds one of them at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import JSONDecodeError, JSONDecoder
+from typing import Any, TextIO
+
+from bindscope.errors import InputError
+
+_CHUNK = 1 << 20  # characters
+_LONGEST = 1 << 24  # characters of one entry, and of what comes before the list
+
+
+def entries(
+    file: TextIO, path: str, *, key: str = "", other: str, damaged: str
+) -> Iterator[tuple[str, Any]]:
+    """Read the entries of a list of objects or lists, one after the other.
+
+    Parameters
+    ----------
+    file
+        JSON: the list itself, or an object that holds the list.
+    path
+        What to call the file in a message.
+    key
+        Key of the list in the object; empty where the file is the list.
+    other, damaged
+        Remedies: for a file that is something else, and for one that is not whole.
+
+    Yields
+    ------
+    str, object
+        What to call the entry in a message, and the entry.
+
+    Raises
+    ------
+    InputError
+        If there is no such list, or it ends or breaks before its end.
+    """
+    decoder, number = JSONDecoder(), 0
+    text, at = _start(file, path, key, other)
+    while True:
+        at = _skip(text, at, "," if number else "")
+        try:
+            if text[at : at + 1] == "]":
+                return
+            value, end = decoder.raw_decode(text, at)
+        except JSONDecodeError as problem:
+            more = file.read(_CHUNK)
+            if not more or len(text) - at > _LONGEST:
+                where = f"{path}, {key or 'element'} {number}"
+                raise InputError(where, f"is no whole JSON ({problem.msg})", damaged) from None
+            text, at = text[at:] + more, 0
+            continue
+        yield f"{path}, {key or 'element'} {number}", value
+        at, number = end, number + 1
+
+
+def _start(file: TextIO, path: str, key: str, other: str) -> tuple[str, int]:
+    """Return the first characters of a file, and where in them the first entry is looked for."""
+    text = file.read(_CHUNK).lstrip("\ufeff")
+    opening = re.compile(rf'"{key}"\s*:\s*\[' if key else r"\s*\[")
+    while not (found := opening.search(text) if key else opening.match(text)):
+        more = (key or not text.strip()) and len(text) < _LONGEST and file.read(_CHUNK)
+        if not more:
+            problem = f"has no list {key!r}" if key else "does not begin with a JSON array"
+            raise InputError(path, problem, other)
+        text += more
+    return text, found.end()
+
+
+def _skip(text: str, at: int, separator: str) -> int:
+    while at < len(text) and (text[at].isspace() or text[at] == separator):
+        at += 1
+    return at
