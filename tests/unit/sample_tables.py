@@ -5,6 +5,9 @@ import json
 import matplotlib as mpl
 import numpy as np
 
+from bindscope.figures.scenes import Sheet
+from bindscope.keys import spec_key
+from bindscope.store.writer import StoreWriter
 from bindscope.tables.build import order
 from bindscope.tables.rules import ESTIMATES, above_truth
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, frame_of
@@ -205,3 +208,26 @@ def paper_table():
 def words(figure):
     """Return all text of a figure."""
     return [text.get_text() for text in figure.findobj(mpl.text.Text)]
+
+
+def sheet(n=2, side=12, n_objects=2):
+    """Make scenes of 6 possible objects, with a box for the first of each."""
+    images = np.arange(n * side * side * 3).reshape(n, side, side, 3).astype(np.uint8)
+    cells = np.full((n, n_objects + 1), -1, np.int16)
+    cells[:, :n_objects] = np.arange(n_objects) % 6
+    boxes = np.full((n, n_objects + 1, 4), -1, np.int16)
+    boxes[:, 0] = (1, 2, 5, 9)
+    return Sheet("test", images, cells, boxes)
+
+
+def write_sheet(folder, shown):
+    """Write scenes as a shard, and return its manifest."""
+    base = folder / f"test-00000-{spec_key('s')[:8]}"
+    store, manifest = base.with_suffix(".zarr"), base.with_suffix(".json")
+    about = {"split": "test", "start": 0}
+    with StoreWriter(store, manifest, spec="s", code="c", attributes=about) as writer:
+        for name in ("images", "cells", "boxes"):
+            array = getattr(shown, name)
+            writer.create(name, array.shape, str(array.dtype))
+            writer.write(name, slice(0, len(array)), array)
+    return manifest

@@ -14,9 +14,11 @@ from sample_tables import (
     make_row,
     make_table,
     paper_table,
+    sheet,
     statistics_table,
     vit_rows,
     words,
+    write_sheet,
 )
 
 from bindscope.config.root import FIGURES
@@ -407,6 +409,7 @@ def write_products(folder):
         save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
         files["maps"].append(folder / model / "4-attention-0.safetensors")
     write_table(statistics_table(), folder / "scene_statistics", SCENE_STATISTICS)
+    files["scenes"] = [write_sheet(folder / "scenes" / "smaller", sheet())]
     files["statistics"] = [folder / "scene_statistics.parquet"]
     return files
 

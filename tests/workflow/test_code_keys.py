@@ -104,9 +104,9 @@ ROOMS: dict[str, set[str]] = {
     "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
-    "store/dtypes.py": {*STORES, *READERS, "index"},
-    "store/manifest.py": {*STORES, *READERS, "index"},
-    "store/reader.py": READERS,
+    "store/dtypes.py": {*STORES, *READERS, "index", "figure"},
+    "store/manifest.py": {*STORES, *READERS, "index", "figure"},
+    "store/reader.py": {*READERS, "figure"},
     "store/verify.py": set(),
     "store/writer.py": STORES,
     "tables/": {*TABLES, *SHOWN},

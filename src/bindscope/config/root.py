@@ -15,7 +15,7 @@ from bindscope.config.references import problems
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 FIGURES = (
-    "tokens", "layers", "attention", "structure", "training", "breakdown", "calibration",
+    "scenes", "tokens", "layers", "attention", "structure", "training", "breakdown", "calibration",
     "complexity", "resolution", "occlusion",
 )  # fmt: skip
 

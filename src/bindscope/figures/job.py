@@ -21,12 +21,14 @@ from bindscope.figures import (
     layers,
     occlusion,
     resolution,
+    scenes,
     structure,
     style,
     tokens,
     training,
 )
 from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.store.reader import open_store
 from bindscope.tables.rows import PathLike
 from bindscope.tables.rules import family_of
 from bindscope.tables.schema import SCENE_STATISTICS
@@ -66,8 +68,8 @@ def make_figure(
         `binding_information`.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
-        `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `statistics` (the
-        table `scene_statistics`). Only what the figure reads.
+        `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `scenes` (their
+        manifests); `statistics` (the table `scene_statistics`). Only what the figure reads.
     png, svg
         Where to write.
     published, trends
@@ -153,6 +155,10 @@ def _figure(
         maps = read_maps(files.get("maps", ()))
         reason = attention.available(maps)
         return style.placeholder(reason) if reason else attention.draw(maps)
+    if name == "scenes":
+        sheets = read_sheets(files.get("scenes", ()))
+        reason = scenes.available(sheets)
+        return style.placeholder(reason) if reason else scenes.draw(sheets, groups)
     if name == "breakdown":
         return _breakdown(files, models, groups)
     raise ValueError(f"no figure is called {name!r}")
@@ -219,6 +225,20 @@ def read_maps(paths: Iterable[PathLike]) -> dict[str, attention.Maps]:
             log.info("attention: only the first maps of %s are drawn, not %s", model, path)
         else:
             found[model] = load_file(path)
+    return found
+
+
+def read_sheets(manifests: Iterable[PathLike]) -> dict[str, scenes.Sheet]:
+    """Read the first scenes of shards, a sheet per dataset; its name is in the path."""
+    found = {}
+    rows = slice(0, scenes.COLUMNS)
+    for manifest in map(Path, manifests):
+        store = open_store(manifest)
+        split = str(store.attributes["split"])
+        arrays = (store.read(name, rows) for name in ("images", "cells", "boxes"))
+        *_, before, folder, _ = manifest.parts
+        dataset = before if folder == "scenes" else folder  # where scenes are read or drawn
+        found[dataset] = scenes.Sheet(split, *arrays)
     return found
 
 

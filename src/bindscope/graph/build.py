@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from bindscope.config.codes import Dataset, Group, Renderer, ShapesRenderer
+from bindscope.config.codes import SPLITS, Dataset, Group, ShapesRenderer
 from bindscope.config.loading import load_config
 from bindscope.config.models import KnownAnswer
+from bindscope.config.observed import ClevrSource, TableSource
 from bindscope.config.probes import PATCH_FAMILIES
 from bindscope.config.root import Config
-from bindscope.config.solids import SolidsRenderer
+from bindscope.config.solids import VOCABULARY, SolidsRenderer
 from bindscope.errors import BindscopeError, ConfigError
 from bindscope.graph.data import (
     add_assignment_priors,
@@ -134,6 +135,7 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     )
     families = {entities.probes[fit.wildcards["probe"]].family for fit in fits}
     return {
+        "scenes": {"scenes": shown} if (shown := _first_shards(graph)) else None,
         "tokens": {} if headline else None,
         "layers": {} if many_layers else None,
         "attention": {"maps": maps} if (maps := graph.of("attention")) else None,
@@ -147,6 +149,16 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         if _several(headline, entities, _camera_height)
         else None,
     }
+
+
+def _first_shards(graph: Graph) -> list[Product]:
+    """The shard of every dataset that the contact sheet shows: of test scenes, if it has images."""
+    first: dict[str, Product] = {}
+    for product in graph.of("scenes", "record_scenes"):
+        shown = first.setdefault(product.wildcards["dataset"], product)
+        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(shown.wildcards["split"]):
+            first[product.wildcards["dataset"]] = product
+    return list(first.values())
 
 
 def _of_families(fits: list[Product], entities: Entities) -> list[Product]:
@@ -176,11 +188,15 @@ def _several(
     return any(len(found - {None}) > 1 for found in values.values())
 
 
-def _named(group: Group, renderer: Renderer | None) -> dict[str, Any]:
-    """A group, with the names of its values where the renderer says them."""
+def _named(group: Group, dataset: Dataset) -> dict[str, Any]:
+    """A group, with the names of its values where the renderer or the source says them."""
     named = group.model_dump(mode="json")
-    if isinstance(renderer, SolidsRenderer):
-        named["values"] = list(renderer.values(group.name)[: group.size])
+    if isinstance(dataset.render, SolidsRenderer):
+        named["values"] = list(dataset.render.values(group.name)[: group.size])
+    elif isinstance(dataset.source, TableSource):
+        named["values"] = list(dataset.source.values[group.name])
+    elif isinstance(dataset.source, ClevrSource):
+        named["values"] = list(VOCABULARY[group.name])
     return named
 
 
@@ -191,7 +207,7 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
         "families": [f.model_dump(mode="json") for f in entities.config.report.families],
         "datasets": {
             name: {
-                "groups": [_named(group, dataset.render) for group in dataset.space.groups],
+                "groups": [_named(group, dataset) for group in dataset.space.groups],
                 "rendered": isinstance(dataset.render, ShapesRenderer),
             }
             for name, dataset in entities.datasets.items()

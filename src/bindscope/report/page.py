@@ -21,6 +21,7 @@ from bindscope.tables.rows import PathLike
 FigureEntry = tuple[str, PathLike, PathLike, str]
 
 FIGURE_TITLES = {
+    "scenes": "What the scenes look like",
     "tokens": "[CLS] against the patches",
     "layers": "Layer by layer",
     "attention": "Where the attention probe looks",

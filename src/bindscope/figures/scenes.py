@@ -1,0 +1,130 @@
+"""Contact sheet: the first scenes of every dataset with what their labels say is on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from bindscope.figures.breakdown import Group
+from bindscope.figures.style import INK, new_figure, styled
+
+COLUMNS = 6
+_LARGEST_PX = 160  # of an image in the figure; larger ones would only make the SVG large
+_LINES = 7  # of text below a scene
+_LINE_IN = 0.1
+_ROW_IN = 1.5
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Scenes of one dataset.
+
+    Attributes
+    ----------
+    split
+        Where they are from.
+    images
+        uint8 (n, H, W, 3).
+    cells
+        int (n, M): object-code index of each object, -1 = none.
+    boxes
+        int (n, M, 4): left, top, right and bottom edge in pixels, -1 where there is none.
+    """
+
+    split: str
+    images: npt.NDArray[np.uint8]
+    cells: npt.NDArray[np.integer[Any]]
+    boxes: npt.NDArray[np.integer[Any]]
+
+
+def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> list[str]:
+    """Name the objects of a scene, a line each: ``red circle``, or ``color 3, shape 1``.
+
+    Parameters
+    ----------
+    cells
+        int (M,), -1 = none.
+    groups
+        Names of the feature groups and of their values.
+    """
+    sizes = tuple(len(values) for _, values in groups)
+    lines = []
+    for cell in cells[cells >= 0].tolist():
+        values = [
+            (name, str(known[value]))
+            for (name, known), value in zip(groups, np.unravel_index(cell, sizes), strict=True)
+        ]
+        named = not any(value.isdigit() for _, value in values)
+        words = [value if named else f"{name} {value}" for name, value in values]
+        lines.append((" " if named else ", ").join(words))
+    return lines
+
+
+def available(sheets: Mapping[str, Sheet]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if sheets else "No dataset has images."
+
+
+@styled
+def draw(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> Figure:
+    """Draw a row of scenes per dataset, each object's box, and below each scene its objects.
+
+    Parameters
+    ----------
+    sheets
+        Scenes by dataset.
+    groups
+        Feature groups by dataset.
+    """
+    lines = {
+        name: [describe(cells, groups[name]) for cells in sheet.cells]
+        for name, sheet in sheets.items()
+    }
+    longest = {
+        name: min(max(map(len, found), default=0), _LINES + 1) for name, found in lines.items()
+    }
+    heights = [_ROW_IN + _LINE_IN * longest[name] for name in sheets]
+    figure = new_figure(sum(heights))
+    parts = figure.subfigures(len(sheets), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, (name, sheet) in zip(parts, sheets.items(), strict=True):
+        side = sheet.images.shape[1]
+        title = f"{name} ({sheet.split}, {side} px)"
+        part.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
+        for i, axes in enumerate(part.subplots(1, COLUMNS)):
+            axes.set_axis_off()
+            if i < len(sheet.images):
+                _scene(axes, sheet.images[i], sheet.boxes[i])
+                _below(axes, lines[name][i])
+    return figure
+
+
+def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integer[Any]]) -> None:
+    side = image.shape[0]
+    if side > _LARGEST_PX:
+        image = np.asarray(Image.fromarray(image).resize((_LARGEST_PX, _LARGEST_PX)))
+    # Edges of pixels, so that boxes lie where they do in the stored image.
+    axes.imshow(image, extent=(0, side, side, 0), interpolation="nearest")
+    axes.add_patch(Rectangle((0, 0), side, side, fill=False, edgecolor="#BBBBBB", linewidth=0.5))
+    for left, top, right, bottom in boxes[(boxes >= 0).all(axis=1)].tolist():
+        size = right - left, bottom - top
+        axes.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=INK, linewidth=0.4))
+
+
+def _below(axes: Axes, lines: Sequence[str]) -> None:
+    shown = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
+    if len(shown) > _LINES + 1:
+        shown = [*shown[:_LINES], f"and {len(shown) - _LINES} more"]
+    axes.text(
+        0.5, -0.04, "\n".join(shown), transform=axes.transAxes, ha="center", va="top", fontsize=5.5
+    )
+
+
+__all__ = ["COLUMNS", "Sheet", "available", "describe", "draw"]

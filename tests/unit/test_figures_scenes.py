@@ -1,0 +1,73 @@
+"""The contact sheet shows the scenes themselves, and names the objects of their codes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sample_tables import sheet, write_sheet
+
+from bindscope.config.loading import load_file
+from bindscope.figures import scenes
+from bindscope.figures.job import make_figure, read_sheets
+from bindscope.graph.build import build
+
+ROOT = Path(__file__).parents[2]
+GROUPS = (("color", ("red", "blue")), ("shape", ("circle", "square", "star")))
+NUMBERED = (("a", ("0", "1")), ("b", ("0", "1", "2")))
+
+
+def test_objects_are_named_by_their_values() -> None:
+    cells = np.array([0, 5, 4, -1])
+    assert scenes.describe(cells, GROUPS) == ["red circle", "blue star", "blue square"]
+    assert scenes.describe(cells, NUMBERED) == ["a 0, b 0", "a 1, b 2", "a 1, b 1"]
+    assert scenes.describe(cells[3:], GROUPS) == []
+
+
+def test_pixels_boxes_and_names_are_those_of_the_scenes() -> None:
+    shown = sheet()
+    figure = scenes.draw({"d": shown}, {"d": GROUPS})
+    (part,) = figure.subfigs
+    first, second, third, *_ = part.axes
+    for axes, image in zip((first, second), shown.images, strict=True):
+        assert np.array_equal(axes.images[0].get_array(), image)
+        frame, box = axes.patches
+        assert box.get_bbox().bounds == (1, 2, 4, 7)
+        assert frame.get_bbox().bounds == (0, 0, 12, 12)
+        assert [text.get_text() for text in axes.texts] == ["red circle\nred square"]
+    assert not third.images
+
+
+def test_large_images_shrink_and_long_lists_end() -> None:
+    figure = scenes.draw({"d": sheet(1, side=400, n_objects=20)}, {"d": GROUPS})
+    axes = figure.subfigs[0].axes[0]
+    assert axes.images[0].get_array().shape[0] < 400
+    assert axes.images[0].get_extent() == [0, 400, 400, 0]
+    *_, last = axes.texts[0].get_text().splitlines()
+    assert last == "and 13 more"
+
+
+@pytest.mark.parametrize("folder", ["results/scenes/d", "results/records/d/scenes"])
+def test_sheets_are_read_from_shards_and_written(folder: str, tmp_path: Path) -> None:
+    shown = sheet(8)
+    manifest = write_sheet(tmp_path / folder, shown)
+    found = read_sheets([manifest])
+    assert list(found) == ["d"]
+    assert np.array_equal(found["d"].images, shown.images[: scenes.COLUMNS])
+    for groups in ({"d": GROUPS}, {"d": NUMBERED}):
+        png, svg = tmp_path / "a.png", tmp_path / "a.svg"
+        make_figure("scenes", None, {"scenes": [manifest]}, png, svg, groups=groups)
+        assert png.stat().st_size > 1000
+        assert b"<image" in svg.read_bytes()
+    assert scenes.available({}) == "No dataset has images."
+
+
+def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one() -> None:
+    graph = build(load_file(ROOT / "config" / "config.yaml"))
+    (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
+    drawn = {p.wildcards["dataset"] for p in graph.of("scenes", "record_scenes")}
+    shown = figure.inputs["scenes"]
+    assert sorted(p.wildcards["dataset"] for p in shown) == sorted(drawn)
+    splits = {(p.wildcards["dataset"], p.wildcards["split"]) for p in graph.of("scenes")}
+    for product in shown:
+        name = product.wildcards["dataset"]
+        assert product.wildcards["split"] == "test" or (name, "test") not in splits
