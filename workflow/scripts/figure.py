@@ -22,9 +22,10 @@ NO_ROLE = ("table", "published", "trends")
 
 def main(job: "Job") -> None:
     """Write it as PNG and SVG."""
+    table = job.input.get("table")
     make_figure(
         job.spec["figure"],
-        read_table(job.input.table[0], BINDING_INFORMATION),
+        read_table(table[0], BINDING_INFORMATION) if table else None,
         {role: paths for role, paths in job.input.items() if role not in NO_ROLE},
         job.output.png,
         job.output.svg,

@@ -47,7 +47,7 @@ _TOKENS = ("cls", "cls_mean", "mean")
 
 def make_figure(
     name: str,
-    table: pd.DataFrame,
+    table: pd.DataFrame | None,
     files: Files,
     png: PathLike,
     svg: PathLike,
@@ -65,7 +65,7 @@ def make_figure(
     name
         One of `config.root.FIGURES`.
     table
-        `binding_information`.
+        `binding_information`; None for `scenes`, which needs none.
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
         `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `scenes` (their
@@ -85,8 +85,11 @@ def make_figure(
     -----
     A figure whose data the run did not produce becomes one line that says so.
     """
-    quoted = (published, trends)
-    figure = _figure(name, table, files, quoted, models, families or {}, groups or {})
+    if table is None:
+        figure = _scenes(files.get("scenes", ()), groups or {})
+    else:
+        quoted = (published, trends)
+        figure = _figure(name, table, files, quoted, models, families or {}, groups or {})
     style.save(figure, Path(png), Path(svg))
 
 
@@ -155,10 +158,6 @@ def _figure(
         maps = read_maps(files.get("maps", ()))
         reason = attention.available(maps)
         return style.placeholder(reason) if reason else attention.draw(maps)
-    if name == "scenes":
-        sheets = read_sheets(files.get("scenes", ()))
-        reason = scenes.available(sheets)
-        return style.placeholder(reason) if reason else scenes.draw(sheets, groups)
     if name == "breakdown":
         return _breakdown(files, models, groups)
     raise ValueError(f"no figure is called {name!r}")
@@ -226,6 +225,12 @@ def read_maps(paths: Iterable[PathLike]) -> dict[str, attention.Maps]:
         else:
             found[model] = load_file(path)
     return found
+
+
+def _scenes(manifests: Sequence[PathLike], groups: Mapping[str, Groups]) -> Figure:
+    sheets = read_sheets(manifests)
+    reason = scenes.available(sheets)
+    return style.placeholder(reason) if reason else scenes.draw(sheets, groups)
 
 
 def read_sheets(manifests: Iterable[PathLike]) -> dict[str, scenes.Sheet]:

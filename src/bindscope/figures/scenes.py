@@ -14,13 +14,15 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from bindscope.figures.breakdown import Group
-from bindscope.figures.style import INK, new_figure, styled
+from bindscope.figures.style import INK, WIDTH_IN, new_figure, styled
 
 COLUMNS = 6
 _LARGEST_PX = 160  # of an image in the figure; larger ones would only make the SVG large
-_LINES = 7  # of text below a scene
-_LINE_IN = 0.1
-_ROW_IN = 1.5
+_LINES = 8  # of text below a scene
+_LINE_IN = 0.098
+_TITLE_IN = 0.26
+_GAP_IN = 0.08
+_SIDE_IN = (WIDTH_IN - _GAP_IN) / COLUMNS - _GAP_IN
 
 
 @dataclass(frozen=True)
@@ -88,21 +90,23 @@ def draw(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> 
         name: [describe(cells, groups[name]) for cells in sheet.cells]
         for name, sheet in sheets.items()
     }
-    longest = {
-        name: min(max(map(len, found), default=0), _LINES + 1) for name, found in lines.items()
-    }
-    heights = [_ROW_IN + _LINE_IN * longest[name] for name in sheets]
+    longest = [max(map(len, map(_shown, found)), default=0) for found in lines.values()]
+    heights = [_TITLE_IN + _SIDE_IN + _LINE_IN * (n + 1) for n in longest]
     figure = new_figure(sum(heights))
-    parts = figure.subfigures(len(sheets), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (name, sheet) in zip(parts, sheets.items(), strict=True):
-        side = sheet.images.shape[1]
-        title = f"{name} ({sheet.split}, {side} px)"
-        part.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
-        for i, axes in enumerate(part.subplots(1, COLUMNS)):
-            axes.set_axis_off()
-            if i < len(sheet.images):
-                _scene(axes, sheet.images[i], sheet.boxes[i])
-                _below(axes, lines[name][i])
+    figure.set_layout_engine("none")
+    top = sum(heights)
+    for height, (name, sheet) in zip(heights, sheets.items(), strict=True):
+        title = f"{name} ({sheet.split}, {sheet.images.shape[1]} px)"
+        y = (top - 0.6 * _TITLE_IN) / sum(heights)
+        figure.text(_GAP_IN / WIDTH_IN, y, title, fontsize=9, fontweight="bold", va="center")
+        for i, image in enumerate(sheet.images):
+            # Placed by hand: a layout engine gives squares with text below them uneven room.
+            corner = _GAP_IN + i * (_SIDE_IN + _GAP_IN), top - _TITLE_IN - _SIDE_IN
+            x, y = corner[0] / WIDTH_IN, corner[1] / sum(heights)
+            axes = figure.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
+            _scene(axes, image, sheet.boxes[i])
+            axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=5.5, labelpad=2)
+        top -= height
     return figure
 
 
@@ -112,18 +116,20 @@ def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integ
         image = np.asarray(Image.fromarray(image).resize((_LARGEST_PX, _LARGEST_PX)))
     # Edges of pixels, so that boxes lie where they do in the stored image.
     axes.imshow(image, extent=(0, side, side, 0), interpolation="nearest")
-    axes.add_patch(Rectangle((0, 0), side, side, fill=False, edgecolor="#BBBBBB", linewidth=0.5))
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color="#BBBBBB", linewidth=0.5)
     for left, top, right, bottom in boxes[(boxes >= 0).all(axis=1)].tolist():
         size = right - left, bottom - top
         axes.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=INK, linewidth=0.4))
 
 
-def _below(axes: Axes, lines: Sequence[str]) -> None:
-    shown = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
-    if len(shown) > _LINES + 1:
-        shown = [*shown[:_LINES], f"and {len(shown) - _LINES} more"]
-    axes.text(
-        0.5, -0.04, "\n".join(shown), transform=axes.transAxes, ha="center", va="top", fontsize=5.5
+def _shown(lines: Sequence[str]) -> list[str]:
+    """Shorten a list of objects to what has room below a scene."""
+    short = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
+    return (
+        short
+        if len(short) <= _LINES
+        else [*short[: _LINES - 1], f"and {len(short) - _LINES + 1} more"]
     )
 
 

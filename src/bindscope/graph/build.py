@@ -217,9 +217,9 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
     for name in entities.config.report.figures:
         inputs = available[name]
         if inputs is not None:
-            graph.add(
-                "figure", {"figure": name}, {"figure": name, **content}, {"table": table, **inputs}
-            )
+            # The contact sheet shows what the models see: it is there before any of them ran.
+            given = inputs if name == "scenes" else {"table": table, **inputs}
+            graph.add("figure", {"figure": name}, {"figure": name, **content}, given)
 
 
 def _add_report(graph: Graph, config: Config) -> None:
