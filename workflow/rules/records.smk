@@ -17,6 +17,31 @@ rule download:
         "../scripts/download.py"
 
 
+rule drawn_release:
+    output:
+        manifest=output_of("drawn_release", "manifest"),
+        objects=output_of("drawn_release", "objects"),
+        attributes=output_of("drawn_release", "attributes"),
+        image_data=output_of("drawn_release", "image_data"),
+        object_alias=output_of("drawn_release", "object_alias"),
+        attribute_alias=output_of("drawn_release", "attribute_alias"),
+        images=output_of("drawn_release", "images"),
+    log:
+        log_of("drawn_release"),
+    benchmark:
+        benchmark_of("drawn_release")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=60,
+    params:
+        spec=spec("drawn_release"),
+        code=code("drawn_release"),
+    script:
+        "../scripts/drawn_release.py"
+
+
 rule records:
     input:
         unpack(made_from("records")),

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
-    downloaded = [json.loads(Path(path).read_text())["path"] for path in job.input.download]
-    images, splits = read_source(job.dataset, *downloaded)
+    manifests = [*job.input.download, *job.input.get("drawn", ())]
+    found = [json.loads(Path(path).read_text())["path"] for path in manifests]
+    images, splits = read_source(job.dataset, found)
     write_records(job.output.rows, images, splits, job.keys)
 
 

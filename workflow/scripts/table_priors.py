@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write Parquet, CSV and HTML."""
-    frame = build_priors(job.input.priors, job.spec["expected"])
+    frame = build_priors(job.input.priors, job.spec["expected"], job.input.get("assignments", ()))
     write_table(frame, Path(job.output.parquet).with_suffix(""), PRIORS)
 
 

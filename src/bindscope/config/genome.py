@@ -1,13 +1,15 @@
-"""Which of Visual Genome's images, names and attributes become scenes."""
+"""Visual Genome: where the release comes from, and which of its words become scenes."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Model, PositiveInt, Probability
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability
 from bindscope.config.groups import Group
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class GenomeRules(Model):
@@ -48,6 +50,50 @@ class GenomeRules(Model):
     )
 
 
+class Download(Model):
+    """A file that is downloaded, and counts only with its checksum."""
+
+    url: str = Field(description="`http:` or `https:`; the file keeps the address' last part.")
+    sha256: Sha256 = Field(description="SHA-256 that it must have.")
+
+
+_ANNOTATIONS = "https://visualgenome.org/static/data/dataset"
+_IMAGES = "https://cs.stanford.edu/people/rak248/VG_100K_2"
+# docs/visual_genome.md says where the checksums are from.
+_RELEASE = {
+    f"{_ANNOTATIONS}/objects.json.zip": (
+        "efa456069aedb420b7dabf54f4608c89c78a00de550f1433066e9b6f84fb629c"
+    ),
+    f"{_ANNOTATIONS}/attributes.json.zip": (
+        "7f71c80fb5396c67a3022e0748de16a3253b7fe5759e151215e0f1a3de3f38c7"
+    ),
+    f"{_ANNOTATIONS}/image_data.json.zip": (
+        "b87a94918cb2ff4d952cf1dfeca0b9cf6cd6fd204c2f8704645653be1163681a"
+    ),
+    f"{_IMAGES}/images.zip": "51c682d2721f880150720bb416e0346a4c787e4c55d7f80dfd1bd3f73ba81646",
+    f"{_IMAGES}/images2.zip": "99da1a0ddf87011319ff3b05cf9176ffee2731cc3c52951162d9ef0d68e3cfb5",
+}
+
+
+class DrawnRelease(Model):
+    """A stand-in for the release: drawn pictures and their annotations, in the release's files.
+
+    Free of any licence, and its law is known: see docs/visual_genome.md.
+    """
+
+    n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")
+    size_px: int = Field(64, ge=40, description="Side of a picture.")
+    n_categories: int = Field(5, ge=2, le=8, description="Kinds of things that are drawn.")
+    n_colors: int = Field(5, ge=2, le=7, description="Their colours; some things have none.")
+    max_objects: int = Field(
+        4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
+    )
+    unsaid: Probability = Field(
+        0.05, description="Share of the things of which no attribute is said, though it shows."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
+
+
 class GenomeSource(GenomeRules):
     """Visual Genome's official release 1.2 or 1.4, CC BY 4.0 (arXiv 1602.07332).
 
@@ -56,15 +102,49 @@ class GenomeSource(GenomeRules):
     """
 
     kind: Literal["visual_genome"]
-    path: str = Field(
+    path: str | None = Field(
+        None,
         description="Folder with objects.json, attributes.json and image_data.json, unpacked or as "
         ".json.zip, and object_alias.txt and attribute_alias.txt if they are to be used. A change "
-        "of its content is noticed."
+        "of its content is noticed. Left out: the release is downloaded (15 GB), or drawn.",
     )
-    images: str = Field(
+    images: str | None = Field(
+        None,
         description="Folder with VG_100K and VG_100K_2; not inside `path`, which is read as a "
-        "whole to notice changes."
+        "whole to notice changes. Left out together with `path`.",
     )
+    downloads: tuple[Download, ...] = Field(
+        tuple(Download(url=url, sha256=sha256) for url, sha256 in _RELEASE.items()),
+        min_length=1,
+        description="The release's files; archives that are called `images*.zip` hold the images.",
+    )
+    folder: str = Field(
+        "results/downloads/visual_genome",
+        description="Folder that the files are put into, with nothing else in it.",
+    )
+    drawn: DrawnRelease | None = Field(
+        None, description="Draw a stand-in instead of reading the release."
+    )
+
+    @model_validator(mode="after")
+    def _one_release(self) -> Self:
+        if (self.path is None) != (self.images is None):
+            raise ValueError("give `path` and `images`, or neither: then both are downloaded")
+        if self.drawn is None:
+            return self
+        if self.path is not None:
+            raise ValueError("a release is read from `path` or `drawn`, not both; leave one out")
+        if self.n_categories > self.drawn.n_categories:
+            raise ValueError(
+                f"n_categories is {self.n_categories}, and drawn.n_categories "
+                f"{self.drawn.n_categories}; make them agree"
+            )
+        if self.feature == "color" and self.n_values > self.drawn.n_colors:
+            raise ValueError(
+                f"n_values is {self.n_values}, and drawn.n_colors {self.drawn.n_colors}; "
+                "make them agree"
+            )
+        return self
 
     @property
     def repeats(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
-from bindscope.config.genome import GenomeSource, genome_problem
+from bindscope.config.genome import GenomeSource, Sha256, genome_problem
 from bindscope.config.groups import Group
 from bindscope.config.solids import VOCABULARY
 
@@ -142,7 +142,7 @@ class ClevrSource(Model):
         "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
         description="Where the archive is downloaded from.",
     )
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(
+    sha256: Sha256 = Field(
         "5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
         description="SHA-256 that the downloaded archive must have.",
     )

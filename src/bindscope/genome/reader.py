@@ -10,7 +10,7 @@ from pathlib import Path
 from bindscope.config.genome import GenomeSource
 from bindscope.errors import InputError
 from bindscope.genome.mining import Miner, Release
-from bindscope.sources.base import Scene
+from bindscope.sources.base import Roots, Scene
 
 log = logging.getLogger(__name__)
 
@@ -21,18 +21,21 @@ class GenomeReader:
     Parameters
     ----------
     source
-        The configuration's section.
+        The configuration's section, with a `path`. Without `images`, they are in the archives
+        ``images*.zip`` beside the annotations.
     split_column
         None: the release has no splits.
     """
 
     def __init__(self, source: GenomeSource, split_column: str | None = None) -> None:
         assert split_column is None
-        self.source, self.images = source, source.images
+        assert source.path is not None
+        self.source, self.path = source, source.path
+        self.images: Roots = source.images or find_images(Path(source.path))
 
     @cached_property
     def _miner(self) -> Miner:
-        return Miner(find_release(Path(self.source.path).expanduser()), self.source)
+        return Miner(find_release(Path(self.path).expanduser()), self.source)
 
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
@@ -65,7 +68,7 @@ class GenomeReader:
             log.info("left out: %d %s", number, reason)
         if not found:
             raise InputError(
-                self.source.path, f"makes no scene ({dict(self._miner.left_out)})",
+                self.path, f"makes no scene ({dict(self._miner.left_out)})",
                 "check `coco_only`, `min_objects` and `max_objects` of the source",
             )  # fmt: skip
 
@@ -86,4 +89,21 @@ def find_release(folder: Path) -> Release:
     )  # fmt: skip
 
 
-__all__ = ["GenomeReader", "find_release"]
+def find_images(folder: Path) -> tuple[str, ...]:
+    """Find the archives of a release's images in a folder.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    found = tuple(sorted(map(str, folder.glob("images*.zip"))))
+    if not found:
+        raise InputError(
+            str(folder), "holds no images*.zip",
+            "add the archives of images to `source.downloads`, or give `path` and `images`",
+        )  # fmt: skip
+    return found
+
+
+__all__ = ["GenomeReader", "find_images", "find_release"]

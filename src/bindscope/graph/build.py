@@ -74,7 +74,11 @@ def _expected(products: list[Product], output: str | None = None) -> dict[str, d
 
 def _add_tables(graph: Graph, entities: Entities) -> None:
     priors = graph.of(*PRIORS)
-    graph.add("table_priors", {}, {"expected": _expected(priors)}, {"priors": priors})
+    of_table = {"priors": priors}
+    if assignments := graph.of("assignment_priors"):
+        of_table["assignments"] = assignments
+    expected = _expected([product for given in of_table.values() for product in given])
+    graph.add("table_priors", {}, {"expected": expected}, of_table)
     if statistics := graph.of("scene_statistics"):
         content = {"expected": _expected(statistics)}
         graph.add("table_scene_statistics", {}, content, {"statistics": statistics})

@@ -78,19 +78,38 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
     source = dataset.source
     assert source is not None
-    downloaded = []
-    if isinstance(source, ClevrSource) and source.path is None:
-        wanted = source.model_dump(mode="json", include={"url", "sha256", "folder"})
-        downloaded = [graph.add("download", {"dataset": dataset.name}, wanted)]
     return graph.add(
         "records",
         {"dataset": dataset.name},
         {
-            "dataset": dataset.model_dump(mode="json", include={"space", "split", "source"}),
+            "dataset": dataset.model_dump(
+                mode="json",
+                include={"space", "split", "source"},
+                exclude={"source": _OBTAINED} if isinstance(source, GenomeSource) else None,
+            ),
             "labels_sha256": _labels_key(source),
         },
-        {"download": downloaded},
+        _obtained(graph, dataset.name, source),
     )
+
+
+# Keys of a release that the specs of its files hold, where it is downloaded or drawn at all.
+_OBTAINED = {"downloads", "folder", "drawn"}
+
+
+def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Product]]:
+    """What is downloaded or drawn for a source without a `path`, by role."""
+    if isinstance(source, GenomeSource) and source.drawn:
+        drawn = source.drawn.model_dump(mode="json")
+        return {"download": [], "drawn": [graph.add("drawn_release", {}, {"drawn": drawn})]}
+    wanted = []
+    if source.path is None and isinstance(source, ClevrSource):
+        wanted = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]
+    elif source.path is None and isinstance(source, GenomeSource):
+        wanted = [
+            {**file.model_dump(mode="json"), "folder": source.folder} for file in source.downloads
+        ]
+    return {"download": [graph.add("download", {"dataset": dataset}, file) for file in wanted]}
 
 
 def _labels_key(source: Source) -> str | None:

@@ -14,6 +14,7 @@ _TRAINING = "results/training/{model}-{key}"
 _FIT = "results/fits/{dataset}/{model}/{tokens}-{layer}/{probe}-{control}-{seeds}-{key}"
 _NULL = "results/null/{dataset}/{probe}-{seeds}-{key}"
 _ATTENTION = "results/attention/{dataset}/{model}/{layer}-{probe}-{seeds}-{key}"
+_RELEASE = "results/drawn_release/{key}"
 _RECORDS = "results/records/{dataset}"
 _TABLE = "results/tables/{table}"
 _FIGURE = "results/figures/{figure}"
@@ -45,6 +46,12 @@ PATHS: dict[str, dict[str, str]] = {
     "anchors": _store(_ANCHORS),
     "scenes": _store(_SCENES),
     "download": {"manifest": "results/downloads/{dataset}-{key}.json"},
+    "drawn_release": {
+        "manifest": f"{_RELEASE}.json",
+        **{name: f"{_RELEASE}/{name}.json.zip" for name in ("objects", "attributes", "image_data")},
+        **{name: f"{_RELEASE}/{name}.txt" for name in ("object_alias", "attribute_alias")},
+        "images": f"{_RELEASE}/images.zip",
+    },
     "records": {"rows": f"{_RECORDS}/records-{{key}}.parquet"},
     "record_codes": _store(f"{_RECORDS}/codes/{{split}}-{{key}}"),
     "record_scenes": _store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"),

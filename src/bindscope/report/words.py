@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.tables.rules import BOUNDS, STANDARD_ERRORS, flag_list
-from bindscope.tables.views import last_layers, measured, name_order, over_seeds
+from bindscope.tables.views import assumed_prior, last_layers, measured, name_order, over_seeds
 
 Config = Mapping[str, Any]
 
@@ -109,12 +109,6 @@ def speakers(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
         ["dataset", "model_rank", "token_rank", "family_rank", "probe"], kind="stable"
     )
     return rows.groupby(["dataset", "model", "tokens"], sort=False).head(1).reset_index(drop=True)
-
-
-def assumed_prior(table: pd.DataFrame) -> set[str]:
-    """Return the datasets whose entropies are estimates, so that no difference is a bound."""
-    flagged = table["flags"].map(lambda flags: "assumed_prior" in flag_list(flags)).astype(bool)
-    return set(table.loc[flagged, "dataset"])
 
 
 def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:

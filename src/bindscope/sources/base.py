@@ -17,6 +17,8 @@ from bindscope.errors import InputError
 from bindscope.registries import READERS, resolve
 
 Box = tuple[float, float, float, float]
+# Folders and zip archives that a file's name starts from; the first that has it counts.
+Roots = str | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Reader(Protocol):
         """The values of every group in order, by the group's name."""
 
     @property
-    def images(self) -> str:
-        """The folder, or the zip archive, that image names start from."""
+    def images(self) -> Roots:
+        """The folder or the zip archive that image names start from, or several of them."""
 
     def scenes(self) -> Iterable[Scene]:
         """Read the scenes, in an order that does not change."""
@@ -71,39 +73,34 @@ def build_reader(source: Source, split_column: str | None) -> Reader:
 
 
 class SourceFiles:
-    """The files of a source: below a folder or in a zip archive.
+    """The files of a source: below a folder or in a zip archive, or in several of them.
 
     Parameters
     ----------
-    root
-        The folder or the archive.
+    roots
+        The folders or archives.
 
     Raises
     ------
     InputError
-        If there is neither, or the archive is damaged.
+        If one is not there, or an archive is damaged.
     """
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root).expanduser()
-        if not self.root.exists():
-            raise InputError(
-                str(root), "there is no such folder or archive",
-                "correct `source.path`, or `source.images` where that says where images are",
-            )  # fmt: skip
-        self._archive = open_archive(self.root) if self.root.is_file() else None
+    def __init__(self, roots: Path | Roots) -> None:
+        several = [roots] if isinstance(roots, str | Path) else roots
+        self._places = [_Place(Path(root).expanduser()) for root in several]
 
-    @cached_property
-    def _members(self) -> frozenset[str]:
-        return frozenset(self._archive.namelist()) if self._archive else frozenset()
+    def _place(self, name: str) -> _Place:
+        """Return the first place that has a file; where none has it the first of all."""
+        return next((place for place in self._places if place.exists(name)), self._places[0])
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return name in self._members if self._archive else (self.root / name).is_file()
+        return self._place(name).exists(name)
 
     def path(self, name: str) -> str:
         """What to call a file in a message."""
-        return str(self.root / name)
+        return str(self._place(name).root / name)
 
     def read(self, name: str) -> bytes:
         """Return a file's content.
@@ -124,14 +121,38 @@ class SourceFiles:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[IO[bytes]]:
+        place = self._place(name)
         try:
-            with self._archive.open(name) if self._archive else (self.root / name).open("rb") as f:
-                yield f
+            with place.open(name) as file:
+                yield file
         except (OSError, KeyError, BadZipFile, EOFError, UnicodeDecodeError, zlib.error) as error:
             raise InputError(
-                self.path(name), f"cannot be read ({error})",
+                str(place.root / name), f"cannot be read ({error})",
                 "bring the file back as it was when the labels were read, and run again",
             ) from error  # fmt: skip
+
+
+class _Place:
+    """A folder, or an archive."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        if not root.exists():
+            raise InputError(
+                str(root), "there is no such folder or archive",
+                "correct `source.path`, or `source.images` where that says where images are",
+            )  # fmt: skip
+        self._archive = open_archive(root) if root.is_file() else None
+
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self._archive.namelist()) if self._archive else frozenset()
+
+    def exists(self, name: str) -> bool:
+        return name in self._members if self._archive else (self.root / name).is_file()
+
+    def open(self, name: str) -> IO[bytes]:
+        return self._archive.open(name) if self._archive else (self.root / name).open("rb")
 
 
 def open_archive(path: Path) -> ZipFile:

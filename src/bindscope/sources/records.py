@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -26,7 +27,7 @@ from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
 from bindscope.errors import ConfigError, InputError, StoreError, snakemake_command
 from bindscope.files import write_atomic
-from bindscope.sources.base import Box, Reader, Scene, SourceFiles, build_reader
+from bindscope.sources.base import Box, Reader, Roots, Scene, SourceFiles, build_reader
 from bindscope.sources.splits import assign
 
 log = logging.getLogger(__name__)
@@ -67,26 +68,27 @@ class Records:
     Attributes
     ----------
     images
-        Folder or archive that image names start from.
+        Folders or archives that image names start from.
     scenes
         In the order of the split.
     """
 
-    images: str
+    images: Roots
     scenes: tuple[Record, ...]
 
 
 def read_source(
-    dataset: SceneDistribution, archive: str | None = None
-) -> tuple[str, dict[str, list[Record]]]:
+    dataset: SceneDistribution, found: Sequence[str] = ()
+) -> tuple[Roots, dict[str, list[Record]]]:
     """Read the scenes of a dataset's source, check all of them, and deal them out.
 
     Parameters
     ----------
     dataset
         With a `source`.
-    archive
-        What was downloaded, for a source without a `path`.
+    found
+        What was downloaded or drawn for a source without a `path`: a file or folder, or several
+        files of one folder. Their common path takes the place of `path`.
 
     Returns
     -------
@@ -100,8 +102,8 @@ def read_source(
     """
     assert dataset.source is not None
     column = dataset.split.column if isinstance(dataset.split, ColumnSplit) else None
-    source = dataset.source.model_copy(update={"path": archive}) if archive else dataset.source
-    reader = build_reader(source, column)
+    at = {"path": os.path.commonpath(found)} if found else {}
+    reader = build_reader(dataset.source.model_copy(update=at), column)
     scenes = list(reader.scenes())
     _check_vocabulary(dataset, reader)
     check = _Check(dataset, reader)
@@ -240,7 +242,7 @@ def objects_of(records: Sequence[Record], n_cells: int) -> npt.NDArray[np.uint8]
 
 
 def write_records(
-    path: Path | str, images: str, splits: Mapping[str, Sequence[Record]], keys: Mapping[str, str]
+    path: Path | str, images: Roots, splits: Mapping[str, Sequence[Record]], keys: Mapping[str, str]
 ) -> None:
     """Write the records as Parquet, atomically; `keys` and `images` go into its metadata."""
     rows: list[dict[str, Any]] = [

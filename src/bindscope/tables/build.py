@@ -11,7 +11,7 @@ import pandas as pd
 
 from bindscope.errors import StoreError
 from bindscope.tables.rows import Expected, PathLike, Row, one_of_each, read_product, read_rows
-from bindscope.tables.rules import above_truth, flag_list
+from bindscope.tables.rules import ASSIGNMENTS, above_truth, flag_list
 from bindscope.tables.schema import (
     ATTENTION,
     BINDING_INFORMATION,
@@ -32,7 +32,11 @@ _MODEL_FIELDS = ("model_kind", "model_seed", "n_layers")
 _SPLIT_ORDER = {"train": 0, "val": 1, "test": 2}
 
 
-def build_priors(prior_files: Sequence[PathLike], expected: Expected) -> pd.DataFrame:
+def build_priors(
+    prior_files: Sequence[PathLike],
+    expected: Expected,
+    assignment_files: Sequence[PathLike] = (),
+) -> pd.DataFrame:
     """Build the table of priors.
 
     Parameters
@@ -42,13 +46,35 @@ def build_priors(prior_files: Sequence[PathLike], expected: Expected) -> pd.Data
         `spec_key` and `code_key`.
     expected
         Per file what its rows must say; files that it does not list are taken as they are.
+    assignment_files
+        Per dataset that has them the JSON list of `priors.assignments`, whose three entropies
+        become columns of the row of their dataset and split.
 
     Returns
     -------
     DataFrame
         The table `priors`, ordered by dataset and split.
+
+    Raises
+    ------
+    StoreError
+        For a row that was not asked for or is damaged, or assignments without priors.
     """
-    return _by_split(prior_files, expected, PRIORS)
+    assigned = one_of_each(
+        (row for path in assignment_files for row in read_product(path, expected)),
+        ("dataset", "split"),
+        "assignment priors",
+    )
+    rows = [row for path in prior_files for row in read_product(path, expected)]
+    for row in rows:
+        found = assigned.pop((row["dataset"], row.get("split")), {})
+        row |= {name: found[name] for name in ASSIGNMENTS if name in found}
+    if assigned:
+        raise StoreError(
+            "assignment priors", f"{' '.join(map(str, next(iter(assigned))))} has no priors",
+            "give build_priors the priors of every dataset",
+        )  # fmt: skip
+    return _by_split(rows, PRIORS)
 
 
 def build_scene_statistics(files: Sequence[PathLike], expected: Expected) -> pd.DataFrame:
@@ -67,12 +93,12 @@ def build_scene_statistics(files: Sequence[PathLike], expected: Expected) -> pd.
     DataFrame
         The table `scene_statistics`, ordered by dataset and split.
     """
-    return _by_split(files, expected, SCENE_STATISTICS)
-
-
-def _by_split(files: Sequence[PathLike], expected: Expected, schema: TableSchema) -> pd.DataFrame:
-    """Collect products that have a row per dataset and split."""
     rows = [row for path in files for row in read_product(path, expected)]
+    return _by_split(rows, SCENE_STATISTICS)
+
+
+def _by_split(rows: list[Row], schema: TableSchema) -> pd.DataFrame:
+    """Make a table that has a row per dataset and split."""
     for row in rows:
         _known_fields(row, schema, f"{schema.name} of {row['dataset']}")
     rows.sort(key=lambda row: (row["dataset"], _SPLIT_ORDER.get(str(row.get("split")), 9)))

@@ -380,6 +380,11 @@ ATTENTION_COLUMNS: tuple[Column, ...] = (
     *_KEYS,
 )
 
+
+def _assignments(name: str, meaning: str) -> Column:
+    return _bits(name, meaning, "rule `assignment_priors`", "allowed", 0.0)
+
+
 PRIOR_COLUMNS: tuple[Column, ...] = (
     _NAMES[0],
     _label("split", "Split of the dataset.", "config", values=("train", "val", "test")),
@@ -400,6 +405,18 @@ PRIOR_COLUMNS: tuple[Column, ...] = (
         "How the entropies were found: `exact` (counted), or `train_cross_entropy`: the split's "
         "cross-entropy under a prior that was estimated from `train`.",
         "`priors`",
+    ),
+    _assignments(
+        "assignment_bits",
+        "Entropy over the ways to give the attributes of an image back to its objects, mean over "
+        "the split: the paper's H(O|F) of natural images. Empty where objects are no category "
+        "with one attribute of Visual Genome.",
+    ),
+    _assignments(
+        "multiset_bits", "The same, exchanges of two objects of one category counted once."
+    ),
+    _assignments(
+        "code_bits", "The same over distinct object codes, which is what a probe predicts."
     ),
     *_KEYS,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ ESTIMATES: Final = (
     "binding_lower_bound_bits",
     "conditional_binding_lower_bound_bits",
 )
+ASSIGNMENTS: Final = ("assignment_bits", "multiset_bits", "code_bits")
 BOUNDS: Final = {
     "binding_bits": "truth_bits",
     "binding_lower_bound_bits": "truth_bits",
@@ -190,6 +192,16 @@ def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
 
 ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
 
+
+def _assignments(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Each count merges outcomes of the one before."""
+    counts = [frame[name].fillna(0.0) for name in ASSIGNMENTS]
+    together = frame[list(ASSIGNMENTS)].isna().sum(axis=1).isin([0, len(ASSIGNMENTS)])
+    fewer = [a + TOLERANCE_BITS >= b for a, b in pairwise(counts)]
+    return together & fewer[0] & fewer[1]
+
+
 PRIOR_RULES: tuple[Rule, ...] = (
     ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
+    ("assignment_bits, multiset_bits and code_bits come together and fall", _assignments),
 )

@@ -195,7 +195,7 @@ ATTENTION = TableSchema(
 
 PRIORS = TableSchema(
     name="priors",
-    version=1,
+    version=2,
     columns=PRIOR_COLUMNS,
     key=("dataset", "split"),
     rules=rules.PRIOR_RULES,

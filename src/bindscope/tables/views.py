@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bindscope.tables.columns import FAMILY_NAMES, TOKENS
-from bindscope.tables.rules import ESTIMATES, family_of
+from bindscope.tables.rules import ESTIMATES, family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 AVERAGED = [
@@ -31,7 +31,9 @@ AVERAGED = [
 
 
 def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFrame:
-    """Return the rows that hold numbers and are no control, with the probe's `family` added.
+    """Return the rows that hold numbers and are no control.
+
+    Added are the probe's `family` and whether the row rests on an `assumed_prior`.
 
     Parameters
     ----------
@@ -45,7 +47,14 @@ def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFr
         keep &= (table["model_kind"] == "known-answer") == known_answer
     rows = table[keep].copy()
     rows["family"] = rows["options"].map(family_of)
+    rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
     return rows.reset_index(drop=True)
+
+
+def assumed_prior(table: pd.DataFrame) -> set[str]:
+    """Return the datasets whose entropies are estimates, so that no difference is a bound."""
+    flagged = table["flags"].map(lambda flags: "assumed_prior" in flag_list(flags)).astype(bool)
+    return set(table.loc[flagged, "dataset"])
 
 
 def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
@@ -62,10 +71,13 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         One row per (dataset, model, layer, tokens, probe, control) with the means of the numbers
-        (ends of intervals included), `n_seeds`, and the `family`, `model_kind` and `n_layers`.
+        (ends of intervals included), `n_seeds`, and the `family`, `model_kind`, `n_layers` and
+        `assumed_prior`.
     """
     groups = rows.groupby(GROUP, sort=False, observed=True)
-    labels = [name for name in ("family", "model_kind", "n_layers") if name in rows]
+    labels = [
+        name for name in ("family", "model_kind", "n_layers", "assumed_prior") if name in rows
+    ]
     means = groups[AVERAGED].mean()
     means[labels] = groups[labels].first()
     means["n_seeds"] = groups.size()

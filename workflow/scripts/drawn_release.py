@@ -1,0 +1,30 @@
+"""Draw a stand-in for Visual Genome, in the release's files."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if "snakemake" in globals():  # this clone's code, never an installed copy
+    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
+
+import bindscope
+from bindscope.config.genome import DrawnRelease
+from bindscope.files import write_json
+from bindscope.genome.drawn import write_release
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write the files of a release, and a manifest that says where they lie."""
+    files = {name: path for name, path in job.output.items() if name != "manifest"}
+    write_release(DrawnRelease.model_validate(job.spec["drawn"]), files)
+    folder = Path(job.output.images).parent
+    write_json(job.output.manifest, {"path": str(folder), **job.keys})
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
