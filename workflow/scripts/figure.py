@@ -37,6 +37,7 @@ def main(job: "Job") -> None:
             name: value_names(given["groups"], given["rendered"])
             for name, given in job.spec["datasets"].items()
         },
+        datasets=job.spec.get("about", ()),
     )
 
 

@@ -16,7 +16,7 @@ from bindscope.config.references import problems
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 FIGURES = (
     "scenes", "tokens", "layers", "attention", "structure", "training", "breakdown", "calibration",
-    "complexity", "resolution", "occlusion",
+    "complexity", "resolution", "occlusion", "natural",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.figures.assumed import assumed_entry, hatched, marked, rests_on_one
 from bindscope.figures.style import (
     FAMILY_NAMES,
     GREY,
@@ -83,7 +84,10 @@ def draw_curves(
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
-    shown = [*entries(lines, colour, marker), handle("H(O|F)", color=GREY, linestyle=":")]
+    shown = [
+        *entries(lines, colour, marker, rows),
+        handle(marked("H(O|F)", rests_on_one(rows)), color=GREY, linestyle=":"),
+    ]
     if len(marks):
         shown.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
     legend_below(figure, shown, 4)
@@ -143,17 +147,19 @@ def bound_curve(
         curve[name].to_numpy(float) * scale
         for name in (BOUND, f"{BOUND}_low", f"{BOUND}_high", PAPER)
     )
-    axes.fill_between(places, low, high, color=colour, alpha=0.2, lw=0)
+    band = hatched(rests_on_one(curve), colour)
+    axes.fill_between(places, low, high, facecolor=colour, alpha=0.2, lw=0, **band)
     axes.plot(places, value, color=colour, marker=marker)
     axes.plot(places, paper, color=colour, linestyle=_DASHES, linewidth=1)
 
 
 def entries(
-    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str]
+    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str], rows: pd.DataFrame
 ) -> list[object]:
-    """Return the legend: the lines by name, and what solid and dashed mean."""
+    """Return the legend: the lines by name, and what solid, dashed and hatched mean."""
     return [
         *(handle(name, color=colour[name], marker=marker[name]) for name in lines),
         handle("lower bound, 95 % interval", color=INK),
         handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
+        *assumed_entry(rows),
     ]

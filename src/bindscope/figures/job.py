@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bindscope.figures import (
     calibration,
     complexity,
     layers,
+    natural,
     occlusion,
     resolution,
     scenes,
@@ -27,12 +28,13 @@ from bindscope.figures import (
     tokens,
     training,
 )
+from bindscope.figures.assumed import marked
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.store.reader import open_store
 from bindscope.tables.rows import PathLike
 from bindscope.tables.rules import family_of
-from bindscope.tables.schema import SCENE_STATISTICS
-from bindscope.tables.views import name_order
+from bindscope.tables.schema import PRIORS, SCENE_STATISTICS
+from bindscope.tables.views import assumed_prior, name_order
 from bindscope.tables.write import read_table
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ def make_figure(
     models: Sequence[str] = (),
     families: Mapping[str, Sequence[str]] | None = None,
     groups: Mapping[str, Groups] | None = None,
+    datasets: Collection[str] = (),
 ) -> None:
     """Draw a figure and write it as PNG and SVG.
 
@@ -69,7 +72,8 @@ def make_figure(
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
         `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `scenes` (their
-        manifests); `statistics` (the table `scene_statistics`). Only what the figure reads.
+        manifests); `statistics` (the table `scene_statistics`); `priors` (the table). Only what
+        the figure reads.
     png, svg
         Where to write.
     published, trends
@@ -80,6 +84,8 @@ def make_figure(
         Models that are one family at several input sizes.
     groups
         Per dataset its feature groups with the names of their values, see `value_names`.
+    datasets
+        The datasets that the figure is about, where it is not about all.
 
     Notes
     -----
@@ -88,8 +94,8 @@ def make_figure(
     if table is None:
         figure = _scenes(files.get("scenes", ()), groups or {})
     else:
-        quoted = (published, trends)
-        figure = _figure(name, table, files, quoted, models, families or {}, groups or {})
+        about = (families or {}, groups or {}, datasets)
+        figure = _figure(name, table, files, (published, trends), models, *about)
     style.save(figure, Path(png), Path(svg))
 
 
@@ -123,6 +129,7 @@ def _figure(
     models: Sequence[str],
     families: Mapping[str, Sequence[str]],
     groups: Mapping[str, Groups],
+    datasets: Collection[str],
 ) -> Figure:
     published, trends = quoted
     if name in ("tokens", "structure"):
@@ -149,6 +156,8 @@ def _figure(
         )
     if name == "occlusion":
         return _occlusion(table, files.get("statistics", ()), cells, models, trends)
+    if name == "natural":
+        return _natural(table, files.get("priors", ()), datasets, cells, models, trends)
     if name == "training":
         histories = read_model_histories(files.get("training_history", ()))
         probes = read_probe_histories(files.get("fits", ()), files.get("fits_history", ()))
@@ -159,7 +168,7 @@ def _figure(
         reason = attention.available(maps)
         return style.placeholder(reason) if reason else attention.draw(maps)
     if name == "breakdown":
-        return _breakdown(files, models, groups)
+        return _breakdown(files, models, groups, assumed_prior(table))
     raise ValueError(f"no figure is called {name!r}")
 
 
@@ -177,6 +186,21 @@ def _occlusion(
     if reason:
         return style.placeholder(reason)
     return occlusion.draw(table, statistics, cells, models, trends)
+
+
+def _natural(
+    table: pd.DataFrame,
+    files: Sequence[PathLike],
+    datasets: Collection[str],
+    cells: Mapping[str, int],
+    models: Sequence[str],
+    trends: pd.DataFrame | None,
+) -> Figure:
+    reason = natural.available(table, datasets)
+    if reason:
+        return style.placeholder(reason)
+    priors = read_table(files[0], PRIORS)
+    return natural.draw(table, priors, datasets, cells, models, trends)
 
 
 def read_input_px(paths: Iterable[PathLike]) -> dict[tuple[str, str], int]:
@@ -247,7 +271,9 @@ def read_sheets(manifests: Iterable[PathLike]) -> dict[str, scenes.Sheet]:
     return found
 
 
-def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]) -> Figure:
+def _breakdown(
+    files: Files, models: Sequence[str], groups: Mapping[str, Groups], assumed: Collection[str]
+) -> Figure:
     fits = _details(files.get("fits", ()), files.get("fits_details", ()))
     nulls = _details(files.get("nulls", ()), files.get("nulls_details", ()))
     chosen = choose_fits(fits, models)
@@ -264,6 +290,7 @@ def _breakdown(files: Files, models: Sequence[str], groups: Mapping[str, Groups]
             continue
         sizes = [len(values) for _, values in groups[dataset]]
         label = f"{model} ({dataset})" if len(datasets) > 1 else model
+        label = marked(label, dataset in assumed)
         details = _merged(fits, (dataset, model, tokens_, probe))
         found[label] = breakdown.gains(details, null, sizes)
     reason = breakdown.available(found)

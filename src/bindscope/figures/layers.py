@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.figures.assumed import assumed_entry, hatched, marked, rests_on_one
 from bindscope.figures.style import (
     FAMILY_NAMES,
     INK,
@@ -88,11 +89,14 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
             axes.axhline(0, color="#666666", linewidth=0.7)
             if i == 0:
                 axes.set_title(FAMILY_NAMES[family])
-        head = f"{dataset}\n{TOKEN_NAMES[token]}" if several else TOKEN_NAMES[token]
+        assumed = rests_on_one(rows[rows["dataset"] == dataset])
+        name = marked(dataset, assumed)
+        head = f"{name}\n{TOKEN_NAMES[token]}" if several else marked(TOKEN_NAMES[token], assumed)
         grid[i, 0].set_ylabel(f"{head}\n$\\beta^*$, %")
     if grid[0, 0].get_ylim()[1] >= _SHOW_WHOLE_FROM:
         for axes in grid.flat:
-            reference_line(axes, PERCENT, "H(O|F)" if axes in grid[:, -1] else "")
+            entropy = marked("H(O|F)", rests_on_one(rows))
+            reference_line(axes, PERCENT, entropy if axes in grid[:, -1] else "")
     _layer_ticks(grid[-1], rows)
     entries = [handle(n, color=colour[n], marker=marker[n]) for n in names]
     entries.append(handle("lower bound, 95 % interval", color=INK))
@@ -102,7 +106,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
             handle("after the last norm", color=INK, marker="o", markerfacecolor="white",
                    linestyle="none")
         )  # fmt: skip
-    legend_below(figure, entries)
+    legend_below(figure, [*entries, *assumed_entry(rows)])
     return figure
 
 
@@ -115,8 +119,9 @@ def _curve(axes: Axes, curve: pd.DataFrame, colour: str, marker: str) -> None:
 
     bound = "conditional_binding_lower_bound_bits"
     axes.fill_between(
-        x, share(f"{bound}_low"), share(f"{bound}_high"), color=colour, alpha=0.2, lw=0
-    )
+        x, share(f"{bound}_low"), share(f"{bound}_high"), facecolor=colour, alpha=0.2, lw=0,
+        **hatched(rests_on_one(curve), colour),
+    )  # fmt: skip
     axes.plot(x, share(bound), color=colour, marker=marker, markersize=3.5)
     final = (curve["layer"] == "final").to_numpy()
     axes.plot(

@@ -95,7 +95,7 @@ def draw(
         pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
     grid[-1][0].set_xlabel("camera height, scene units")
     grid[-1][1].set_xlabel("hidden share of an object, mean, %")
-    legend_below(figure, entries(names, colour, marker), 4)
+    legend_below(figure, entries(names, colour, marker, rows), 4)
     said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
     note_above(figure, trend_note(said, trend_beside(table, said, cells) if len(said) else said))
     return figure

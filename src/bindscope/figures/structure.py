@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from bindscope.figures.assumed import assumed_entry, marked, rests_on_one
 from bindscope.figures.style import (
     FAMILY_SHORT,
     GREY,
@@ -108,7 +109,7 @@ def draw(
         note_above(figure, paper_words(number, bool(cost["paper"].notna().any())))
     if len(marks):
         entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, entries, 4)
+    legend_below(figure, [*entries, *assumed_entry(rows)], 4)
     return figure
 
 
@@ -165,7 +166,8 @@ def _losses(
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
         axes.set_title(f"{dataset}, {TOKEN_NAMES[token]}" if several else TOKEN_NAMES[token])
-        reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], "H(O)")
+        entropy = marked("H(O)", rests_on_one(rows[here]))
+        reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for axes in list(grid.flat)[: len(panels)][-columns:]:  # the lowest panel of each column

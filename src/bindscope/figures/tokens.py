@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bindscope.figures.assumed import assumed_entry, marked, rests_on_one
+from bindscope.figures.bars import bar_entries, bound_bar
 from bindscope.figures.style import (
     FAMILY_NAMES,
     GREY,
-    INK,
     PAPER_MARK,
     TOKEN_COLOURS,
     TOKEN_NAMES,
@@ -90,7 +91,8 @@ def draw(
         _panel(axes, part, families)
         _paper_marks(axes, marks, dataset, model, part, families)
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
-        reference_line(axes, part["h_object_bits"].iloc[0], "H(O)", vertical=True)
+        entropy = marked("H(O)", rests_on_one(part))
+        reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     grid[0, 0].set_yticks(range(len(families)), [FAMILY_NAMES[f] for f in families])
@@ -125,20 +127,9 @@ def _panel(axes: Axes, part: pd.DataFrame, families: Sequence[str]) -> None:
 
 
 def _bar(axes: Axes, row: Any, y: float, height: float, colour: str) -> None:
-    bound, low, high, paper, null = (
-        float(getattr(row, name))
-        for name in (
-            "binding_lower_bound_bits",
-            "binding_lower_bound_bits_low",
-            "binding_lower_bound_bits_high",
-            "binding_bits",
-            "null_loss_object_bits",
-        )
-    )
-    axes.barh(y, bound, height, color=colour, alpha=0.85, linewidth=0)
-    axes.plot([low, high], [y, y], color=INK, linewidth=1, marker="|", markersize=4)
-    axes.plot(paper, y, "D", color="white", markeredgecolor=INK, markersize=3.8, zorder=4)
-    axes.plot(row.h_object_bits - null, y, "x", color=GREY, markersize=4, zorder=3)
+    bound_bar(axes, row, y, height, colour, "binding")
+    axes.plot(row.h_object_bits - row.null_loss_object_bits, y, "x", color=GREY, markersize=4,
+              zorder=3)  # fmt: skip
 
 
 def _paper_marks(
@@ -167,21 +158,11 @@ def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
         Patch(color=TOKEN_COLOURS[token], alpha=0.85, label=TOKEN_NAMES[token])
         for token in token_order(rows["tokens"])
     ]
-    entries.append(handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5))
-    entries.append(
-        handle(
-            "paper's estimate",
-            marker="D",
-            color="white",
-            markeredgecolor=INK,
-            markersize=4,
-            linestyle="none",
-        )
-    )
+    entries += bar_entries()
     if rows["null_loss_object_bits"].notna().any():
         entries.append(
             handle("same, probe without input", marker="x", color=GREY, linestyle="none")
         )
     if with_paper:
         entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, entries, 4)
+    legend_below(figure, [*entries, *assumed_entry(rows)], 4)

@@ -18,7 +18,7 @@ KINDS = {
 COLORS = ("red", "blue", "green", "yellow", "purple", "orange", "gray")
 
 CELLS = 3  # things stand in the cells of a 3 x 3 grid, so that none hides another
-LARGE, SMALL = 0.9, 0.6  # side of a thing over that of its cell
+LARGE, SMALL = 0.95, 0.7  # side of a thing over that of its cell
 SHADES = (0.65, 1.0, 1.3)  # brightness of a dark, plain and light colour
 _ANTIALIAS = 2
 _NOISE = 5.0  # standard deviation of the ground, of 255

@@ -152,6 +152,9 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
         "occlusion": {"statistics": graph.of("table_scene_statistics")}
         if _several(headline, entities, _camera_height)
         else None,
+        "natural": {"priors": graph.of("table_priors")}
+        if {fit.wildcards["dataset"] for fit in headline} & set(_natural(entities))
+        else None,
     }
 
 
@@ -163,6 +166,15 @@ def _first_shards(graph: Graph) -> list[Product]:
         if SPLITS.index(product.wildcards["split"]) > SPLITS.index(shown.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
     return list(first.values())
+
+
+def _natural(entities: Entities) -> list[str]:
+    """Names of datasets of natural images: those that are read, CLEVR's drawn ones left out."""
+    return [
+        name
+        for name, dataset in entities.datasets.items()
+        if dataset.source and not isinstance(dataset.source, ClevrSource)
+    ]
 
 
 def _of_families(fits: list[Product], entities: Entities) -> list[Product]:
@@ -223,7 +235,8 @@ def _add_figures(graph: Graph, entities: Entities) -> None:
         if inputs is not None:
             # The contact sheet shows what the models see: it is there before any of them ran.
             given = inputs if name == "scenes" else {"table": table, **inputs}
-            graph.add("figure", {"figure": name}, {"figure": name, **content}, given)
+            about = {"about": _natural(entities)} if name == "natural" else {}
+            graph.add("figure", {"figure": name}, {"figure": name, **content, **about}, given)
 
 
 def _add_report(graph: Graph, config: Config) -> None:

@@ -183,6 +183,8 @@ def trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
         where = " on ".join(part for part in (slug(row["model"]), row["dataset"]) if part)
         at = f"{row['axis']} {row['axis_value']}".strip()
         number = f"{100 * row['value']:.1f} %" if pd.notna(row["value"]) else row["note"]
+        if not at and number != row["note"]:
+            number += f" ({row['note']})"
         said.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
     text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(said)}."
     if len(marks):
