@@ -23,6 +23,7 @@ FIGURE_OF = {
     "resolution": ("resolution",),
     "structure": ("structure",),
     "occlusion": ("occlusion",),
+    "natural": ("natural",),
     "calibration": ("calibration",),
 }
 LONGEST_PATH = 200

@@ -40,6 +40,8 @@ DRAWN = {
 READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
 CLEVR = {"download", *READ}
 GENOME = {"assignment_priors", *READ}
+DOWNLOADED = {"download", *GENOME}
+DRAWN_RELEASE = {"drawn_release", *GENOME}
 SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
 OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
@@ -140,6 +142,22 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
             "path": OWN_IMAGES, "images": "elsewhere", "coco_only": False,
             "min_category_images": 2, "min_value_images": 2, "several": "commonest",
             "duplicate_iou": 0.5, "min_objects": 1, "max_objects": 5,
+        }.items()
+    },
+    "GenomeSource.downloads": ("datasets.13.source.downloads",
+                               [{"url": "https://example.org/a.zip", "sha256": "1" * 64}],
+                               DOWNLOADED),
+    "GenomeSource.folder": ("datasets.13.source.folder", "/data", DOWNLOADED),
+    # another dataset of this configuration reads the same drawn release
+    "GenomeSource.drawn": ("datasets.13.source.drawn", {"n_images": 64}, GENOME),
+    "Download.url": ("datasets.13.source.downloads.0.url", "https://example.org/b.zip",
+                     DOWNLOADED),
+    "Download.sha256": ("datasets.13.source.downloads.0.sha256", "2" * 64, DOWNLOADED),
+    **{
+        f"DrawnRelease.{key}": (f"datasets.14.source.drawn.{key}", value, DRAWN_RELEASE)
+        for key, value in {
+            "n_images": 65, "size_px": 48, "n_categories": 6, "n_colors": 6, "max_objects": 5,
+            "unsaid": 0.5, "seed": 1,
         }.items()
     },
     "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": "harness:Reader"},
@@ -315,6 +333,11 @@ def broad() -> dict[str, Any]:
     ]  # fmt: skip
     config["datasets"] += read_datasets(groups, common)
     config["datasets"] += solid_datasets(common)
+    file = {"url": "https://example.org/images.zip", "sha256": "0" * 64}
+    config["datasets"] += [
+        {**genome(path=None, images=None, downloads=[file]), "name": "genome-downloaded"},
+        {**genome(path=None, images=None, drawn={"n_images": 64}), "name": "genome-drawn"},
+    ]
     config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
     config["models"] += [
         {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,

@@ -271,6 +271,8 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, Model):
         changed = value.model_dump(mode="json", exclude_defaults=True)
         return f"`{_yaml(changed)}` and its defaults" if changed else "its defaults"
+    if isinstance(value, tuple) and any(isinstance(entry, Model) for entry in value):
+        return f"{len(value)} entries, see schema.json"
     return "none" if value is None else f"`{_yaml(value)}`"
 
 

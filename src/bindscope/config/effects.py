@@ -42,7 +42,8 @@ ALWAYS = frozenset(
 
 _ACTIVATIONS = "pooled patches index fit attention"
 _READ = (
-    "download records record_codes record_scenes counted_priors counted_anchors assignment_priors"
+    "download drawn_release records record_codes record_scenes counted_priors counted_anchors "
+    "assignment_priors"
 )
 _DATASET = _effect(
     "all of this dataset",

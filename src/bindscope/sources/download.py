@@ -24,8 +24,15 @@ log = logging.getLogger(__name__)
 CHUNK = 1 << 20
 _TRIES = 4
 _ALL_THERE = 416  # "range not satisfiable": the server has nothing beyond what is here
-# What whoever downloads must know, by the name of the file.
+_GENOME = (
+    "Visual Genome (Krishna et al., IJCV 2017, arXiv 1602.07332) is licensed under CC BY 4.0, "
+    "https://creativecommons.org/licenses/by/4.0/: name its authors in what you publish of it or "
+    "make from it; its photographs are of Flickr users, each under terms of its own"
+)
+# What whoever downloads must know, by a part of the address.
 LICENCES = {
+    "visualgenome": _GENOME,
+    "VG_100K": _GENOME,
     "CLEVR_v1.0.zip": "CLEVR v1.0 (Johnson et al., CVPR 2017, arXiv 1612.06890) is licensed under "
     "CC BY 4.0, https://creativecommons.org/licenses/by/4.0/: name its authors in what you "
     "publish of it or make from it",
@@ -61,7 +68,7 @@ def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dic
     name = Path(urlsplit(url).path).name
     target = Path(folder) / name
     part = target.with_name(f"{name}.part")
-    licence = LICENCES.get(name, "")
+    licence = next((text for part, text in LICENCES.items() if part in url), "")
     if licence:
         log.info("%s", licence)
     with disk_errors(target), _alone(part):
