@@ -14,6 +14,7 @@ from sample_tables import (
     make_row,
     make_table,
     paper_table,
+    priors_table,
     sheet,
     statistics_table,
     vit_rows,
@@ -36,7 +37,7 @@ from bindscope.figures import (
 )
 from bindscope.figures.job import make_figure, value_names
 from bindscope.tables.published import TREND_COLUMNS, read_published
-from bindscope.tables.schema import SCENE_STATISTICS
+from bindscope.tables.schema import PRIORS, SCENE_STATISTICS
 from bindscope.tables.views import last_layers, measured, sharing_cost
 from bindscope.tables.write import write_table
 
@@ -411,6 +412,8 @@ def write_products(folder):
     write_table(statistics_table(), folder / "scene_statistics", SCENE_STATISTICS)
     files["scenes"] = [write_sheet(folder / "scenes" / "smaller", sheet())]
     files["statistics"] = [folder / "scene_statistics.parquet"]
+    write_table(priors_table(), folder / "priors", PRIORS)
+    files["priors"] = [folder / "priors.parquet"]
     return files
 
 
@@ -429,7 +432,7 @@ def test_every_configured_figure_is_made_or_excused(name, tmp_path, published, t
         table = None
     make_figure(
         name, table, files, png, svg, published=published, trends=trends, models=ORDER,
-        families={"two": ORDER[:2]}, groups=groups,
+        families={"two": ORDER[:2]}, groups=groups, datasets=["colorshape"],
     )  # fmt: skip
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")

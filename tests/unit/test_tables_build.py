@@ -18,13 +18,18 @@ JOINED = (
 )  # fmt: skip
 
 
+def prior_rows():
+    """Rows of priors as a job writes them: without the columns that other products fill."""
+    return priors_table().dropna(axis="columns").to_dict("records")
+
+
 class Products:
     """Files as the jobs leave them."""
 
     def __init__(self, folder):
         self.folder, self.expected = folder, {}
         self.fits, self.nulls, self.truths = [], [], []
-        self.priors = [self.json("priors.json", priors_table().to_dict("records"))]
+        self.priors = [self.json("priors.json", prior_rows())]
 
     def lines(self, name, rows, **expected):
         """Write a file of rows and expect their keys."""
@@ -242,7 +247,7 @@ def test_written_tables_come_back_and_are_the_same_bytes(products, tmp_path):
 
 def test_the_schema_stands_in_the_file(products, tmp_path):
     write_table(build_priors(products.priors, {}), tmp_path / "priors", PRIORS)
-    with pytest.raises(StoreError, match="holds priors/1, not binding_information/1"):
+    with pytest.raises(StoreError, match="holds priors/2, not binding_information/1"):
         read_table(tmp_path / "priors.parquet", BINDING_INFORMATION)
     (tmp_path / "priors.parquet").write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):
@@ -264,3 +269,23 @@ def test_html_holds_text_not_markup(products, tmp_path):
     page = (tmp_path / "table.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_assignments_join_the_priors_of_their_dataset_and_split(products):
+    row = {"dataset": "colorshape", "split": "test", "n_scenes": 9, "assignment_bits": 3.0,
+           "multiset_bits": 2.0, "code_bits": 2.0, **KEYS}  # fmt: skip
+    path = products.json("assignments.json", [row])
+    table = build_priors(products.priors, {str(path): KEYS}, [path])
+    joined = table[table["assignment_bits"].notna()]
+    assert joined[["dataset", "split"]].values.tolist() == [["colorshape", "test"]]
+    assert joined[["assignment_bits", "multiset_bits", "code_bits"]].values.tolist() == [[3, 2, 2]]
+    with pytest.raises(StoreError, match="the row was made by another configuration"):
+        build_priors(products.priors, {str(path): KEYS | {"spec_key": "12" * 32}}, [path])
+    for changes, message in (
+        ({"dataset": "other"}, "other test has no priors"),
+        ({"code_bits": 2.5}, "come together and fall"),
+        ({"code_bits": None}, "come together and fall"),
+    ):
+        path.write_text(json.dumps([row | changes]))
+        with pytest.raises(StoreError, match=message):
+            build_priors(products.priors, {}, [path])

@@ -15,8 +15,9 @@ from harness import Clone
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 # Not in this preset: they write as the others do, through `write_atomic` and `StoreWriter`.
 UNUSED = {
-    "weights", "download", "drawn_release", "records", "record_codes", "record_scenes", "counted_priors",
-    "counted_anchors", "assignment_priors", "scene_statistics", "table_scene_statistics",
+    "weights", "download", "drawn_release", "records", "record_codes", "record_scenes",
+    "counted_priors", "counted_anchors", "assignment_priors", "scene_statistics",
+    "table_scene_statistics",
 }  # fmt: skip
 DYING = Path(__file__).parent / "dying"
 # Touches every script: the space alone decides priors and truths.

@@ -1,0 +1,199 @@
+"""F5, and the marks of an estimated prior in every figure that can show one."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from sample_tables import make_row, make_table, priors_table, statistics_table, words
+
+from bindscope.config.root import FIGURES
+from bindscope.figures import (
+    complexity,
+    layers,
+    natural,
+    occlusion,
+    resolution,
+    structure,
+    style,
+    tokens,
+)
+from bindscope.figures.assumed import DAGGER
+from bindscope.figures.job import make_figure
+from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.tables.views import assumed_prior, last_layers, measured, over_seeds
+
+ROOT = Path(__file__).parents[2]
+MODELS = ("vit-objects", "vit-features")
+CELLS = {"photos": 36, "others": 4}
+# Which figures draw a difference from an entropy; the others draw losses, weights, or encoders
+# whose law is known.
+MARKED = {
+    "tokens", "layers", "structure", "complexity", "resolution", "occlusion", "natural",
+    "breakdown",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
+
+
+@pytest.fixture(scope="module")
+def trends():
+    return read_published(ROOT / "resources" / "published" / "trends.csv", TREND_COLUMNS)
+
+
+def rows_of(flags):
+    """Two models, two probes, two layers and two datasets, the first one flagged as asked."""
+    return [
+        make_row(model, layer, probe=probe, dataset=dataset,
+                 flags=flags if dataset == "photos" else "")
+        for model in MODELS for layer in ("3", "4") for probe in ("linear", "quadratic")
+        for dataset in ("photos", "others")
+    ]  # fmt: skip
+
+
+def figures(table):
+    """Draw what shows differences from entropies, by name."""
+    statistics = statistics_table((("photos", 0.6, 0.3), ("others", 3.2, 0.1)))
+    sides = {(d, m): 24 * (i + 1) for d in CELLS for i, m in enumerate(MODELS)}
+    return {
+        "tokens": tokens.draw(table),
+        "layers": layers.draw(table),
+        "structure": structure.draw(table),
+        "complexity": complexity.draw(table, CELLS),
+        "resolution": resolution.draw(table, {"two": MODELS}, sides, CELLS),
+        "occlusion": occlusion.draw(table, statistics, CELLS),
+        "natural": natural.draw(table, priors_table(CELLS), ["photos"], CELLS),
+    }
+
+
+def is_hatched(artist):
+    return bool(artist.get_hatch())
+
+
+def hatched_artists(figure):
+    """Bars and bands that are hatched, the legend's patch left out."""
+    legends = {id(p) for legend in figure.legends for p in legend.get_patches()}
+    kinds = (mpl.patches.Patch, mpl.collections.Collection)
+    found = [a for kind in kinds for a in figure.findobj(kind) if is_hatched(a)]
+    return [artist for artist in found if id(artist) not in legends]
+
+
+def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_from_it():
+    flagged = figures(make_table(rows_of("assumed_prior")))
+    assert {*flagged, "breakdown"} == MARKED <= set(FIGURES)
+    for name, figure in flagged.items():
+        entry = [text for text in words(figure) if text.startswith("hatched")]
+        assert entry == [f"hatched,{DAGGER}: prior estimated, no bound"], name
+        # structure draws losses, which are bounds; its H(O) is marked, as are other entropies
+        assert bool(hatched_artists(figure)) == (name != "structure"), name
+    for name, text in {"tokens": "H(O)", "structure": "H(O)", "natural": "H(O|F)",
+                       "complexity": "H(O|F)"}.items():  # fmt: skip
+        assert f"{text}{DAGGER}" in words(flagged[name]), name
+    assert f"photos{DAGGER}\n[CLS]" in "\n".join(words(flagged["layers"]))
+
+
+def test_nothing_is_marked_where_the_law_is_known():
+    for figure in (natural.draw(make_table(rows_of("")), priors_table(CELLS), ["photos"], CELLS),
+                   layers.draw(make_table(rows_of("")))):  # fmt: skip
+        assert not any(DAGGER.strip() in text for text in words(figure))
+        assert not hatched_artists(figure)
+
+
+def test_only_the_flagged_datasets_bars_are_hatched():
+    table = make_table(rows_of("assumed_prior"))
+    assert assumed_prior(table) == {"photos"}
+    found = over_seeds(last_layers(measured(table, known_answer=False)))
+    assert dict(found.groupby("dataset")["assumed_prior"].first()) == {
+        "photos": True, "others": False,
+    }  # fmt: skip
+    assert len(hatched_artists(tokens.draw(table))) == len(found) // 2
+
+
+def assigned(bits):
+    """Priors of `photos` whose attributes are re-assigned."""
+    table = priors_table(["photos"])
+    for name in ("assignment_bits", "multiset_bits", "code_bits"):
+        table[name] = bits
+    return table
+
+
+def at(axes, marker):
+    """Places of all points with a marker, float (n, 2)."""
+    lines = [line for line in axes.get_lines() if line.get_marker() == marker]
+    return np.array([line.get_xydata()[0] for line in lines]).reshape(-1, 2)
+
+
+def test_natural_draws_every_estimate_at_its_place():
+    table = make_table(rows_of("assumed_prior"))
+    figure = natural.draw(table, assigned(10.0), ["photos"], CELLS, MODELS)
+    share, bits, whole = figure.axes
+    row = table[(table["dataset"] == "photos") & (table["layer"] == "4")].iloc[0]
+    given = row["h_object_given_feature_bits"]
+    left = row["loss_object_bits"] - row["loss_feature_bits"]
+    assert len(at(share, "D")) == len(at(bits, "D")) == len(at(whole, "D")) == 4
+    assert np.allclose(at(bits, "D")[:, 0], given - left)
+    assert np.allclose(at(share, "D")[:, 0], 100 * (given - left) / given)
+    assert np.allclose(at(whole, "D")[:, 0], row["binding_bits"])
+    assert np.allclose(at(bits, "s")[:, 0], 10.0 - left)
+    assert np.allclose(at(share, "s")[:, 0], 100 * (10.0 - left) / 10.0)
+    assert not len(at(whole, "s"))
+    bound = row["conditional_binding_lower_bound_bits"]
+    assert {round(bar.get_width(), 9) for bar in bits.patches} == {round(bound, 9)}
+    assert [label.get_text() for label in share.get_yticklabels()] == list(MODELS)
+    without = natural.draw(table, priors_table(["photos"]), ["photos"], CELLS, MODELS)
+    assert not len(at(without.axes[0], "s"))
+    assert "same, over the paper's prior" in words(figure)
+    assert "same, over the paper's prior" not in words(without)
+
+
+def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
+    table = make_table(rows_of("assumed_prior"))
+    figure = natural.draw(table, assigned(10.0), ["photos"], CELLS, MODELS, trends)
+    said = " ".join(" ".join(words(figure)).split())
+    assert "39.9 % (lowest of DINOv2 and CLIP on Visual Genome)" in said
+    assert "47.0 %" in said
+    assert "Not comparable with this run" in said
+    assert not len(at(figure.axes[0], "*"))
+    named = trends[trends["study"] == natural.STUDY].assign(
+        dataset="photos", model="some/vit-objects", cells="36"
+    )
+    paper = make_table([row | {"model_kind": "hf"} for row in rows_of("assumed_prior")])
+    stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, named)
+    assert np.allclose(at(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
+
+
+def test_nothing_to_draw_is_said(tmp_path):
+    table = make_table(rows_of(""))
+    reason = "No model was measured on images that were read."
+    assert natural.available(table, []) == reason
+    assert natural.available(table, ["photos"]) is None
+    make_figure("natural", table, {}, tmp_path / "a.png", tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").stat().st_size > 0
+
+
+def test_breakdown_marks_its_datasets(tmp_path, monkeypatch):
+    from bindscope.figures import breakdown, job
+
+    seen = []
+    monkeypatch.setattr(job, "_details", lambda *_: [])
+    monkeypatch.setattr(job, "choose_fits", lambda *_: [("photos", "m", "cls", "p")])
+    monkeypatch.setattr(job, "_merged", lambda *_: {"0.object_loss_bits": np.zeros(4)})
+    monkeypatch.setattr(job.breakdown, "gains", lambda *_: breakdown.Breakdown(
+        np.zeros(4), np.zeros(4), chained=True))  # fmt: skip
+    monkeypatch.setattr(job.breakdown, "draw", lambda found, _: seen.extend(found) or
+                        style.placeholder("x"))  # fmt: skip
+    groups = {"photos": [("a", ("0", "1")), ("b", ("0", "1"))]}
+    make_figure("breakdown", make_table(rows_of("assumed_prior")), {}, tmp_path / "a.png",
+                tmp_path / "a.svg", groups=groups)  # fmt: skip
+    assert seen == [f"m{DAGGER}"]
+
+
+def test_rows_of_any_seed_make_one_mark():
+    rows = [make_row(seed=s, dataset="photos", flags="assumed_prior") for s in (0, 1)]
+    found = over_seeds(measured(make_table(rows)))
+    assert found["assumed_prior"].tolist() == [True]
+    assert isinstance(found, pd.DataFrame)
