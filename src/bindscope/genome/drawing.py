@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -112,12 +113,19 @@ def _ink(thing: Thing) -> Floats:
 
 def _ground(size_px: int, random: np.random.Generator) -> Floats:
     corners = random.uniform(185, 240, (2, 2, 1)) + random.uniform(-12, 12, (2, 2, 3))
-    down, right = np.meshgrid(*[np.linspace(0, 1, size_px)] * 2, indexing="ij")
-    weights = np.stack(
-        [(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right]
-    )
-    ground = np.tensordot(weights, corners.reshape(4, 3), axes=(0, 0))
-    return ground + random.normal(0, _NOISE, ground.shape)
+    noise = random.standard_normal((size_px, size_px, 3), np.float32)
+    blend: Floats = (_blend(size_px) @ corners.reshape(4, 3)).reshape(size_px, size_px, 3)
+    blend += _NOISE * noise
+    return blend
+
+
+@cache
+def _blend(size_px: int) -> Floats:
+    """Weights of the four corners for every pixel, float64 (size_px^2, 4)."""
+    ramp = np.linspace(0, 1, size_px)
+    down, right = (axis.ravel() for axis in np.meshgrid(ramp, ramp, indexing="ij"))
+    weights = ((1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right)
+    return np.stack(weights, axis=1)
 
 
 __all__ = ["COLORS", "KINDS", "Thing", "paint", "sides"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
@@ -71,26 +72,26 @@ def law(config: DrawnRelease) -> Law:
     Rarer kinds come later; every kind has a favourite colour. A thing has no colour because it is
     of glass, or because its annotator did not say it (`unsaid`).
     """
-    kinds = tuple(KINDS)[: config.n_categories]
-    shown = _colors_shown(config)
-    said = shown * (1.0 - config.unsaid)
-    said[:, -1] = 1.0 - said[:, :-1].sum(axis=1)
-    shares = _kind_shares(config)[:, None] * said
-    numbers = tuple(range(2, config.max_objects + 1))
-    return Law(numbers, kinds, (*COLORS[: config.n_colors], "no_color"), shares)
+    said = _shown(config) * (1.0 - config.unsaid)
+    said[:, -1] += config.unsaid * _shown(config).sum(axis=1)
+    return Law(
+        numbers=tuple(range(2, config.max_objects + 1)),
+        categories=tuple(KINDS)[: config.n_categories],
+        values=(*COLORS[: config.n_colors], "no_color"),
+        shares=said,
+    )
 
 
-def _kind_shares(config: DrawnRelease) -> npt.NDArray[np.float64]:
-    weights = 1.0 / (np.arange(config.n_categories) + 2.0)
-    return np.asarray(weights / weights.sum())
-
-
-def _colors_shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
-    """Probability of each colour (the last is none) given the kind, as it looks."""
-    weights = np.ones((config.n_categories, config.n_colors + 1))
+@cache
+def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
+    """Probability of each kind and colour (the last is none) as they look, (C, V); read-only."""
     kinds = np.arange(config.n_categories)
-    weights[kinds, kinds % config.n_colors] = FAVOURITE
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    colors = np.ones((config.n_categories, config.n_colors + 1))
+    colors[kinds, kinds % config.n_colors] = FAVOURITE
+    shares = colors / colors.sum(axis=1, keepdims=True) / (kinds + 2.0)[:, None]
+    shares /= shares.sum()
+    shares.flags.writeable = False
+    return shares
 
 
 def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None:
@@ -157,25 +158,25 @@ def picture(
 
 def _compose(config: DrawnRelease, random: np.random.Generator) -> tuple[Thing, ...]:
     """Draw what is in a picture, and where: each thing in a cell of its own."""
-    kinds, colors = _kind_shares(config), _colors_shown(config)
     n = int(random.integers(2, config.max_objects + 1))
-    cells = random.permutation(CELLS**2)[:n]
+    cells = random.permutation(CELLS**2)[:n].tolist()
+    looks = random.choice(_shown(config).size, n, p=_shown(config).ravel()).tolist()
+    coins = (random.random((n, 2)) < HALF).tolist()
+    shades = random.integers(len(SHADES), size=n).tolist()
+    shifts = random.random((n, 2)).tolist()
     cell_px, side_of = config.size_px // CELLS, sides(config.size_px)
     things = []
-    for cell in cells.tolist():
-        kind = int(random.choice(config.n_categories, p=kinds))
-        color = int(random.choice(config.n_colors + 1, p=colors[kind]))
+    for cell, look, (large, striped), shade, shift in zip(
+        cells, looks, coins, shades, shifts, strict=True
+    ):
+        kind, color = divmod(look, config.n_colors + 1)
         color = color if color < config.n_colors else -1
-        large, striped = (random.random(2) < HALF).tolist()
-        row, column = divmod(cell, CELLS)
         side = side_of[large]
-        x, y = random.integers(0, cell_px - side + 1, 2).tolist()
-        things.append(
-            Thing(
-                kind, color, large, striped and color >= 0, int(random.integers(len(SHADES))),
-                column * cell_px + x, row * cell_px + y, side,
-            )
-        )  # fmt: skip
+        y, x = (
+            at * cell_px + int(s * (cell_px - side + 1))
+            for at, s in zip(divmod(cell, CELLS), shift, strict=True)
+        )
+        things.append(Thing(kind, color, large, striped and color >= 0, shade, x, y, side))
     return tuple(things)
 
 
