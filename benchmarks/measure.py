@@ -43,12 +43,15 @@ class Options:
         CPU threads of torch.
     repetitions
         Counted repetitions, after one that is not counted.
+    folder
+        Where large files may lie; None is a temporary folder.
     """
 
     size: str = "full"
     device: str = "cpu"
     threads: int = 2
     repetitions: int = 5
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -312,7 +315,8 @@ def write_record(name: str, title: str, found: Sequence[Entry], options: Options
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     rows = [asdict(e) | {"share": e.share, "ratio": e.ratio} for e in found]
-    record = {"title": title, "options": asdict(options), "machine": machine(), "entries": rows}
+    chosen = asdict(options) | {"folder": str(options.folder or "")}
+    record = {"title": title, "options": chosen, "machine": machine(), "entries": rows}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return path
 

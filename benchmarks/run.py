@@ -18,14 +18,14 @@ from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ("default_run",)
+BENCHMARKS: tuple[str, ...] = ("bounded_memory", "default_run")
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks asked for; returns 1 where a promise is broken or one of them fails."""
     given = _arguments(sys.argv[1:] if arguments is None else arguments)
-    options = Options(given.size, given.device, given.threads, given.repetitions)
+    options = Options(given.size, given.device, given.threads, given.repetitions, given.folder)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before a benchmark imports torch
     names = given.names or list(BENCHMARKS)
     if given.docs:
@@ -92,6 +92,7 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=_positive, default=2, help="CPU threads of torch")
     parser.add_argument("--repetitions", type=_positive, default=5, help="counted repetitions")
+    parser.add_argument("--folder", type=Path, help="where large files lie; default: temporary")
     parser.add_argument("--docs", action="store_true", help="put the tables into the docs page")
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(BENCHMARKS):
