@@ -55,16 +55,20 @@ THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 
 def main() -> None:
     """Fork the servers, then be Snakemake; in a forked job, be its script."""
-    clients = {}
+    clients: dict[str, Client] = {}
     for libraries, scripts in KINDS.items():
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
-            for client in {ours, *(client.server for client in clients.values())}:
-                client.close()
+        if (pid := os.fork()) == 0:
+            for connection in {ours, *(client.server for client in clients.values())}:
+                connection.close()
             _be(serve(theirs, libraries))
         theirs.close()
-        clients |= dict.fromkeys(scripts, Client(ours))
-    be_snakemake(clients)
+        clients |= dict.fromkeys(scripts, Client(ours, pid))
+    try:
+        be_snakemake(clients)
+    finally:
+        for client in set(clients.values()):
+            client.close()
 
 
 def be_snakemake(clients: dict[str, Client]) -> NoReturn:
@@ -113,11 +117,19 @@ class Client:
     ----------
     server
         Connected to `serve`.
+    pid
+        The server's process.
     """
 
-    def __init__(self, server: socket.socket) -> None:
+    def __init__(self, server: socket.socket, pid: int) -> None:
         self.server = server
+        self.pid = pid
         self.lock = threading.Lock()
+
+    def close(self) -> None:
+        """Let the server end, and wait until it has."""
+        self.server.close()
+        os.waitpid(self.pid, 0)
 
     def run(self, script: str, threads: int, tmpdir: str | None, record: Any = None) -> None:
         """Run a script in a process of its own.
@@ -149,8 +161,9 @@ class Client:
         with self.lock:
             socket.send_fds(self.server, [json.dumps(request).encode()], [writing])
         os.close(writing)
-        with open(reading, encoding="ascii") as answers:  # noqa: PTH123
-            with _measured(int(answers.readline() or 0), record):
+        with os.fdopen(reading, encoding="ascii") as answers:
+            pid = int(answers.readline() or 0)
+            with _measured(pid, record):
                 code = answers.readline()
         if code.strip() != "0":
             raise subprocess.CalledProcessError(int(code or 1), [sys.executable, script])
@@ -189,14 +202,14 @@ def serve(client: socket.socket, libraries: Iterable[str]) -> dict[str, Any] | N
     os.environ.update({f"{name}_NUM_THREADS": "1" for name in THREADS})
     jobs: dict[int, tuple[int, int]] = {}  # of a process: what tells its end, where to say so
     while True:
-        ready, _, _ = select.select([client, *jobs], [], [])
+        ready, _, _ = select.select([client.fileno(), *jobs], [], [])
         for handle in jobs.keys() & set(ready):
             pid, answers = jobs.pop(handle)
             _, status = os.waitpid(pid, 0)
             _say(answers, os.waitstatus_to_exitcode(status))
             os.close(handle)
             os.close(answers)
-        if client not in ready:
+        if client.fileno() not in ready:
             continue
         request, answers = _receive(client)
         if request is None:
