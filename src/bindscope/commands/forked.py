@@ -54,21 +54,34 @@ THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 
 
 def main() -> None:
-    """Fork the servers, then be Snakemake; in a forked job, be its script."""
+    """Fork the servers, then be Snakemake."""
     clients: dict[str, Client] = {}
     for libraries, scripts in KINDS.items():
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if (pid := os.fork()) == 0:
-            for connection in {ours, *(client.server for client in clients.values())}:
-                connection.close()
-            _be(serve(theirs, libraries))
-        theirs.close()
-        clients |= dict.fromkeys(scripts, Client(ours, pid))
+        clients |= dict.fromkeys(scripts, start(libraries, set(clients.values())))
     try:
         be_snakemake(clients)
     finally:
         for client in set(clients.values()):
             client.close()
+
+
+def start(libraries: Iterable[str], others: Iterable[Client] = ()) -> Client:
+    """Fork a server, before this process has threads.
+
+    Parameters
+    ----------
+    libraries
+        Modules that it imports before its first job.
+    others
+        Clients of this process: the server lets go of them, or theirs would never end.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if (pid := os.fork()) == 0:
+        for connection in (ours, *(client.server for client in others)):
+            connection.close()
+        _be(serve(theirs, libraries))
+    theirs.close()
+    return Client(ours, pid)
 
 
 def be_snakemake(clients: dict[str, Client]) -> NoReturn:
