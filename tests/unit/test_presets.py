@@ -85,7 +85,6 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(presets.launch, "run", run)
     monkeypatch.setattr(presets, "problems", lambda root, configfile: [])
-    monkeypatch.setattr(presets, "nothing_to_do", lambda root, arguments: True)
     return tmp_path
 
 
@@ -123,10 +122,6 @@ def test_a_preset_is_checked_after_its_run(
     monkeypatch.setattr(presets, "problems", lambda root, configfile: [f"wrong in {configfile}"])
     assert presets.run_presets(clone, ["complexity_small"]) == 1
     assert "FAILED: wrong in config/presets/complexity_small.yaml" in capsys.readouterr().out
-    monkeypatch.setattr(presets, "problems", lambda root, configfile: [])
-    monkeypatch.setattr(presets, "nothing_to_do", lambda root, arguments: False)
-    assert presets.run_presets(clone, ["complexity_small"]) == 1
-    assert "FAILED: a second run would" in capsys.readouterr().out
     assert not (clone / "results/presets").exists()
     assert presets.run_presets(clone, ["complexity_small"], ["--dry-run"]) == 0  # nothing to check
 
@@ -177,11 +172,15 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     graph.add("figure", {"figure": "tokens"}, {"figure": "tokens"})
     graph.add("table_binding_information", {}, {})
     monkeypatch.setattr(presets, "load_graph", lambda configfile: graph)
+    monkeypatch.setattr(presets, "explain", lambda graph, configfile: presets.NOTHING)
     return tmp_path
 
 
-def test_a_sound_preset_has_no_problems(shown: Path) -> None:
+def test_a_sound_preset_has_no_problems(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert presets.problems(shown, "x.yaml") == []
+    monkeypatch.setattr(presets, "explain", lambda graph, configfile: "    3  fit  code changed")
+    (problem,) = presets.problems(shown, "x.yaml")
+    assert problem == "a second run would make again:\n    3  fit  code changed"
 
 
 def test_what_is_missing_empty_or_failed_is_named(shown: Path) -> None:

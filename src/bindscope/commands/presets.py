@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from bindscope.cli import load_graph
 from bindscope.commands import launch
+from bindscope.commands.plan import NOTHING, explain
 from bindscope.commands.quick import write_quick
 from bindscope.errors import BindscopeError
 from bindscope.graph.paths import PATHS
@@ -101,22 +102,21 @@ def run_presets(
 
 def run_preset(root: Path, configfile: str, kept: Path, extra: Sequence[str]) -> str | None:
     """Run one preset, check it and copy what it shows to `kept`; say what failed, or None."""
-    chosen = ["--configfile", configfile]
-    if code := launch.run(root, [*chosen, *extra], launch.FORKED):
+    if code := launch.run(root, ["--configfile", configfile, *extra], launch.FORKED):
         return f"FAILED (exit code {code})"
-    if not {"-n", "--dry-run", "--dryrun"} & set(extra):
-        if found := problems(root, configfile):
-            return "FAILED: " + "; ".join(found)
-        if not nothing_to_do(root, chosen):
-            return "FAILED: a second run would not find everything up to date"
+    dry = {"-n", "--dry-run", "--dryrun"} & set(extra)
+    if not dry and (found := problems(root, configfile)):
+        return "FAILED: " + "; ".join(found)
     keep(root, configfile, kept)
     return None
 
 
 def problems(root: Path, configfile: str) -> list[str]:
-    """List figures and tables that are not there, empty or wrong, and fits that failed.
+    """List what is wrong after a run that Snakemake ended well; should be nothing.
 
-    A table that can be read obeys its schema: numbers are finite, and null only with a reason.
+    Figures and tables that are not there, empty or wrong (a table that can be read obeys its
+    schema: numbers are finite, and null only with a reason), fits that failed, and what a second
+    run would make again.
     """
     from PIL import Image
 
@@ -149,16 +149,9 @@ def problems(root: Path, configfile: str) -> list[str]:
         elif "status" in table and (failed := table[table["status"] == "failed"]).size:
             reasons = ", ".join(sorted(set(failed["reason"])))
             found.append(f"{product.path('parquet')}: {len(failed)} fits failed ({reasons})")
-    return found
-
-
-def nothing_to_do(root: Path, arguments: Sequence[str]) -> bool:
-    """Whether Snakemake would run nothing."""
-    done = subprocess.run(
-        [sys.executable, "-m", launch.SNAKEMAKE, "--dry-run", "--cores", "1", *arguments],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.returncode == 0 and "Nothing to be done" in done.stdout + done.stderr
+    with chdir(root):
+        again = explain(graph, configfile)
+    return found if again == NOTHING else [*found, f"a second run would make again:\n{again}"]
 
 
 def keep(root: Path, configfile: str, kept: Path) -> None:
