@@ -1,7 +1,7 @@
 """Check and time everything on a GPU: ``python benchmarks/cuda.py``, one table at the end.
 
 For a machine that has the lock's packages and a CUDA build of torch. First the checks: the device,
-one step and a whole fit of every probe family against the CPU, extraction against the CPU in float32
+a step and a whole fit of every probe family against the CPU, extraction against the CPU in float32
 and bfloat16, known answers. Then every benchmark of ``run.py`` with ``--device cuda``. Writes JSON;
 exits with 1 where a check fails or a promise is broken, with 2 where there is no CUDA device.
 

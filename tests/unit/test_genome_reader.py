@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import yaml
 from jobs_by_hand import job_by_hand, script
-from PIL import Image
 from pydantic import ValidationError
 
 from bindscope.codes.space import feature_code
@@ -27,9 +26,8 @@ from bindscope.priors.assignments import (
 )
 from bindscope.sources.records import objects_of, read_source
 from bindscope.store.reader import open_store
+from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "visual_genome"
-IMAGES = {2: "VG_100K", 3: "VG_100K", 6: "VG_100K", 7: "VG_100K", 8: "VG_100K_2"}
 COUNTS = {"train": 3, "val": 1, "test": 1}
 GROUPS = [{"name": "category", "size": 4}, {"name": "color", "size": 6}]
 INDEX = {"rule": "index", "sizes": COUNTS}
@@ -37,17 +35,13 @@ INDEX = {"rule": "index", "sizes": COUNTS}
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    for number, folder in IMAGES.items():
-        path = tmp_path / "photos" / folder / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (400, 300), (number * 20, 100, 100)).save(path)
-    return tmp_path / "photos"
+    return write_genome_photos(tmp_path / "photos")
 
 
 def section(images: Path, **changes: Any) -> dict[str, Any]:
     source = {
         "kind": "visual_genome", "feature": "color", "n_categories": 4, "n_values": 5,
-        "min_category_images": 1, "min_value_images": 1, "path": str(FIXTURE),
+        "min_category_images": 1, "min_value_images": 1, "path": str(GENOME),
         "images": str(images),
     }  # fmt: skip
     return {
@@ -67,7 +61,7 @@ def test_records_are_the_mined_scenes(images: Path) -> None:
     records = [record for mine in splits.values() for record in mine]
     assert root == str(images)
     assert [record.image for record in records] == [
-        f"{folder}/{number}.jpg" for number, folder in IMAGES.items()
+        f"{folder}/{number}.jpg" for number, folder in GENOME_PHOTOS.items()
     ]
     # tree, car, man, shirt x green, white, black, red, blue, none; image 6: car, man, shirt/white
     assert records[2].cells == (1 * 6 + 5, 2 * 6 + 5, 3 * 6 + 1)
@@ -143,11 +137,11 @@ def test_means_are_over_a_split_with_weights_of_train() -> None:
 
 
 def test_the_configuration_of_the_page_can_be_planned() -> None:
-    page = (FIXTURE.parents[2] / "docs" / "visual_genome.md").read_text()
+    page = (GENOME.parents[2] / "docs" / "visual_genome.md").read_text()
     (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.S)
     config = yaml.safe_load(text)
     for entry in config["datasets"]:
-        entry["source"]["path"] = str(FIXTURE)
+        entry["source"]["path"] = str(GENOME)
     graph = build(Config.model_validate(config))
     names = {product.wildcards["dataset"] for product in graph.of("assignment_priors")}
     assert names == {"vg-color", "vg-topattr"}
@@ -174,7 +168,7 @@ def test_mistakes_that_the_configuration_tells(
 
 def test_mistakes_that_the_files_tell(images: Path, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    shutil.copytree(FIXTURE, release)
+    shutil.copytree(GENOME, release)
     (images / "VG_100K" / "6.jpg").unlink()
     with pytest.raises(InputError, match=r"image 6: there is no image .*VG_100K/6\.jpg"):
         read_source(dataset(images))

@@ -6,11 +6,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from PIL import Image
+from sample_tables import make_row, make_table
 
 from bindscope.commands import presets
+from bindscope.commands.quick import PROBE_STEPS, SCENES, quick, write_quick
 from bindscope.config.loading import load_file
 from bindscope.graph.build import build, leaves
 from bindscope.graph.product import Graph
+from bindscope.tables.rules import ESTIMATES
+from bindscope.tables.schema import BINDING_INFORMATION
+from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / presets.FOLDER
@@ -68,7 +74,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "config").mkdir()
     (tmp_path / presets.FOLDER).symlink_to(FOLDER)
 
-    def run(root: Path, arguments: list[str]) -> int:
+    def run(root: Path, arguments: list[str], module: str) -> int:
+        assert module == presets.launch.FORKED
+        assert load_file(root / arguments[1]).fits
         name = Path(arguments[1]).stem
         (root / "calls").open("a").write(f"{name} {' '.join(arguments[2:])}\n")
         for path in ("results/figures/complexity.png", "results/figures/other.png"):
@@ -77,6 +85,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return int(name == "layers_small")
 
     monkeypatch.setattr(presets.launch, "run", run)
+    monkeypatch.setattr(presets, "problems", lambda root, configfile: [])
     return tmp_path
 
 
@@ -98,7 +107,7 @@ def test_all_small_presets_run_by_default_and_names_are_checked(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(clone)
-    monkeypatch.setattr(presets, "keep", lambda root, name: name)
+    monkeypatch.setattr(presets, "keep", lambda root, configfile, kept: None)
     assert presets.main([]) == 1  # layers_small, above
     called = (clone / "calls").read_text().split()
     assert called == [name for name in NAMES if name.endswith("_small")]
@@ -106,3 +115,86 @@ def test_all_small_presets_run_by_default_and_names_are_checked(
     assert (clone / "calls").read_text().endswith("calibration_small --cores 1\n")
     assert presets.main(["calibrate"]) == 1
     assert "calibration_small" in capsys.readouterr().err
+
+
+def test_a_preset_is_checked_after_its_run(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(presets, "problems", lambda root, configfile: [f"wrong in {configfile}"])
+    assert presets.run_presets(clone, ["complexity_small"]) == 1
+    assert "FAILED: wrong in config/presets/complexity_small.yaml" in capsys.readouterr().out
+    assert not (clone / "results/presets").exists()
+    assert presets.run_presets(clone, ["complexity_small"], ["--dry-run"]) == 0  # nothing to check
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_small")])
+def test_a_quick_preset_has_all_that_the_preset_has_but_its_size(name: str, tmp_path: Path) -> None:
+    write_quick(FOLDER / f"{name}.yaml", tmp_path / "quick.yaml")
+    config, full = load_file(tmp_path / "quick.yaml"), load_file(FOLDER / f"{name}.yaml")
+    made, wanted = build(config), plan(name)
+    for part in ("models", "probes", "fits"):
+        assert [given.name for given in getattr(config, part)] == [
+            given.name for given in getattr(full, part)
+        ]
+    assert {p.rule for p in made.products.values()} == {p.rule for p in wanted.products.values()}
+    shown = ("figure", "fit", "null", "attention")
+    parts = ("figure", "model", "layer", "tokens", "probe", "seeds")
+    seen, expected = (
+        {tuple(p.wildcards.get(part) for part in parts) for p in graph.of(*shown)}
+        for graph in (made, wanted)
+    )
+    assert seen == expected
+    for dataset in config.datasets:
+        assert dataset.n_scenes == dataset.shard_size
+        assert dataset.n_scenes.train <= SCENES["train"]
+    assert max(p.steps for p in config.probes if p.family != "linear") <= PROBE_STEPS
+
+
+def test_draws_that_differ_in_the_seed_alone_are_one_in_a_quick_preset() -> None:
+    def datasets(name: str) -> list[str]:
+        return [given["name"] for given in quick(load_file(FOLDER / f"{name}.yaml"))["datasets"]]
+
+    assert datasets("calibration_small") == ["grid-00"]
+    # a seed of its own, but cameras of its own too
+    assert datasets("occlusion_small")[-1] == "all-heights"
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a figure and a table, both sound, which are all that its preset shows."""
+    figure, table = Path("results/figures/tokens"), Path("results/tables/binding_information")
+    for path in (figure, table):
+        (tmp_path / path).parent.mkdir(parents=True)
+    image = Image.new("L", (4, 4))
+    image.putpixel((1, 1), 255)
+    image.save(tmp_path / f"{figure}.png")
+    write_table(make_table([make_row(), make_row(seed=1)]), tmp_path / table, BINDING_INFORMATION)
+    graph = Graph()
+    graph.add("figure", {"figure": "tokens"}, {"figure": "tokens"})
+    graph.add("table_binding_information", {}, {})
+    monkeypatch.setattr(presets, "load_graph", lambda configfile: graph)
+    monkeypatch.setattr(presets, "explain", lambda graph, configfile: presets.NOTHING)
+    return tmp_path
+
+
+def test_a_sound_preset_has_no_problems(shown: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert presets.problems(shown, "x.yaml") == []
+    monkeypatch.setattr(presets, "explain", lambda graph, configfile: "    3  fit  code changed")
+    (problem,) = presets.problems(shown, "x.yaml")
+    assert problem == "a second run would make again:\n    3  fit  code changed"
+
+
+def test_what_is_missing_empty_or_failed_is_named(shown: Path) -> None:
+    figure, table = shown / "results/figures/tokens.png", shown / "results/tables"
+    Image.new("L", (4, 4)).save(figure)
+    assert presets.problems(shown, "x") == ["results/figures/tokens.png: nothing is drawn"]
+    figure.unlink()
+    lost = dict.fromkeys(ESTIMATES)
+    failed = make_row(seed=1, status="failed", reason="it diverged") | lost
+    rows = [make_row(), {name: v for name, v in failed.items() if v is not None}]
+    write_table(make_table(rows), table / "binding_information", BINDING_INFORMATION)
+    missing, failures = presets.problems(shown, "x")
+    assert "results/figures/tokens.png" in missing
+    assert failures.endswith("binding_information.parquet: 1 fits failed (it diverged)")
+    (table / "binding_information.parquet").write_bytes(b"PAR1")
+    assert "cannot be read as Parquet" in presets.problems(shown, "x")[1]

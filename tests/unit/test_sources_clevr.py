@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import threading
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs_by_hand import job_by_hand, script
-from PIL import Image
 
 from bindscope.config.codes import Dataset
 from bindscope.config.root import Config
@@ -28,40 +25,10 @@ from bindscope.graph.product import Graph
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.store.reader import open_store
+from releases import write_clevr, zipped
 
 GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
-
-
-def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
-    """An object as in CLEVR's scene files, keys that we do not read included."""
-    values = {group: str(rng.choice(known)) for group, known in VOCABULARY.items()}
-    return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
-            "pixel_coords": [120, 80, 11.5]}  # fmt: skip
-
-
-def write_clevr(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Six scenes of CLEVR's train part and three of val; every third has five objects, else six."""
-    rng = np.random.default_rng(0)
-    parts = {}
-    for part, n in (("train", 6), ("val", 3)):
-        scenes = []
-        for index in range(n):
-            name = f"CLEVR_{part}_{index:06d}.png"
-            objects = [clevr_object(rng) for _ in range(5 if index % 3 == 2 else 6)]
-            scenes.append(
-                {"image_index": index, "split": part, "image_filename": name, "objects": objects,
-                 "relationships": {"left": [[] for _ in objects]}, "directions": {}}
-            )  # fmt: skip
-            image = folder / "images" / part / name
-            image.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGBA", (48, 32), (index * 20, 100, 100, 255)).save(image)
-        info = {"split": part, "license": "Creative Commons Attribution (CC BY 4.0)"}
-        (folder / "scenes").mkdir(exist_ok=True)
-        path = folder / "scenes" / f"CLEVR_{part}_scenes.json"
-        path.write_text(json.dumps({"info": info, "scenes": scenes}))
-        parts[part] = scenes
-    return parts
 
 
 def dataset(path: Path | None, **changes: Any) -> Dataset:
@@ -76,15 +43,6 @@ def dataset(path: Path | None, **changes: Any) -> Dataset:
             "render": {"kind": "photos", "size_px": 16},
         }
     )
-
-
-def zipped(folder: Path, archive: Path) -> Path:
-    """Pack a folder as the official archive is packed: below CLEVR_v1.0/."""
-    with zipfile.ZipFile(archive, "w") as made:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                made.write(path, f"CLEVR_v1.0/{path.relative_to(folder)}")
-    return archive
 
 
 def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:

@@ -2,59 +2,142 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from harness import Clone
+import yaml
+from harness import FRESH, ROOT, Clone
 
-pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
-# Not in this preset: they write as the others do, through `write_atomic` and `StoreWriter`.
-UNUSED = {
-    "weights", "download", "drawn_release", "records", "record_codes", "record_scenes",
-    "counted_priors", "counted_anchors", "assignment_priors", "scene_statistics",
-    "table_scene_statistics",
-}  # fmt: skip
+from bindscope.config.solids import VOCABULARY
+from releases import write_clevr, zipped
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 DYING = Path(__file__).parent / "dying"
-# Touches every script: the space alone decides priors and truths.
 RECORDS_LOST = 4  # attempts with Snakemake's records of the earlier ones
-CHANGE: dict[str, object] = {"datasets.0.space.max_objects": 4}
+REVISION = "0" * 40
+COUNTED = {"kind": "counted", "max_objects": 20}
+
+
+def change(clone: Clone, sources: Path) -> None:
+    """Change the configuration so that every script has a job to do, with few jobs of each.
+
+    The space alone decides priors and truths. The scenes become solids, which have statistics;
+    three datasets are read: images with a table, CLEVR's archive, a release that is drawn.
+    """
+    clone.edit({
+        "datasets.0.space.max_objects": 4,
+        "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
+        "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
+        **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
+        "fits.0": {"name": "layers", "datasets": ["tiny", "own"], "models": ["vit"],
+                   "layers": "last", "probes": ["linear"]},
+        "report.figures": ["tokens"],
+    })  # fmt: skip
+
+
+def read(sources: Path) -> list[dict[str, object]]:
+    """Datasets whose scenes are read from files in a folder."""
+    half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
+    clevr = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
+    own = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
+    groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
+    archive = sources / "CLEVR.zip"
+    return [
+        {"name": "own", "split": {"rule": "index", "sizes": half},
+         "space": {**COUNTED, "groups": own},
+         "source": {"kind": "table", "path": str(sources / "own/objects.csv"),
+                    "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]}},
+         "n_scenes": half, "shard_size": half, "render": {"kind": "photos", "size_px": 32}},
+        {"name": "clevr", "split": {"rule": "index", "sizes": few},
+         "space": {**COUNTED, "groups": clevr}, "n_scenes": few, "shard_size": few,
+         "source": {"kind": "clevr", "url": archive.as_uri(),
+                    "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()},
+         "render": {"kind": "photos", "size_px": 16}},
+        {"name": "genome", "split": {"rule": "index", "sizes": few},
+         "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
+         "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
+                    "min_category_images": 1, "min_value_images": 1,
+                    "drawn": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
+         "render": {"kind": "photos", "size_px": 16}},
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def undisturbed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is read: images and labels, releases in small, a checkpoint that was downloaded once."""
+    folder = tmp_path_factory.mktemp("sources")
+    subprocess.run(
+        [sys.executable, ROOT / "docs/examples/own_images.py", folder / "own"], check=True
+    )
+    write_clevr(folder / "clevr")
+    zipped(folder / "clevr", folder / "CLEVR.zip")
+    snapshot = folder / f"hub/models--some--model/snapshots/{REVISION}"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (snapshot / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    finished: Clone, sources: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """Products of the changed configuration, made in an empty folder."""
     clone = Clone.make(tmp_path_factory.mktemp("undisturbed") / "clone")
-    clone.edit(CHANGE)
+    change(clone, sources)
     clone.snakemake()
     return clone.results()
 
 
-@pytest.mark.parametrize("how", ["exit", "kill"])
-def test_every_rule_dies_once_after_a_change(
-    how: str, finished: Clone, undisturbed: dict[str, str], tmp_path: Path
+def test_every_script_dies_twice_after_a_change(
+    finished: Clone, sources: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:
-    """The first job of each script dies as it writes; midway Snakemake's records are lost too."""
+    """One job of each exits as it writes, one is killed; midway Snakemake's records are lost."""
     clone = finished.copy(tmp_path / "clone")
-    clone.edit(CHANGE)
+    change(clone, sources)
     records = tmp_path / "records"
     records.mkdir()
-    environment = {"PYTHONPATH": str(DYING), "DIE": how, "DIE_RECORDS": str(records)}
+    environment = {
+        "PYTHONPATH": str(DYING), "DIE_RECORDS": str(records), "HF_HUB_OFFLINE": "1",
+        "HF_HUB_CACHE": str(sources / "hub"),
+    }  # fmt: skip
     scripts = {path.stem for path in (clone.path / "workflow/scripts").glob("*.py")}
-    for attempt in range(2 * len(scripts)):
-        # Rules that do not need one another die in the same attempt: fewer of them.
-        done = clone.snakemake("--keep-going", environment=environment, check=False)
-        if done.returncode == 0:
-            break
-        if attempt == RECORDS_LOST:
-            shutil.rmtree(clone.path / ".snakemake")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert attempt > RECORDS_LOST
-    assert {path.name for path in records.iterdir()} == scripts - UNUSED
+
+    def attempts(clone: Clone, *targets: str, lose_at: int | None = None) -> int:
+        """Run until nothing dies; return how often something did."""
+        for attempt in range(3 * len(scripts)):
+            # Jobs that do not need one another die in the same attempt: fewer of them.
+            done = clone.snakemake(
+                "--keep-going", *targets, environment=environment, check=False, module=FRESH
+            )
+            if done.returncode == 0:
+                return attempt
+            if attempt == lose_at:
+                shutil.rmtree(clone.path / ".snakemake")
+        raise AssertionError(done.stdout + done.stderr)
+
+    # The weights alone: no job reads this checkpoint.
+    hub = clone.with_configfile("config/hub.yaml")
+    hub.edit({
+        "models.2": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
+        "fits.0.models": ["hub"],
+    })  # fmt: skip
+    weights = hub.product("weights").path()
+    assert attempts(hub, "--", weights) == 2
+    manifest = yaml.safe_load((clone.path / weights).read_text())
+    assert [file["path"] for file in manifest["files"]] == ["config.json", "model.safetensors"]
+
+    assert attempts(clone, lose_at=RECORDS_LOST) > RECORDS_LOST
+    assert {path.name for path in records.iterdir()} == {
+        f"{script}.{death}" for script in scripts for death in ("exit", "kill")
+    }
     made = clone.results()
     assert {path: made.get(path) for path in undisturbed} == undisturbed
     assert not list(clone.path.glob("results/**/*.tmp-*"))
@@ -62,10 +145,10 @@ def test_every_rule_dies_once_after_a_change(
 
 
 def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
-    undisturbed: dict[str, str], tmp_path: Path
+    sources: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:
     clone = Clone.make(tmp_path / "clone")
-    clone.edit(CHANGE)
+    change(clone, sources)
     run = subprocess.Popen(
         clone.command(), cwd=clone.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,

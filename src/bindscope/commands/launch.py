@@ -21,6 +21,8 @@ from bindscope.errors import BindscopeError
 from bindscope.files import write_json
 
 RECORD = ".snakemake/bindscope-run.json"
+# What starts Snakemake: itself, or so that its jobs are forked (bindscope.commands.forked).
+SNAKEMAKE, FORKED = "snakemake", "bindscope.commands.forked"
 SHOWN = (
     ("Tables", "results/tables", ("*.parquet", "*.csv", "*.html")),
     ("Figures", "results/figures", ("*.png", "*.svg")),
@@ -38,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def run(root: Path, arguments: Sequence[str]) -> int:
-    """Run the pipeline of the clone at `root`."""
+def run(root: Path, arguments: Sequence[str], module: str = SNAKEMAKE) -> int:
+    """Run the pipeline of the clone at `root`; `module` is what starts Snakemake."""
     if not (root / "Snakefile").is_file():
         raise BindscopeError(str(root), "has no Snakefile", "run this in the folder of the clone")
     refuse_second(root)
@@ -49,7 +51,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     write_json(root / RECORD, {"host": socket.gethostname(), "pid": os.getpid()})
     try:
         code = subprocess.run(
-            [*_snakemake(), *arguments, *defaults(arguments)], cwd=root, check=False
+            [sys.executable, "-m", module, *arguments, *defaults(arguments)], cwd=root, check=False
         ).returncode
     except KeyboardInterrupt:
         code = 130
@@ -64,10 +66,6 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     elif not {"-n", "--dry-run", "--dryrun"} & set(arguments):
         print(f"\nDone in {time.monotonic() - started:.0f} s.\n{where_results_are(root)}")
     return code
-
-
-def _snakemake() -> list[str]:
-    return [sys.executable, "-m", "snakemake"]
 
 
 def defaults(arguments: Sequence[str]) -> list[str]:
@@ -124,7 +122,7 @@ def _belongs(process: psutil.Process, root: Path) -> bool:
             return True
         return (
             Path(command[0]).name.startswith(("python", "snakemake"))
-            and any(Path(part).name == "snakemake" for part in command[:4])
+            and any(Path(part).name in (SNAKEMAKE, FORKED) for part in command[:4])
             and Path(process.cwd()) == root
         )
     except psutil.Error:
@@ -158,7 +156,7 @@ def unlock(root: Path, arguments: Sequence[str]) -> None:
         )
     print("A killed run left its lock; removing it.", flush=True)
     done = subprocess.run(
-        [*_snakemake(), "--unlock", *arguments, *defaults(arguments)],
+        [sys.executable, "-m", SNAKEMAKE, "--unlock", *arguments, *defaults(arguments)],
         cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:

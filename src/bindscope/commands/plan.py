@@ -17,6 +17,7 @@ from bindscope.graph.product import Graph, Product
 _JOB = re.compile(
     r"^(?:local)?(?:rule|checkpoint) (?P<rule>\w+):\n(?P<body>(?:^ {4}.*\n)+)", re.MULTILINE
 )
+NOTHING = "nothing to be done"
 _REASONS = (
     ("Missing output files", "output missing"),
     ("Params have changed", "code changed"),
@@ -50,7 +51,7 @@ def explain(graph: Graph, configfile: str) -> str:
             why = _why(reason[1] if reason else "", products.get(first))
             counts[job["rule"], why] += 1
     if not counts:
-        return "nothing to be done"
+        return NOTHING
     lines = [f"{n:5d}  {rule:28s} {why}" for (rule, why), n in counts.items()]
     return "\n".join([*lines, f"{counts.total():5d}  jobs"])
 

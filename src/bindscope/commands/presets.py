@@ -1,41 +1,56 @@
-"""``make presets-small``: run small presets one after another and keep what each shows.
+"""``make presets-small``: run small presets one after another, check and keep what each shows.
 
-``python -m bindscope.commands.presets [preset ...] [-- arguments of snakemake]``
+``python -m bindscope.commands.presets [--quick] [preset ...] [-- arguments of snakemake]``
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from bindscope.cli import load_graph
 from bindscope.commands import launch
+from bindscope.commands.plan import NOTHING, explain
+from bindscope.commands.quick import write_quick
 from bindscope.errors import BindscopeError
 from bindscope.graph.paths import PATHS
 
 FOLDER = Path("config/presets")
 KEPT = Path("results/presets")
+# Figures and tables of presets in the size of CI, with the configurations that were run.
+KEPT_QUICK = Path("results/presets/quick")
 # What a preset shows: products without a key in their path, which the next preset replaces.
-SHOWN = ("figure", "table_binding_information", "table_priors", "table_attention", "report")
+SHOWN = (
+    "figure", "table_binding_information", "table_priors", "table_attention",
+    "table_scene_statistics", "report",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the presets that are named, or every small one; 1 if one of them failed."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    names, extra = given, []
+    extra: list[str] = []
     if "--" in given:
-        names, extra = given[: given.index("--")], given[given.index("--") + 1 :]
+        given, extra = given[: given.index("--")], given[given.index("--") + 1 :]
+    parser = argparse.ArgumentParser(prog="python -m bindscope.commands.presets")
+    parser.add_argument("--quick", action="store_true", help="few scenes and steps, as in CI")
+    parser.add_argument("presets", nargs="*", metavar="PRESET")
+    options = parser.parse_args(given)
     try:
-        return run_presets(Path.cwd(), names, extra)
+        return run_presets(Path.cwd(), options.presets, extra, quick=options.quick)
     except BindscopeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def run_presets(root: Path, names: Sequence[str] = (), extra: Sequence[str] = ()) -> int:
+def run_presets(
+    root: Path, names: Sequence[str] = (), extra: Sequence[str] = (), quick: bool = False
+) -> int:
     """Run presets in turn; one that fails does not hold up the others.
 
     Parameters
@@ -46,12 +61,15 @@ def run_presets(root: Path, names: Sequence[str] = (), extra: Sequence[str] = ()
         Presets by name (``resolution_small``); default: all whose name ends in ``_small``.
     extra
         Further arguments of Snakemake.
+    quick
+        Run them with few scenes and steps (`bindscope.commands.quick`).
 
     Returns
     -------
     int
         0, or 1 where a preset failed. Figures, tables and report of each are copied to
-        ``results/presets/<name>``, because the next preset writes its own in their place.
+        ``results/presets/<name>`` (``results/presets/quick/<name>``), because the next preset
+        writes its own in their place.
 
     Raises
     ------
@@ -68,32 +86,88 @@ def run_presets(root: Path, names: Sequence[str] = (), extra: Sequence[str] = ()
     lines = []
     failed = 0
     for name in chosen:
-        configfile = str(FOLDER / f"{name}.yaml")
         started = time.monotonic()
-        code = launch.run(root, ["--configfile", configfile, *extra])
+        configfile, kept = FOLDER / f"{name}.yaml", KEPT / name
+        if quick:
+            preset, kept = configfile, KEPT_QUICK / name
+            configfile = KEPT_QUICK / f"{name}.yaml"
+            write_quick(root / preset, root / configfile)
+        outcome = run_preset(root, str(configfile), kept, extra)
+        failed += outcome is not None
         seconds = time.monotonic() - started
-        failed += code != 0
-        kept = keep(root, name) if code == 0 else f"FAILED (exit code {code})"
-        lines.append(f"  {name:24} {seconds:7.0f} s  {kept}")
+        lines.append(f"  {name:24} {seconds:7.0f} s  {kept if outcome is None else outcome}")
     print("\nPresets:\n" + "\n".join(lines))
     return int(failed > 0)
 
 
-def keep(root: Path, name: str) -> str:
-    """Copy what a preset shows to its own folder; return that folder.
+def run_preset(root: Path, configfile: str, kept: Path, extra: Sequence[str]) -> str | None:
+    """Run one preset, check it and copy what it shows to `kept`; say what failed, or None."""
+    if code := launch.run(root, ["--configfile", configfile, *extra], launch.FORKED):
+        return f"FAILED (exit code {code})"
+    dry = {"-n", "--dry-run", "--dryrun"} & set(extra)
+    if not dry and (found := problems(root, configfile)):
+        return "FAILED: " + "; ".join(found)
+    keep(root, configfile, kept)
+    return None
+
+
+def problems(root: Path, configfile: str) -> list[str]:
+    """List what is wrong after a run that Snakemake ended well; should be nothing.
+
+    Figures and tables that are not there, empty or wrong (a table that can be read obeys its
+    schema: numbers are finite, and null only with a reason), fits that failed, and what a second
+    run would make again.
+    """
+    from PIL import Image
+
+    from bindscope.tables.schema import ATTENTION, BINDING_INFORMATION, PRIORS, SCENE_STATISTICS
+    from bindscope.tables.write import read_table
+
+    schemas = {
+        f"table_{schema.name}": schema
+        for schema in (ATTENTION, BINDING_INFORMATION, PRIORS, SCENE_STATISTICS)
+    }
+    found = []
+    graph = load_graph(str(root / configfile))
+    for product in graph.of("figure"):
+        try:
+            with Image.open(root / product.path("png")) as image:
+                low, high = image.convert("L").getextrema()
+        except OSError as error:
+            found.append(f"{product.path('png')}: {error}")
+            continue
+        if low == high:
+            found.append(f"{product.path('png')}: nothing is drawn")
+    for product in graph.of(*schemas):
+        try:
+            table = read_table(root / product.path("parquet"), schemas[product.rule])
+        except BindscopeError as error:
+            found.append(str(error))
+            continue
+        if table.empty:
+            found.append(f"{product.path('parquet')}: no rows")
+        elif "status" in table and (failed := table[table["status"] == "failed"]).size:
+            reasons = ", ".join(sorted(set(failed["reason"])))
+            found.append(f"{product.path('parquet')}: {len(failed)} fits failed ({reasons})")
+    with chdir(root):
+        again = explain(graph, configfile)
+    return found if again == NOTHING else [*found, f"a second run would make again:\n{again}"]
+
+
+def keep(root: Path, configfile: str, kept: Path) -> None:
+    """Copy what a preset shows to its own folder.
 
     What an earlier run of the preset left there goes; where nothing was made (a dry run) the
     folder is empty.
     """
-    target = root / KEPT / name
+    target = root / kept
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for product in load_graph(str(root / FOLDER / f"{name}.yaml")).of(*SHOWN):
+    for product in load_graph(str(root / configfile)).of(*SHOWN):
         for output in PATHS[product.rule]:
             path = root / product.path(output)
             if path.is_file():
                 shutil.copy2(path, target / path.name)
-    return str(KEPT / name)
 
 
 if __name__ == "__main__":
