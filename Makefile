@@ -25,12 +25,12 @@ REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
 .PHONY: help setup run test test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
-.PHONY: lint-snakemake presets-small format lock docs check-reference write-reference snakemake-report benchmark clean
+.PHONY: lint-snakemake presets-small presets-quick format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the whole test suite"
-	@echo "More (presets-small, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (presets-small, presets-quick, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made once from requirements.lock, made anew when that changes.
@@ -46,6 +46,10 @@ run: setup
 # Every small preset in turn, or those that PRESETS names; results/presets/<name> keeps its figures.
 presets-small: setup
 	@"$(BIN)/python" -m bindscope.commands.presets $(PRESETS) $(if $(ARGS),-- $(ARGS))
+
+# The same with few scenes and steps: that every one of them runs, in minutes; numbers mean nothing.
+presets-quick: setup
+	@"$(BIN)/python" -m bindscope.commands.presets --quick $(PRESETS) $(if $(ARGS),-- $(ARGS))
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)

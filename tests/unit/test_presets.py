@@ -92,22 +92,36 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_failing_preset_does_not_hold_up_the_others(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    log = clone / ".snakemake/log/2026.snakemake.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(f"line {i} of its log" for i in range(100)))
     assert presets.run_presets(clone, ["layers_small", "complexity_small"], ["-n"]) == 1
     assert (clone / "calls").read_text().split() == ["layers_small", "-n", "complexity_small", "-n"]
     said = capsys.readouterr().out
-    assert "FAILED (exit code 1)" in said
+    end, _, listed = said.rpartition("Presets:")
+    assert "==> the end of layers_small, which failed\nline 60 of its log\n" in end
+    assert "FAILED (exit code 1)" in listed
     kept = clone / "results/presets/complexity_small"
     # a figure that another preset left is not this one's
     assert [path.name for path in kept.iterdir()] == ["complexity.png"]
     assert (kept / "complexity.png").read_text() == "complexity_small"
     assert not (clone / "results/presets/layers_small").exists()
+    assert (clone / "results/figures/complexity.png").exists()
+
+
+def test_quick_presets_leave_nothing_where_results_are_looked_for(clone: Path) -> None:
+    assert presets.run_presets(clone, ["complexity_small"], quick=True) == 0
+    kept = clone / "results/presets/quick/complexity_small"
+    assert (kept / "complexity.png").read_text() == "complexity_small"
+    assert not (clone / "results/figures/complexity.png").exists()
+    assert (clone / "results/presets/quick/complexity_small.yaml").exists()
 
 
 def test_all_small_presets_run_by_default_and_names_are_checked(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(clone)
-    monkeypatch.setattr(presets, "keep", lambda root, configfile, kept: None)
+    monkeypatch.setattr(presets, "keep", lambda root, configfile, kept, put: None)
     assert presets.main([]) == 1  # layers_small, above
     called = (clone / "calls").read_text().split()
     assert called == [name for name in NAMES if name.endswith("_small")]

@@ -166,15 +166,20 @@ def forget() -> None:
         function.cache_clear()
 
 
-def codes() -> dict[str, tuple[str, str]]:
-    """Return own and chained code of each rule's first product."""
+Codes = dict[str, tuple[set[str], set[str]]]
+
+
+def codes() -> Codes:
+    """Return own and chained codes of each rule's products."""
     forget()
-    return {p.rule: tuple(p.code.split(":")) for p in reversed(ci_products())}  # type: ignore[misc]
+    found: Codes = {p.rule: (set(), set()) for p in ci_products()}
+    for product in ci_products():
+        for seen, code in zip(found[product.rule], product.code.split(":"), strict=True):
+            seen.add(code)
+    return found
 
 
-def changed(
-    after: dict[str, tuple[str, str]], before: dict[str, tuple[str, str]], i: int
-) -> set[str]:
+def changed(after: Codes, before: Codes, i: int) -> set[str]:
     return {rule for rule in after if after[rule][i] != before[rule][i]}
 
 

@@ -116,9 +116,9 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     module.write_text(f"{text}\nANOTHER = 1\n")
     code_changed = clone.bindscope("plan").stdout
     module.write_text(text)
-    assert re.search(r"^ +7 +figure +code changed", code_changed, re.MULTILINE)
+    assert re.search(r"^ +8 +figure +code changed", code_changed, re.MULTILINE)
     assert re.search(r"^ +1 +report +input is made anew", code_changed, re.MULTILINE)
-    assert code_changed.splitlines()[-1].split() == ["8", "jobs"]
+    assert code_changed.splitlines()[-1].split() == ["9", "jobs"]
 
 
 def test_plan_names_the_changed_key(clone: Clone) -> None:

@@ -16,6 +16,7 @@ from bindscope.config.root import Config
 from bindscope.graph.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
+TABLE = "results/tables/binding_information.parquet"
 
 
 def products(config: dict[str, object]) -> dict[str, tuple[str, str, str]]:
@@ -65,7 +66,7 @@ def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     finished: Clone, tmp_path: Path
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
-    clone.edit({"probes.0.l2": [0.1]})
+    clone.edit({"probes.0.l2": [0.1], "report.figures": ["tokens"]})
     clone.snakemake()
     shutil.copy2(finished.path / finished.configfile, clone.path / clone.configfile)
     again = clone.would_run()
@@ -83,13 +84,13 @@ def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(
     # Snakemake makes an intermediate again when a job needs it, not before.
     assert clone.would_run() == Counter()
     assert clone.would_run("--forcerun", "anchors")["codes"] == 1
-    clone.snakemake("--forcerun", "anchors")
+    clone.snakemake("--forcerun", "anchors", "--", TABLE)
     assert clone.results() == finished.results()
     manifest = next((clone.path / "results/codes/tiny").glob("test-*.json"))
     content = json.loads(manifest.read_text())
     content["spec_key"] = "0" * 64
     manifest.write_text(json.dumps(content))
-    failed = clone.snakemake("--forcerun", "anchors", check=False)
+    failed = clone.snakemake("--forcerun", "anchors", "--", TABLE, check=False)
     assert failed.returncode != 0
     assert str(manifest.relative_to(clone.path)) in failed.stdout + failed.stderr
     assert "remedy" in failed.stdout + failed.stderr

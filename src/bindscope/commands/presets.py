@@ -9,7 +9,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import chdir
 from pathlib import Path
 
@@ -24,6 +24,7 @@ FOLDER = Path("config/presets")
 KEPT = Path("results/presets")
 # Figures and tables of presets in the size of CI, with the configurations that were run.
 KEPT_QUICK = Path("results/presets/quick")
+LINES = 40
 # What a preset shows: products without a key in their path, which the next preset replaces.
 SHOWN = (
     "figure", "table_binding_information", "table_priors", "table_attention",
@@ -67,9 +68,10 @@ def run_presets(
     Returns
     -------
     int
-        0, or 1 where a preset failed. Figures, tables and report of each are copied to
-        ``results/presets/<name>`` (``results/presets/quick/<name>``), because the next preset
-        writes its own in their place.
+        0, or 1 where a preset failed; then the end of its log is shown last. Figures, tables and
+        report of each are copied to ``results/presets/<name>``, because the next preset writes its
+        own in their place. Those of quick presets are moved, to ``results/presets/quick/<name>``:
+        nothing that means nothing is left where results are looked for.
 
     Raises
     ------
@@ -83,8 +85,7 @@ def run_presets(
             raise BindscopeError(
                 name, f"there is no such preset in {FOLDER}", f"choose from: {', '.join(known)}"
             )
-    lines = []
-    failed = 0
+    lines, failures = [], []
     for name in chosen:
         started = time.monotonic()
         configfile, kept = FOLDER / f"{name}.yaml", KEPT / name
@@ -92,23 +93,32 @@ def run_presets(
             preset, kept = configfile, KEPT_QUICK / name
             configfile = KEPT_QUICK / f"{name}.yaml"
             write_quick(root / preset, root / configfile)
-        outcome = run_preset(root, str(configfile), kept, extra)
-        failed += outcome is not None
+        outcome = run_preset(root, str(configfile), extra)
+        if outcome is None:
+            keep(root, str(configfile), kept, shutil.move if quick else shutil.copy2)
+        else:
+            failures.append(f"\n==> the end of {name}, which failed\n{end_of_log(root)}")
         seconds = time.monotonic() - started
         lines.append(f"  {name:24} {seconds:7.0f} s  {kept if outcome is None else outcome}")
-    print("\nPresets:\n" + "\n".join(lines))
-    return int(failed > 0)
+    print("\n".join(failures))
+    print("\nPresets:\n" + "\n".join(lines), flush=True)
+    return int(bool(failures))
 
 
-def run_preset(root: Path, configfile: str, kept: Path, extra: Sequence[str]) -> str | None:
-    """Run one preset, check it and copy what it shows to `kept`; say what failed, or None."""
+def run_preset(root: Path, configfile: str, extra: Sequence[str]) -> str | None:
+    """Run one preset and check it; say what failed, or None."""
     if code := launch.run(root, ["--configfile", configfile, *extra], launch.FORKED):
         return f"FAILED (exit code {code})"
     dry = {"-n", "--dry-run", "--dryrun"} & set(extra)
     if not dry and (found := problems(root, configfile)):
         return "FAILED: " + "; ".join(found)
-    keep(root, configfile, kept)
     return None
+
+
+def end_of_log(root: Path) -> str:
+    """Return the last lines of Snakemake's last log; failed jobs' own logs stand in it."""
+    logs = sorted((root / ".snakemake/log").glob("*.snakemake.log"))
+    return "\n".join(logs[-1].read_text().splitlines()[-LINES:]) if logs else "there is no log"
 
 
 def problems(root: Path, configfile: str) -> list[str]:
@@ -154,8 +164,8 @@ def problems(root: Path, configfile: str) -> list[str]:
     return found if again == NOTHING else [*found, f"a second run would make again:\n{again}"]
 
 
-def keep(root: Path, configfile: str, kept: Path) -> None:
-    """Copy what a preset shows to its own folder.
+def keep(root: Path, configfile: str, kept: Path, put: Callable[[Path, Path], object]) -> None:
+    """Copy what a preset shows to its own folder, or move it (`put`).
 
     What an earlier run of the preset left there goes; where nothing was made (a dry run) the
     folder is empty.
@@ -167,7 +177,7 @@ def keep(root: Path, configfile: str, kept: Path) -> None:
         for output in PATHS[product.rule]:
             path = root / product.path(output)
             if path.is_file():
-                shutil.copy2(path, target / path.name)
+                put(path, target / path.name)
 
 
 if __name__ == "__main__":

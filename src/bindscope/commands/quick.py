@@ -17,7 +17,7 @@ from bindscope.config.models import Controlled
 from bindscope.config.root import Config
 from bindscope.files import write_atomic
 
-SCENES = {"train": 128, "val": 32, "test": 64}
+SCENES = {"train": 64, "val": 32, "test": 32}
 TRAINING_STEPS = 20
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
