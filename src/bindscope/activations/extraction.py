@@ -3,9 +3,10 @@
 Layer 0 is the input of block 1, layer l the residual stream after block l, ``final`` the output of
 the model's last norm. Pooling is in float32, whatever the forward pass and the store use.
 
-Three threads work on three batches: one reads and preprocesses the next, this one runs the model,
-one writes what the last ones gave. On a GPU this thread only queues work; results come back on a
-stream of their own.
+Three threads work on three batches: one reads the next, this one runs the model, one writes what
+the last ones gave. Preprocessing stays with the model: on a CPU a second thread that computes would
+fight it for the cores. On a GPU this thread only queues work, both ways over pinned memory, and
+results come back on a stream of their own.
 """
 
 from __future__ import annotations
@@ -291,22 +292,19 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
 def _batches(
     model: VisionModel, images: Images, extraction: Extraction, utilisation: Utilisation
 ) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Yield rows and their pixels; while a batch is worked on, the next ones are made."""
+    """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
     progress = Progress(n, "scenes")
-
-    def read(rows: slice) -> torch.Tensor:
-        with _arithmetic(extraction):
-            return model.preprocess(images[rows])
-
     todo = deque(slice(start, min(start + size, n)) for start in range(0, n, size))
     with ThreadPoolExecutor(1, "read") as reader:
-        ahead: deque[tuple[slice, Future[torch.Tensor]]] = deque()
+        ahead: deque[tuple[slice, Future[NDArray[np.uint8]]]] = deque()
         while todo or ahead:
             while todo and len(ahead) < AHEAD:
-                ahead.append((todo[0], reader.submit(read, todo.popleft())))
-            rows, pixels = ahead.popleft()
-            yield rows, pixels.result()
+                ahead.append((todo[0], reader.submit(images.__getitem__, todo.popleft())))
+            rows, coming = ahead.popleft()
+            with _arithmetic(extraction):
+                pixels = model.preprocess(coming.result())
+            yield rows, pixels
             progress.advance(rows.stop - rows.start, utilisation.note())
 
 
@@ -314,17 +312,15 @@ def _to_host(values: torch.Tensor) -> Callable[[], NDArray[Any]]:
     """Start a copy to the host, and return what waits for it; a GPU goes on computing meanwhile."""
     if values.device.type != "cuda":
         return values.numpy
-    device = values.device
-    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    stream = _copy_stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
+    stream = _copy_stream(values.device)
+    stream.wait_stream(torch.cuda.current_stream(values.device))
     with torch.cuda.stream(stream):
-        host.copy_(values, non_blocking=True)
+        host = values.to("cpu", non_blocking=True)  # into pinned memory
         arrived = stream.record_event()
-    values.record_stream(stream)
 
     def arrive() -> NDArray[Any]:
         arrived.synchronize()
+        _ = values  # its memory was in use until now
         return host.numpy()
 
     return arrive

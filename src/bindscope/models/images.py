@@ -86,6 +86,8 @@ class Transform:
             pixels = torch.nn.functional.interpolate(
                 pixels, size=(self.px, self.px), mode=self.mode, antialias=self.mode != "nearest"
             )
+        if device.type == "cuda":
+            pixels = pixels.pin_memory()
         # Widened and brought into torch's order of axes in one pass over memory.
         values = torch.empty(pixels.shape, dtype=torch.float32, device=device).copy_(
             pixels.to(device)
