@@ -328,7 +328,7 @@ def _to_host(values: torch.Tensor) -> Callable[[], NDArray[Any]]:
 
 @cache
 def _copy_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _stream(
@@ -354,10 +354,14 @@ def _other_layers(model: VisionModel, given: Layer | str, layers: Sequence[Layer
 
 
 def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:
-    """Pool one layer: tokens (B, T_all, dim) to float32 (B, width) by name of array."""
+    """Pool one layer: tokens (B, T_all, dim) to float32 (B, width) by name of array.
+
+    Nothing shares memory with the tokens, which a model may overwrite.
+    """
     pooled = {"mean": tokens[:, token_map.patches].float().mean(1)}
     if token_map.cls is not None:
-        pooled["cls"] = tokens[:, 0].float()
+        pooled["cls"] = tokens[:, 0].to(torch.float32, copy=True)
     if token_map.registers:
-        pooled["registers"] = tokens[:, token_map.register_tokens].float().flatten(1)
+        registers = tokens[:, token_map.register_tokens]
+        pooled["registers"] = registers.to(torch.float32, copy=True).flatten(1)
     return pooled
