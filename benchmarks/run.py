@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ("bounded_memory", "default_run")
+BENCHMARKS: tuple[str, ...] = ("bounded_memory", "default_run", "extraction", "rendering")
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 

@@ -1,6 +1,8 @@
 """Extraction against an oracle in numpy."""
 
+import threading
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,13 @@ from activations_by_hand import TinyModel, extraction, images, store
 
 from bindscope.activations.encoded import write_encoded
 from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
-from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
+from bindscope.activations.extraction import (
+    StoreImages,
+    extract,
+    extract_patches,
+    extract_pooled,
+)
+from bindscope.activations.utilisation import Utilisation
 from bindscope.errors import BindscopeError, ModelError, StoreError
 from bindscope.models.base import TokenMap
 from bindscope.store.arrays import write_arrays
@@ -96,6 +104,95 @@ def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
     assert [a.manifest.entries[n]["sha256"] for n in a.names] == [
         b.manifest.entries[n]["sha256"] for n in b.names
     ]
+
+
+def test_no_image_is_decoded_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("bindscope.activations.extraction.READ_BYTES", 3 * 64)
+    scenes = images(10)
+    write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", {"images": scenes}, spec="{}", code="c")
+    opened = open_store(tmp_path / "s.json")
+    layout = opened.manifest.arrays["images"]
+    monkeypatch.setitem(  # as if a chunk held two images
+        opened.manifest.arrays, "images", replace(layout, chunks=(2, *layout.chunks[1:]))
+    )
+    read = []
+    monkeypatch.setattr(
+        opened, "read", lambda name, rows: read.append((rows.start, rows.stop)) or scenes[rows]
+    )
+    source = StoreImages(opened)
+    got = [source[slice(start, min(start + 3, 10))] for start in range(0, 10, 3)]
+    np.testing.assert_array_equal(np.concatenate(got), scenes)
+    assert read == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
+
+
+@pytest.mark.parametrize("dtype", list(ROUND))
+def test_one_pass_gives_the_stores_of_several(tmp_path, dtype):
+    model, scenes, options = TinyModel(), images(10), extraction(dtype=dtype)
+    for folder in ("alone", "together"):
+        (tmp_path / folder).mkdir()
+    with store(tmp_path / "alone" / "pooled") as writer:
+        extract_pooled(model, scenes, writer, options)
+    for layer in (2, "final"):
+        with store(tmp_path / "alone" / f"patches-{layer}") as writer:
+            extract_patches(model, layer, scenes, writer, options)
+    model.batches.clear()
+    with (
+        store(tmp_path / "together" / "pooled") as pooled,
+        store(tmp_path / "together" / "patches-2") as second,
+        store(tmp_path / "together" / "patches-final") as final,
+    ):
+        extract(model, scenes, options, pooled=pooled, patches={"final": final, 2: second})
+    assert model.batches == [4, 4, 2]
+    files = {path.name: path.read_bytes() for path in (tmp_path / "alone").glob("*.json")}
+    assert len(files) == 3
+    for name, content in files.items():  # digests of every chunk stand in the manifest
+        assert (tmp_path / "together" / name).read_bytes() == content
+
+
+def test_a_model_may_overwrite_the_tokens_it_gave(tmp_path):
+    class Reusing(TinyModel):
+        def residual_stream(self, pixels, layers):
+            buffer = None
+            for layer, tokens in super().residual_stream(pixels, layers):
+                buffer = tokens.clone() if buffer is None else buffer.copy_(tokens)
+                yield layer, buffer
+
+    scenes, made = images(10), {}
+    for model in (TinyModel(), Reusing()):
+        with store(tmp_path / "pooled") as pooled, store(tmp_path / "patches") as patches:
+            extract(model, scenes, extraction(), pooled=pooled, patches={1: patches})
+        made[type(model)] = [(tmp_path / f"{x}.json").read_bytes() for x in ("pooled", "patches")]
+    assert made[TinyModel] == made[Reusing]
+
+
+def test_a_write_that_fails_stops_the_pass(tmp_path, monkeypatch):
+    model = TinyModel()
+
+    def full(self, name, rows, values, exact=None):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("bindscope.store.writer.StoreWriter.write", full)
+    with pytest.raises(OSError, match="disk full"), store(tmp_path / "x") as writer:
+        extract_pooled(model, images(400), writer, extraction())
+    assert len(model.batches) < 100
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_utilisation_is_the_mean_of_samples():
+    drawn, enough = iter([10, 30]), threading.Event()
+
+    def sample():
+        if (value := next(drawn, None)) is None:
+            enough.set()
+            raise RuntimeError("no more")
+        return value
+
+    with Utilisation("cuda", sample, every_s=0.001) as utilisation:
+        assert enough.wait(10)
+        assert utilisation.note() == "GPU 20 % busy"
+        assert utilisation.note() == ""
+    with Utilisation("cpu") as utilisation:
+        assert utilisation.note() == ""
 
 
 def test_memory_is_that_of_a_batch(tmp_path):

@@ -44,6 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "activations/extraction.py": {"pooled", "patches"},
     "activations/index.py": {"index"},
     "activations/reader.py": {"fit", "null", "attention"},
+    "activations/utilisation.py": {"pooled", "patches"},
     "cli.py": set(),
     "codes/": LABELS,
     "codes/balanced.py": set(),  # no balanced space in this preset
@@ -104,6 +105,7 @@ ROOMS: dict[str, set[str]] = {
     "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
+    "store/background.py": {"pooled", "patches"},
     "store/dtypes.py": {*STORES, *READERS, "index", "figure"},
     "store/manifest.py": {*STORES, *READERS, "index", "figure"},
     "store/reader.py": {*READERS, "figure"},

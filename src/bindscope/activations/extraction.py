@@ -1,14 +1,22 @@
-"""Running a model over scenes, batch by batch, into an activation store.
+"""Running a model over scenes, batch by batch, into activation stores.
 
 Layer 0 is the input of block 1, layer l the residual stream after block l, ``final`` the output of
 the model's last norm. Pooling is in float32, whatever the forward pass and the store use.
+
+Three threads work on three batches: one reads the next, this one runs the model, one writes what
+the last ones gave. Preprocessing stays with the model: on a CPU a second thread that computes would
+fight it for the cores. On a GPU this thread only queues work, both ways over pinned memory, and
+results come back on a stream of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -16,10 +24,12 @@ import torch
 from numpy.typing import NDArray
 
 from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
+from bindscope.activations.utilisation import Utilisation
 from bindscope.errors import ModelError
 from bindscope.files import require_free_space
+from bindscope.models.base import ordered_layers
 from bindscope.progress import Progress
-from bindscope.store.dtypes import all_finite
+from bindscope.store.background import Background
 from bindscope.store.manifest import ArrayLayout
 from bindscope.store.reader import Store
 from bindscope.store.writer import StoreWriter
@@ -27,6 +37,9 @@ from bindscope.store.writer import StoreWriter
 if TYPE_CHECKING:
     from bindscope.config.models import Extraction
     from bindscope.models.base import Layer, TokenMap, VisionModel
+
+READ_BYTES = 16 << 20  # decoded at once; several chunks together cost less than one after the other
+AHEAD = 2  # batches that wait to be computed, and arrays that wait to be written
 
 
 class Images(Protocol):
@@ -44,6 +57,9 @@ class Images(Protocol):
 class StoreImages:
     """The images of a scenes store, read when they are asked for.
 
+    Several chunks are decoded at once and kept until a slice beyond them is asked for, so that
+    reading in order decodes nothing twice.
+
     Parameters
     ----------
     store
@@ -52,6 +68,9 @@ class StoreImages:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        layout = store.manifest.arrays["images"]
+        self._step = layout.chunk_rows * max(1, READ_BYTES // prod(layout.chunks))
+        self._kept: tuple[int, NDArray[np.uint8]] | None = None
 
     @property
     def size_px(self) -> int:
@@ -62,17 +81,51 @@ class StoreImages:
         return self.store.n_rows("images")
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
-        return self.store.read("images", rows)
+        start, stop, _ = rows.indices(len(self))
+        parts = []
+        while start < stop:
+            first = start // self._step * self._step
+            if self._kept is None or self._kept[0] != first:
+                block = self.store.read("images", slice(first, first + self._step))
+                self._kept = first, block
+            images = self._kept[1][start - first : stop - first]
+            parts.append(images)
+            start += len(images)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def extract_pooled(
     model: VisionModel, images: Images, writer: StoreWriter, extraction: Extraction
 ) -> None:
-    """Write the pooled tokens of ALL layers, in one forward pass.
+    """Write the pooled tokens of ALL layers, in one forward pass; see `extract`."""
+    extract(model, images, extraction, pooled=writer)
 
-    Arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers`` (R * dim
-    wide, concatenated) where the model has them. Attributes: ``layers`` = ["0", ..., "L",
+
+def extract_patches(
+    model: VisionModel, layer: Layer, images: Images, writer: StoreWriter, extraction: Extraction
+) -> None:
+    """Write the patch tokens of one layer; the forward pass stops there; see `extract`."""
+    extract(model, images, extraction, patches={layer: writer})
+
+
+def extract(
+    model: VisionModel,
+    images: Images,
+    extraction: Extraction,
+    *,
+    pooled: StoreWriter | None = None,
+    patches: Mapping[Layer, StoreWriter] | None = None,
+) -> None:
+    """Write pooled tokens of all layers, patch tokens of some, or both in one forward pass.
+
+    Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers``
+    (R * dim wide, concatenated) where the model has them. Attributes: ``layers`` = ["0", ..., "L",
     "final"], ``token_map``, and what pins the model.
+
+    Patch arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim) where the model has a [CLS] token.
+    Attributes: ``layer``, ``token_map``, and what pins the model.
+
+    Each store is the same whether it is written alone or with others.
 
     Parameters
     ----------
@@ -80,10 +133,13 @@ def extract_pooled(
         A frozen model.
     images
         uint8 (n, H, W, 3), or anything that gives slices of it.
-    writer
-        A store that is being written; its attributes are added to.
     extraction
         Batch size, arithmetic and stored type.
+    pooled
+        The store of the pooled tokens, being written; its attributes are added to.
+    patches
+        Likewise by layer, 0 to n_layers or "final". Without `pooled` the forward pass stops after
+        the deepest of them.
 
     Raises
     ------
@@ -92,67 +148,139 @@ def extract_pooled(
     StoreError
         If a value is not finite in the stored type.
     ModelError
-        If the model yields other layers or tokens than it said.
+        If there is no such layer, or the model yields other layers or tokens than it said.
     """
-    layers: list[Layer] = [*range(model.n_layers + 1), "final"]
-    arrays = pooled_arrays(
-        len(images), model.n_layers, model.dim, model.token_map, extraction.dtype
+    sinks: list[_Sink] = []
+    if pooled is not None:
+        sinks.append(_Pooled(model, len(images), pooled, extraction.dtype))
+    for layer, writer in (patches or {}).items():
+        sinks.append(_Patches(model, layer, len(images), writer, extraction.dtype))
+    _prepare(model, sinks)
+    layers = ordered_layers(
+        [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
     )
-    _prepare(model, layers, arrays, writer)
-    writer.attributes["layers"] = [str(layer) for layer in layers]
-    with _arithmetic(extraction):
-        for rows, batch in _batches(images, extraction.batch_size):
-            stream = _stream(model, batch, layers)
-            pooled = [_pool(tokens, model.token_map) for tokens in stream]
-            for name in arrays:
-                values = torch.stack([parts[name] for parts in pooled])
-                writer.write(name, rows, _array(values, extraction.dtype))
+    with (
+        Background(AHEAD * len(sinks), "write") as background,
+        Utilisation(extraction.device) as utilisation,
+    ):
+        for rows, pixels in _batches(model, images, extraction, utilisation):
+            with _arithmetic(extraction):
+                for layer, tokens in _stream(model, pixels, layers):
+                    for sink in sinks:
+                        sink.take(layer, tokens)
+                for sink in sinks:
+                    background.submit(sink.give(rows))
 
 
-def extract_patches(
-    model: VisionModel, layer: Layer, images: Images, writer: StoreWriter, extraction: Extraction
-) -> None:
-    """Write the patch tokens of one layer; the forward pass stops there.
+class _Sink:
+    """Takes what one store needs from the layers of a batch.
 
-    Arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim) where the model has a [CLS] token.
-    Attributes: ``layer``, ``token_map``, and what pins the model. For the parameters and errors
-    see `extract_pooled`; `layer` is 0 to n_layers or "final".
+    Attributes
+    ----------
+    layers, what
+        The layers it needs, and what it keeps of them in words.
+    arrays, attributes
+        What the store gets.
     """
-    token_map = model.token_map
-    arrays = patch_arrays(len(images), model.dim, token_map, extraction.dtype)
-    _prepare(model, [layer], arrays, writer)
-    writer.attributes["layer"] = str(layer)
-    with _arithmetic(extraction):
-        for rows, batch in _batches(images, extraction.batch_size):
-            (tokens,) = _stream(model, batch, [layer])
-            writer.write("patches", rows, _array(tokens[:, token_map.patches], extraction.dtype))
-            if token_map.cls is not None:
-                writer.write("cls", rows, _array(tokens[:, 0], extraction.dtype))
+
+    layers: list[Layer]
+    what: str
+    arrays: dict[str, ArrayLayout]
+    attributes: dict[str, Any]
+
+    def __init__(self, model: VisionModel, writer: StoreWriter, dtype: str) -> None:
+        self.writer, self.token_map, self.dtype = writer, model.token_map, dtype
+        self._coming: list[tuple[str, torch.Tensor, Callable[[], NDArray[Any]]]] = []
+
+    def take(self, layer: Layer, tokens: torch.Tensor) -> None:
+        """Take tokens (B, T_all, dim) of a layer; the model may overwrite them afterwards."""
+        raise NotImplementedError
+
+    def keep(self, name: str, values: torch.Tensor) -> None:
+        """Cast a batch of an array as it is stored and start its way to the host."""
+        stored = torch.float16 if self.dtype == "float16" else torch.float32
+        self._coming.append((name, values, _to_host(values.to(stored, copy=True))))
+
+    def give(self, rows: slice) -> Callable[[], None]:
+        """Return what writes the batch."""
+        coming, self._coming = self._coming, []
+
+        def write() -> None:
+            for name, values, arrive in coming:
+                exact = partial(_exact, values)
+                self.writer.write(name, rows, arrive(), exact)
+
+        return write
 
 
-def _prepare(
-    model: VisionModel,
-    layers: Sequence[Layer],
-    arrays: Mapping[str, ArrayLayout],
-    writer: StoreWriter,
-) -> None:
+class _Pooled(_Sink):
+    """Pooled tokens of all layers."""
+
+    def __init__(self, model: VisionModel, n: int, writer: StoreWriter, dtype: str) -> None:
+        super().__init__(model, writer, dtype)
+        self.layers = [*range(model.n_layers + 1), "final"]
+        self.what = "pooled tokens"
+        self.arrays = pooled_arrays(n, model.n_layers, model.dim, model.token_map, dtype)
+        self.attributes = {"layers": [str(layer) for layer in self.layers]}
+        self._parts: list[dict[str, torch.Tensor]] = []
+
+    def take(self, layer: Layer, tokens: torch.Tensor) -> None:
+        """Pool a layer; with the last one all are on their way."""
+        self._parts.append(_pool(tokens, self.token_map))
+        if len(self._parts) == len(self.layers):
+            for name in self.arrays:
+                self.keep(name, torch.stack([pooled[name] for pooled in self._parts]))
+            self._parts = []
+
+
+class _Patches(_Sink):
+    """Patch tokens of one layer."""
+
+    def __init__(
+        self, model: VisionModel, layer: Layer, n: int, writer: StoreWriter, dtype: str
+    ) -> None:
+        super().__init__(model, writer, dtype)
+        self.layers = [layer]
+        self.what = f"layer {layer} as patch tokens"
+        self.arrays = patch_arrays(n, model.dim, model.token_map, dtype)
+        self.attributes = {"layer": str(layer)}
+
+    def take(self, layer: Layer, tokens: torch.Tensor) -> None:
+        """Take the tokens if they are of this layer."""
+        if layer != self.layers[0]:
+            return
+        self.keep("patches", tokens[:, self.token_map.patches])
+        if self.token_map.cls is not None:
+            self.keep("cls", tokens[:, 0])
+
+
+def _exact(values: torch.Tensor) -> NDArray[np.float32]:
+    """Return what was cast, for the message about a value that does not fit."""
+    return values.float().cpu().numpy()
+
+
+def _prepare(model: VisionModel, sinks: Sequence[_Sink]) -> None:
     """Refuse a full disk, create the arrays, and note what pins the model."""
-    what = f"layer {layers[0]} as patch tokens" if len(layers) == 1 else "pooled tokens"
-    require_free_space(writer.store_path.parent, bytes_needed(arrays), what)
-    for name, layout in arrays.items():
-        writer.create(name, layout.shape, layout.dtype, layout.sample_axis)
-    writer.attributes.update(
-        n_layers=model.n_layers,
-        dim=model.dim,
-        token_map=model.token_map.to_json(),
-        revision=model.revision,
-        weights_sha256=model.weights_sha256,
-    )
+    for number, sink in enumerate(sinks, start=1):
+        folder = sink.writer.store_path.parent
+        room = sum(bytes_needed(other.arrays) for other in sinks[:number])
+        require_free_space(folder, room, " and ".join(other.what for other in sinks[:number]))
+    for sink in sinks:
+        for name, layout in sink.arrays.items():
+            sink.writer.create(name, layout.shape, layout.dtype, layout.sample_axis)
+        sink.writer.attributes.update(
+            sink.attributes,
+            n_layers=model.n_layers,
+            dim=model.dim,
+            token_map=model.token_map.to_json(),
+            revision=model.revision,
+            weights_sha256=model.weights_sha256,
+        )
 
 
 @contextmanager
 def _arithmetic(extraction: Extraction) -> Iterator[None]:
-    """No gradients, and autocast where the configuration wants it."""
+    """No gradients, and autocast where the configuration wants it; holds for this thread."""
     autocast = extraction.precision == "bfloat16"
     with (
         torch.inference_mode(),
@@ -161,40 +289,58 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
         yield
 
 
-def _batches(images: Images, size: int) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
-    """Yield rows and their images; while a batch is worked on, the next one is read."""
-    n = len(images)
+def _batches(
+    model: VisionModel, images: Images, extraction: Extraction, utilisation: Utilisation
+) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
+    n, size = len(images), extraction.batch_size
     progress = Progress(n, "scenes")
-    with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(images.__getitem__, slice(0, min(size, n)))
-        for start in range(0, n, size):
-            stop = min(start + size, n)
-            batch = ahead.result()
-            if stop < n:
-                ahead = reader.submit(images.__getitem__, slice(stop, min(stop + size, n)))
-            yield slice(start, stop), batch
-            progress.advance(stop - start)
+    todo = deque(slice(start, min(start + size, n)) for start in range(0, n, size))
+    with ThreadPoolExecutor(1, "read") as reader:
+        ahead: deque[tuple[slice, Future[NDArray[np.uint8]]]] = deque()
+        while todo or ahead:
+            while todo and len(ahead) < AHEAD:
+                ahead.append((todo[0], reader.submit(images.__getitem__, todo.popleft())))
+            rows, coming = ahead.popleft()
+            with _arithmetic(extraction):
+                pixels = model.preprocess(coming.result())
+            yield rows, pixels
+            progress.advance(rows.stop - rows.start, utilisation.note())
 
 
-def _array(values: torch.Tensor, dtype: str) -> NDArray[np.floating[Any]]:
-    """Copy to NumPy, as float16 where that is what is stored (torch casts it on its device)."""
-    if dtype == "float16":
-        half = values.half().cpu().numpy()
-        if all_finite(half, dtype):
-            return half
-    return values.float().cpu().numpy()  # the writer casts, or says what does not fit
+def _to_host(values: torch.Tensor) -> Callable[[], NDArray[Any]]:
+    """Start a copy to the host, and return what waits for it; a GPU goes on computing meanwhile."""
+    if values.device.type != "cuda":
+        return values.numpy
+    stream = _copy_stream(values.device)
+    stream.wait_stream(torch.cuda.current_stream(values.device))
+    with torch.cuda.stream(stream):
+        host = values.to("cpu", non_blocking=True)  # into pinned memory
+        arrived = stream.record_event()
+
+    def arrive() -> NDArray[Any]:
+        arrived.synchronize()
+        _ = values  # its memory was in use until now
+        return host.numpy()
+
+    return arrive
+
+
+@cache
+def _copy_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _stream(
-    model: VisionModel, images: NDArray[np.uint8], layers: Sequence[Layer]
-) -> Iterator[torch.Tensor]:
-    """Yield the tokens (B, T_all, dim) of each layer, and hold the model to its word."""
+    model: VisionModel, pixels: torch.Tensor, layers: Sequence[Layer]
+) -> Iterator[tuple[Layer, torch.Tensor]]:
+    """Yield each layer and its tokens (B, T_all, dim), and hold the model to its word."""
     wanted = list(layers)
-    for layer, tokens in model.residual_stream(model.preprocess(images), layers):
+    for layer, tokens in model.residual_stream(pixels, layers):
         if not wanted or layer != wanted.pop(0):
             raise _other_layers(model, layer, layers)
         model.token_map.check(tokens.shape[1], f"{model.revision}, layer {layer}")
-        yield tokens
+        yield layer, tokens
     if wanted:
         raise _other_layers(model, "no more", layers)
 
@@ -208,10 +354,14 @@ def _other_layers(model: VisionModel, given: Layer | str, layers: Sequence[Layer
 
 
 def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:
-    """Pool one layer: tokens (B, T_all, dim) to float32 (B, width) by name of array."""
+    """Pool one layer: tokens (B, T_all, dim) to float32 (B, width) by name of array.
+
+    Nothing shares memory with the tokens, which a model may overwrite.
+    """
     pooled = {"mean": tokens[:, token_map.patches].float().mean(1)}
     if token_map.cls is not None:
-        pooled["cls"] = tokens[:, 0].float()
+        pooled["cls"] = tokens[:, 0].to(torch.float32, copy=True)
     if token_map.registers:
-        pooled["registers"] = tokens[:, token_map.register_tokens].float().flatten(1)
+        registers = tokens[:, token_map.register_tokens]
+        pooled["registers"] = registers.to(torch.float32, copy=True).flatten(1)
     return pooled

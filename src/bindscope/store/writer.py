@@ -131,7 +131,13 @@ class StoreWriter:
         self._arrays[name] = _Pending(layout, target, self._flush_later)
         return layout
 
-    def write(self, name: str, rows: slice, values: NDArray[Any]) -> None:
+    def write(
+        self,
+        name: str,
+        rows: slice,
+        values: NDArray[Any],
+        exact: Callable[[], NDArray[Any]] | None = None,
+    ) -> None:
         """Write some scenes of an array.
 
         Scenes may come in any order and any partition; those of an unfinished chunk wait in memory,
@@ -145,6 +151,9 @@ class StoreWriter:
             The scenes, ``slice(start, stop)``.
         values
             Their values: the array's shape with ``stop - start`` along the sample axis.
+        exact
+            Where the caller did the cast: gives the values before it, for the message about one
+            that is not finite.
 
         Raises
         ------
@@ -159,7 +168,7 @@ class StoreWriter:
         layout = array.layout
         stored = cast(values, layout.dtype)
         if not all_finite(stored, layout.dtype):
-            self._refuse(name, values, layout)
+            self._refuse(name, values if exact is None else exact(), layout)
         with disk_errors(self.store_path):
             array.put(start, stop, stored)
 

@@ -1,0 +1,208 @@
+"""Extraction against the model's bare forward pass.
+
+What is timed: pooled arrays of all layers and the patch tokens of the last one, from a scenes store
+on the disk (decoding, preprocessing, the forward pass, pooling, two stores written, hashed and
+forced to the disk) in one pass, and each of the two alone, as the rules make them. Compared with
+the library's own forward pass over pixels that are in memory, with the same batches and arithmetic.
+
+Random weights, nothing is downloaded. The pass in memory is the floor.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from measure import Entry, Options, copy_rate, disk_rate, medians, side_by_side
+
+from bindscope.activations.extraction import StoreImages, extract
+from bindscope.activations.utilisation import Utilisation
+from bindscope.config.codes import Dataset
+from bindscope.config.models import Architecture, Extraction, Pretrained
+from bindscope.models import vit
+from bindscope.models.base import TokenMap
+from bindscope.models.loading import load_model
+from bindscope.models.stream import FrozenViT, freeze
+from bindscope.scenes.render import write_scenes
+from bindscope.store.reader import open_store
+from bindscope.store.writer import StoreWriter
+
+TITLE = "Extraction: pooled arrays of all layers and one patch layer"
+Precision = Literal["float32", "bfloat16"]
+PROMISED = {"cpu": 0.88, "cuda": 0.95}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and a shard.
+
+    Attributes
+    ----------
+    name
+        The model in words.
+    load
+        Builds it on a device, in a precision.
+    n_scenes
+        Scenes in the shard, by size of the benchmark.
+    """
+
+    name: str
+    load: Callable[[str, Precision], FrozenViT]
+    n_scenes: dict[str, int]
+
+
+def controlled(px: int, patch_px: int) -> Callable[[str, Precision], FrozenViT]:
+    """Return what builds the pipeline's own transformer of the default run, not trained."""
+
+    def load(device: str, precision: Precision) -> FrozenViT:
+        architecture = Architecture(patch_px=patch_px)
+        module = vit.build(architecture, px, torch.Generator().manual_seed(0))
+        freeze(module, torch.device(device))
+        return FrozenViT(
+            where="controlled", forward=module, blocks=list(module.blocks), norm=module.norm,
+            transform=vit.transform(px), dim=architecture.width, revision="random",
+            token_map=TokenMap(1, 0, (module.rows, module.rows), patch_px, True),
+            weights_sha256="0" * 64, device=torch.device(device), precision=precision,
+        )  # fmt: skip
+
+    return load
+
+
+def timm(name: str) -> Callable[[str, Precision], FrozenViT]:
+    """Return what builds a model of timm with 12 blocks and random weights."""
+
+    def load(device: str, precision: Precision) -> FrozenViT:
+        config = Pretrained(
+            name="model", source=f"timm:{name}", n_layers=12, pretrained=False,
+            extraction=Extraction(precision=precision),
+        )  # fmt: skip
+        return load_model(config, None, device)  # type: ignore[return-value]
+
+    return load
+
+
+CASES = (
+    Case("controlled ViT, 48 px", controlled(48, 12), {"ci": 512, "full": 4000}),
+    Case("controlled ViT, 96 px", controlled(96, 16), {"ci": 512, "full": 4000}),
+    Case("ViT-S/16, 224 px", timm("vit_small_patch16_224"), {"ci": 32, "full": 128}),
+    Case("ViT-B/16, 224 px", timm("vit_base_patch16_224"), {"ci": 16, "full": 32}),
+)
+ALONE = 1000  # scenes from which the two stores are also timed one by one
+CUDA_SCALE = 64  # a GPU is that much faster, so its shards are that much larger
+
+
+def entries(options: Options) -> list[Entry]:
+    """Time every case on the CPU in float32, on a GPU also in bfloat16."""
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # a disk, not /tmp's memory
+        rates = {"copy": copy_rate(options), **disk_rate(Path(folder), 2**28)}
+        precisions = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
+        return [
+            entry
+            for number, (case, precision) in enumerate(product(CASES, precisions))
+            for entry in _entries(case, precision, Path(folder) / str(number), options, rates)
+        ]
+
+
+def _entries(
+    case: Case, precision: Precision, folder: Path, options: Options, rates: dict[str, float]
+) -> list[Entry]:
+    n = case.n_scenes[options.size] * (CUDA_SCALE if options.device == "cuda" else 1)
+    model = case.load(options.device, precision)
+    images = _scenes(folder, n, model.transform.px)
+    extraction = Extraction(
+        batch_size=64, device=options.device, precision=precision, threads=options.threads
+    )
+    last = model.n_layers
+
+    def store(name: str) -> StoreWriter:
+        return StoreWriter(folder / f"{name}.zarr", folder / f"{name}.json", spec="{}", code="c")
+
+    def together() -> None:
+        with store("pooled") as pooled, store("patches") as patches:
+            extract(model, images, extraction, pooled=pooled, patches={last: patches})
+
+    def pooled_alone() -> None:
+        with store("pooled") as pooled:
+            extract(model, images, extraction, pooled=pooled)
+
+    def patches_alone() -> None:
+        with store("patches") as patches:
+            extract(model, images, extraction, patches={last: patches})
+
+    bare = _bare(model, images, extraction)
+    runs = {"bare forward": bare, "both in one pass": together}
+    if n >= ALONE:
+        runs |= {"pooled alone": pooled_alone, "patches alone": patches_alone}
+    with Utilisation(options.device) as utilisation:
+        times = medians(side_by_side(runs, options))
+    used = utilisation.samples
+    pooled_bytes = 4 * (last + 2) * n * model.token_map.n_tokens * model.dim
+    written = sum(path.stat().st_size for path in folder.glob("p*.zarr/*/c.*"))
+    notes = {
+        "images_per_s": n / times["both in one pass"],
+        "pooling_reads_bytes": pooled_bytes,
+        "pooling_s_at_copy_rate": pooled_bytes / rates["copy"],
+        "written_bytes": written,
+        "writing_s_at_disk_rate": written / rates["write"],
+        "gpu_busy_percent": statistics.mean(used) if used else None,
+    }
+    return [
+        Entry(
+            f"{case.name}, {precision}, {n} scenes: {name}", seconds,
+            "bare forward", times["bare forward"],
+            PROMISED[options.device] if name == "both in one pass" else None, notes=notes,
+        )
+        for name, seconds in times.items()
+        if name != "bare forward"
+    ]  # fmt: skip
+
+
+def _bare(model: FrozenViT, images: StoreImages, extraction: Extraction) -> Callable[[], None]:
+    """Return the library's own forward pass over pixels that are in memory (at most 16 batches)."""
+    size, n = extraction.batch_size, len(images)
+    starts = range(0, n, size)
+    pixels = [model.preprocess(images[slice(s, min(s + size, n))]) for s in [*starts][:16]]
+    autocast = torch.autocast(
+        extraction.device, torch.bfloat16, enabled=extraction.precision == "bfloat16"
+    )
+
+    def run() -> None:
+        with torch.inference_mode(), autocast:
+            for number, start in enumerate(starts):
+                model.forward(pixels[number % len(pixels)][: n - start])
+
+    return run
+
+
+def _scenes(folder: Path, n: int, px: int) -> StoreImages:
+    """Draw a shard of coloured shapes into a store, as the rule `scenes` does."""
+    sizes = {"train": n, "val": n, "test": n}
+    dataset = Dataset.model_validate(
+        {
+            "name": "scenes",
+            "space": {
+                "kind": "uniform", "min_objects": 9, "max_objects": 9,
+                "groups": [{"name": "color", "size": 6}, {"name": "shape", "size": 6}],
+            },
+            "split": {"rule": "random"}, "n_scenes": sizes, "shard_size": sizes,
+            "render": {"kind": "shapes", "size_px": px, "object_px": px // 6, "placement": "grid",
+                       "margin_px": 1},
+        }
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    objects = np.zeros((n, 36), np.uint8)
+    np.put_along_axis(objects, rng.random((n, 36)).argsort(1)[:, :9], 1, axis=1)
+    folder.mkdir()
+    manifest = folder / "scenes.json"
+    write_scenes(
+        dataset, "train", 0, objects, folder / "scenes.zarr", manifest, spec="{}", code="c"
+    )
+    return StoreImages(open_store(manifest))

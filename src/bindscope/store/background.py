@@ -1,0 +1,64 @@
+"""Work that is done in another thread, in the order it was given, a bounded amount at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+
+class Background:
+    """Do one piece of work after the other while the caller computes the next.
+
+    A context manager; a clean exit waits until all is done. What fails is raised in the caller, by
+    the next `submit` or the exit, and nothing that was given later is begun. After an exception in
+    the caller only the piece in hand is finished.
+
+    Parameters
+    ----------
+    depth
+        How many pieces may be unfinished; `submit` waits while there are as many. What they hold
+        in memory is bounded by it.
+    name
+        Name of the thread.
+    """
+
+    def __init__(self, depth: int, name: str) -> None:
+        self.depth = depth
+        self._thread = ThreadPoolExecutor(1, name)
+        self._unfinished: deque[Future[None]] = deque()
+        self._failed = False
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Give the next piece of work; raises what an earlier one raised."""
+        while len(self._unfinished) >= self.depth or (
+            self._unfinished and self._unfinished[0].done()
+        ):
+            self._unfinished.popleft().result()
+        self._unfinished.append(self._thread.submit(self._do, work))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            work()
+        except BaseException:
+            self._failed = True
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            while kind is None and self._unfinished:
+                self._unfinished.popleft().result()
+        finally:
+            self._thread.shutdown(cancel_futures=True)
