@@ -135,5 +135,7 @@ class AttentionQuadratic(Family):
             parts += [bits] if self.conditioned else []
             rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
             factors = torch.baddbmm(rest, pooled, self.pooled)
-        readout = sum_of_products(factors.unflatten(2, (2, -1)), 2).t()  # (heads, B, 2, rank)
+        readout = sum_of_products(
+            factors.view(*factors.shape[:2], 2, -1), 2
+        ).t()  # (heads, B, 2, rank)
         return readout * self.factor + self.bias
