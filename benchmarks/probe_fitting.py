@@ -49,7 +49,7 @@ from bindscope.probes.base import Target
 from bindscope.probes.batches import make_source
 from bindscope.probes.data import ProbeData
 from bindscope.probes.fitting import fit
-from bindscope.probes.module import Inputs, InputShape, Tokens
+from bindscope.probes.module import Family, Inputs, InputShape, Tokens, sum_of_products
 from bindscope.probes.protocols import converged_plan, fit_stochastic
 from bindscope.probes.runs import Labels, Run, backward, bits_lost, build
 from bindscope.probes.standardise import padded
@@ -179,7 +179,7 @@ def entries(options: Options) -> list[Entry]:
                 rates[threads] = gemm_rate(every, options), tensor_copy_rate(options)
             found += measure(case, options, *rates[threads])
     torch.set_num_threads(options.threads)
-    return [*found, *one_pass(options)]
+    return [*found, *one_pass(options), stacked(options)]
 
 
 def measure(case: Case, options: Options, gemm: float, copy: float) -> list[Entry]:
@@ -305,6 +305,44 @@ def one_pass(options: Options) -> list[Entry]:
             Entry(what, typical["block"], against="one fit at a time", against_s=typical["alone"])
         )
     return found
+
+
+def stacked(options: Options, layers: int = 4) -> Entry:
+    """Time the most that a `fit_many` could do: layers stacked in batched products.
+
+    The quadratic object probe of the default run, four layers at once, against four steps.
+    """
+    torch.set_num_threads(1)
+    case = Case("quadratic", 192, 6, 96)
+    (heads,) = Target("object", (case.side, case.side)).parts
+    probes = [build(config_of("quadratic"), heads, InputShape(case.dim), s) for s in range(layers)]
+    generator = torch.Generator().manual_seed(0)
+    x, bits, _ = random_inputs(generator, case.batch, case.dim, heads, dtype=torch.float32)
+    given = torch.cat([x, bits - 0.5], dim=1).expand(layers, -1, -1).contiguous()
+    states = [probe.state_dict() for probe in probes]
+    weight = torch.stack([state["factors.weight"] for state in states]).requires_grad_()
+    bias = torch.stack([state["bias"] for state in states]).requires_grad_()
+    mask, factor = probes[0].factors.mask, probes[0].factor
+
+    def together() -> Tensor:
+        factors = torch.bmm(given, weight.flatten(2)).view(layers, case.batch, *weight.shape[2:])
+        logits = sum_of_products(factors, 2) * factor + bias[:, None]
+        loss = autograd(logits.flatten(0, 1), bits.repeat(layers, 1))
+        weight.grad[:, case.dim :].mul_(mask)
+        return loss
+
+    def own(probe: Family) -> Callable[[], Tensor]:
+        return lambda: backward(probe, x, (bits, None, bits))
+
+    many = Step(together, [weight, bias])
+    single = [Step(own(probe), list(probe.parameters())) for probe in probes]
+    one, each = many(), [step() for step in single]
+    if abs(one - sum(each) / layers) > TOLERANCE * one:
+        raise SystemExit(f"stacked layers lose {one}, one by one {each}")
+    runs = {"stacked": many, "each": lambda: [step() for step in single]}
+    typical = medians(side_by_side(runs, options))
+    what = f"fit_many: quadratic, {layers} layers stacked, K 36, d 96, batch 192"
+    return Entry(what, typical["stacked"], against=f"{layers} steps", against_s=typical["each"])
 
 
 def one_fit(probe: AnyProbe, data: ProbeData, seed: int) -> None:
