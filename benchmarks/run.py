@@ -18,7 +18,9 @@ from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ("bounded_memory", "default_run", "extraction", "rendering")
+BENCHMARKS: tuple[str, ...] = (
+    "probe_fitting", "bounded_memory", "extraction", "rendering", "default_run",
+)  # fmt: skip
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 

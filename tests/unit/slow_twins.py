@@ -56,24 +56,19 @@ class Twin:
         copies = z[:, None].repeat(1, self.heads.count, 1)
         return torch.cat([copies, seen], dim=2) if self.conditioned else copies
 
-    def rows(self, k, z, bits):
-        """Return W_k' (dim x, width) from the names of its z part and its bit part."""
-        parts = [self.leaves[z][:, k]] + ([self.leaves[bits][:, k]] if self.conditioned else [])
-        return torch.cat(parts)
-
 
 class LinearTwin(Twin):
     """w_k.x + b_k."""
 
     def _logit(self, k, x):
-        return (x @ self.rows(k, "weights.z", "weights.bits"))[:, 0] + self.leaves["bias"][k]
+        return (x @ self.leaves["weights.weight"][:, k])[:, 0] + self.leaves["bias"][k]
 
 
 class QuadraticTwin(Twin):
     """<W1_k x, W2_k x> / sqrt(dim x) + b_k."""
 
     def _logit(self, k, x):
-        u, v = (x @ self.rows(k, f"{name}.z", f"{name}.bits") for name in ("left", "right"))
+        u, v = (x @ self.leaves["factors.weight"][:, factor, k] for factor in range(2))
         return (u * v).sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
 
@@ -87,9 +82,10 @@ class MultilinearTwin(Twin):
             values.insert(0, rest % size)
             rest //= size
         for group, value in enumerate(values):
-            parts = [self.leaves[f"factors.{group}.z"][:, value]]
+            start = sum(self.heads.sizes[:group])
+            parts = [self.leaves["values"][:, start + value]]
             if self.conditioned:
-                parts.append(self.leaves[f"factors.{group}.bits.bits"][:, k])
+                parts.append(self.leaves["bits.weight"][:, group, k])
             product = product * (x @ torch.cat(parts))
         return product.sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
@@ -98,7 +94,7 @@ class DnnTwin(Twin):
     """Four linear layers with GELU."""
 
     def _logit(self, k, x):
-        y = gelu(x @ self.rows(k, "first.z", "first.bits") + self.leaves["first_bias"][k])
+        y = gelu(x @ self.leaves["first.weight"][:, k] + self.leaves["first_bias"][k])
         for layer in range(2):
             y = y @ self.leaves[f"hidden.{layer}"][k] + self.leaves[f"hidden_bias.{layer}"][k, 0]
             y = gelu(y)
@@ -122,16 +118,17 @@ class AttentionTwin(Twin):
         return torch.cat(parts, dim=2)
 
     def _logit(self, k, x):
-        u, v = (x @ self.readout(k, name) for name in ("left", "right"))
+        u, v = (x @ self.readout(k, factor) for factor in range(2))
         return (u * v).sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
-    def readout(self, k, name):
+    def readout(self, k, factor):
         """W_k' (dim x, rank) for x = [CLS; pooled; bits]."""
-        parts = [self.leaves[f"{name}.rest.z"][:, k]] if self.has_cls else []
-        parts.append(self.leaves[f"{name}.pooled"][k])
-        if self.conditioned:
-            parts.append(self.leaves[f"{name}.rest.bits"][:, k])
-        return torch.cat(parts)
+        pooled = self.leaves["pooled"][k].chunk(2, dim=1)[factor]
+        if "rest.weight" not in self.leaves:
+            return pooled
+        rest = self.leaves["rest.weight"][:, k].chunk(2, dim=1)[factor]
+        d = len(pooled) if self.has_cls else 0
+        return torch.cat([rest[:d], pooled, rest[d:]])
 
 
 TWINS = {

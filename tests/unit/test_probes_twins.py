@@ -9,7 +9,7 @@ from slow_twins import random_inputs, twin_of
 
 from bindscope.errors import ConfigError
 from bindscope.probes.base import all_parts
-from bindscope.probes.module import InputShape, Tokens
+from bindscope.probes.module import InputShape, Projection, Tokens
 from bindscope.probes.runs import bits_lost, build
 
 DIM, TOKENS, BATCH = 7, 5, 6
@@ -27,6 +27,9 @@ def shaken(family, scale=0.3):
     for parameter in family.parameters():
         noise = torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype)
         parameter.data.copy_(scale * noise)
+    for part in family.modules():
+        if isinstance(part, Projection) and part.mask is not None:
+            part.weight.data[-len(part.mask) :].mul_(part.mask)
     return family
 
 
@@ -64,7 +67,7 @@ def test_single_precision_equals_the_twin_in_double(name):
         generator(2), BATCH, DIM, family.heads, tokens, dtype=torch.float32
     )
     fast = family(inputs, bits, anchors)
-    wide = Tokens(*(part.double() for part in inputs)) if tokens else inputs.double()
+    wide = Tokens(inputs.patches.double(), inputs.cls.double()) if tokens else inputs.double()
     slow = twin_of(family.double(), config)(wide, bits.double(), anchors.double())
     torch.testing.assert_close(fast.double(), slow, rtol=1e-4, atol=1e-4)
 
@@ -114,9 +117,11 @@ def test_multilinear_reuse_for_any_number_of_groups(sizes):
 def test_objects_with_a_feature_in_common_share_its_projection():
     _, family, _ = make("quadratic_reuse", "object", conditioned=False)
     z = torch.randn(4, DIM, generator=generator())
-    factor = family.factors[0](z, z)
-    assert factor.shape == (4, 3, 1, 16)  # one row per first feature, for all second ones
-    assert family.factors[1](z, z).shape == (4, 1, 4, 16)
+    left, right = family.factors(z, z).view(4, 2, 3, 4, 16).unbind(1)
+    assert torch.equal(left, left[:, :, :1].expand_as(left))  # the same for all second features
+    assert torch.equal(right, right[:, :1].expand_as(right))
+    assert not torch.equal(left[:, 0], left[:, 1])
+    assert not torch.equal(right[:, :, 0], right[:, :, 1])
 
 
 def test_quadratic_reuse_is_for_two_groups():
@@ -139,6 +144,30 @@ def test_a_head_sees_only_the_bits_before_it(name, part):
     for k in range(family.heads.count):
         assert torch.all(jacobian[k, first + k :] == 0)
         assert torch.all(jacobian[k, : first + k] > 0)
+
+
+@pytest.mark.parametrize("part", ["object", "chained_object"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weights_of_bits_that_a_head_may_not_see_stay_zero(name, part):
+    _config, family, tokens = make(name, part)
+    optimiser = torch.optim.AdamW(family.parameters(), lr=0.1, weight_decay=0.1)
+    masked = [m for m in family.modules() if isinstance(m, Projection) and m.mask is not None]
+    assert masked
+    before = [m.weight.detach().clone() for m in masked]
+    for _ in range(3):
+        inputs, bits, anchors = random_inputs(
+            generator(2), 5, DIM, family.heads, tokens, dtype=torch.float32
+        )
+        truth = bits[:, family.heads.first :]
+        bits_lost(family(inputs, bits, anchors), truth).sum().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    for projection, was in zip(masked, before, strict=True):
+        rows = projection.weight[-len(projection.mask) :]
+        hidden = (projection.mask == 0).expand_as(rows)
+        assert hidden.any()
+        assert torch.all(rows[hidden] == 0)
+        assert torch.any(projection.weight != was)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -172,6 +201,7 @@ def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
         if label in biases:
             continue
         values = parameter.detach().flatten()
+        values = values[values != 0]  # without the bits that a head may not see
         assert values.std() == pytest.approx(0.02, rel=5 / np.sqrt(2 * len(values)))
         assert abs(values.mean()) < 5 * 0.02 / np.sqrt(len(values))
         assert values.abs().max() > 0.04  # not uniform: sqrt(3) * 0.02 is 0.035
@@ -182,6 +212,7 @@ def test_initial_weights_of_linear_are_those_of_torch():
     bound = 1 / np.sqrt(96 + 36)
     for parameter in family.parameters():
         values = parameter.detach().flatten()
+        values = values[values != 0]  # without the bits that a head may not see
         assert values.abs().max() <= bound
         tolerance = 4 * bound / np.sqrt(12 * len(values))
         assert values.std() == pytest.approx(bound / np.sqrt(3), abs=2 * tolerance)
@@ -190,12 +221,12 @@ def test_initial_weights_of_linear_are_those_of_torch():
 def test_initial_weights_depend_on_seed_and_part_only():
     config = probe("quadratic")
     weights = [
-        build(config, heads(part), InputShape(DIM), seed).left.z
+        build(config, heads(part), InputShape(DIM), seed).factors.weight
         for part, seed in (("object", 0), ("object", 0), ("object", 1), ("feature", 0))
     ]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    assert not torch.equal(weights[0][:, :3], weights[3][:, :3])
+    assert not torch.equal(weights[0][:DIM, :, :3], weights[3][:DIM, :, :3])
 
 
 def test_bits_lost_is_the_cross_entropy_and_finite_at_extremes():

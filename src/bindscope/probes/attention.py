@@ -8,6 +8,7 @@ patch tokens of q_k.s_i / sqrt(d); pooled s_k = sum_i a_ki s_i; logit_k = quadra
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,45 +19,69 @@ from bindscope.probes.module import (
     Family,
     Inputs,
     InputShape,
-    Part,
     Projection,
     Tokens,
+    drawn,
+    drawn_rows,
     normal,
+    sum_of_products,
     visible,
 )
 
 
-class Readout(Part):
-    """One factor of the readout: W_k [CLS; s_k; masked bits].
+class _Pool(torch.autograd.Function):
+    """Pooled tokens (B, heads, d) from what queries see, and what they are made of.
 
-    [CLS] and bits are one product for all heads; s_k, which is the head's own, a batched one.
+    Queries are seen (B, heads, length) times `revealed` (length, d), plus `base` (heads, d). Tokens
+    are given as (B, T, d) and as (B, d, T), and have no gradient: products whose second factor lies
+    transposed in memory take up to three times as long.
     """
 
-    def __init__(
-        self, shape: InputShape, heads: Heads, config: AttentionProbe, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.pooled = normal(generator, heads.count, shape.dim, config.rank)
-        dim = shape.dim if shape.cls else 0
-        self.rest = (
-            Projection(dim, heads, config.rank, config.conditioned, generator)
-            if dim or config.conditioned
-            else None
-        )
+    @staticmethod
+    def forward(
+        ctx: Any,
+        seen: Tensor | None,
+        revealed: Tensor | None,
+        base: Tensor,
+        tokens: Tensor,
+        transposed: Tensor,
+        temperature: float,
+    ) -> Tensor:
+        queries = _queries(seen, revealed, base, len(tokens))
+        attention = torch.bmm(queries, transposed).mul_(temperature).softmax(2)
+        ctx.save_for_backward(seen, revealed, attention, tokens, transposed)
+        ctx.temperature = temperature
+        return torch.bmm(attention, tokens)
 
-    def forward(self, pooled: Tensor, rest: Tensor) -> Tensor:
-        """Return (heads, B, rank) from s (B, heads, d) and [CLS; bits] (B, .)."""
-        own = pooled.transpose(0, 1)
-        if self.rest is None:
-            return torch.bmm(own, self.pooled)
-        return torch.baddbmm(self.rest(rest).transpose(0, 1), own, self.pooled)
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        seen, revealed, attention, tokens, transposed = ctx.saved_tensors
+        by_attention = torch.bmm(gradient, transposed)
+        inner = (by_attention * attention).sum(2, keepdim=True)
+        by_scores = by_attention.sub_(inner).mul_(attention).mul_(ctx.temperature)
+        by_queries = torch.bmm(by_scores, tokens)
+        by_seen = by_revealed = None
+        if seen is not None:
+            if ctx.needs_input_grad[0]:
+                by_seen = by_queries @ revealed.t()
+            by_revealed = seen.flatten(0, 1).t() @ by_queries.flatten(0, 1)
+        return by_seen, by_revealed, by_queries.sum(0), None, None, None
+
+
+def _queries(seen: Tensor | None, revealed: Tensor | None, base: Tensor, batch: int) -> Tensor:
+    """Return (B, heads, d)."""
+    if seen is None or revealed is None:
+        return base.expand(batch, *base.shape)
+    return (seen.flatten(0, 1) @ revealed).view(batch, *base.shape).add_(base)
 
 
 class AttentionQuadratic(Family):
     """Attention over patch tokens and a quadratic readout.
 
     The query is linear in the bits, so Wq is folded into base and Q once per step and the queries
-    of all heads are one product of the masked bits with Wq Q; no sample passes through Wq.
+    of all heads are one product of the masked bits with Wq Q; no sample passes through Wq. In the
+    readout [CLS] and bits are one product for all heads and both factors; s_k, which is the head's
+    own, a batched one.
     """
 
     patches = True
@@ -72,31 +97,45 @@ class AttentionQuadratic(Family):
         self.query = normal(generator, d, d)
         self.base = normal(generator, k, d)
         self.revealed = normal(generator, heads.length, d) if config.conditioned else None
-        self.left = Readout(shape, heads, config, generator)
-        self.right = Readout(shape, heads, config, generator)
+        pooled, rest = [], []
+        for _ in range(2):  # the factors
+            pooled.append(drawn(generator, k, d, config.rank))
+            if shape.cls or config.conditioned:
+                dim = d if shape.cls else 0
+                rest.append(drawn_rows(dim, heads, config.rank, config.conditioned, generator))
+        if heads.anchored:
+            for last in (*pooled[-1:], *rest[-1:]):
+                last.zero_()
+        self.pooled = nn.Parameter(torch.cat(pooled, dim=2))
+        self.rest = Projection(torch.cat(rest, dim=2), heads, config.conditioned) if rest else None
         self.bias = nn.Parameter(torch.zeros(k))
         self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
-        if heads.anchored:
-            for parameter in self.right.parameters():
-                nn.init.zeros_(parameter)
+
+    def _folded(self, bits: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """Return what queries are made of: masked bits (B, heads, length), Wq Q and Wq base."""
+        if self.revealed is None:
+            return None, None, self.base @ self.query.t()
+        return bits[:, None] * self.mask, self.revealed @ self.query.t(), self.base @ self.query.t()
 
     def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
         """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
-        base = self.base @ self.query.t()
-        if self.revealed is None:
-            scores = base @ inputs.patches.transpose(1, 2)
-        else:
-            seen = (bits[:, None] * self.mask).flatten(0, 1)  # (B heads, bits)
-            queries = (seen @ (self.revealed @ self.query.t())).view(len(bits), *base.shape)
-            scores = torch.bmm(queries + base, inputs.patches.transpose(1, 2))
-        return (scores * self.temperature).softmax(2)
+        queries = _queries(*self._folded(bits), len(inputs.patches))
+        return (torch.bmm(queries, inputs.transposed) * self.temperature).softmax(2)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tokens)
-        pooled = torch.bmm(self.attention(inputs, bits), inputs.patches)
-        parts = [inputs.cls] if inputs.cls is not None else []
-        parts += [bits] if self.conditioned else []
-        rest = torch.cat(parts, dim=1) if parts else bits
-        readout = (self.left(pooled, rest) * self.right(pooled, rest)).sum(2).t()
+        pooled = _Pool.apply(  # type: ignore[no-untyped-call]
+            *self._folded(bits), inputs.patches, inputs.transposed, self.temperature
+        ).transpose(0, 1)
+        if self.rest is None:
+            factors = torch.bmm(pooled, self.pooled)
+        else:
+            parts = [inputs.cls] if inputs.cls is not None else []
+            parts += [bits] if self.conditioned else []
+            rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
+            factors = torch.baddbmm(rest, pooled, self.pooled)
+        readout = sum_of_products(
+            factors.view(*factors.shape[:2], 2, -1), 2
+        ).t()  # (heads, B, 2, rank)
         return readout * self.factor + self.bias

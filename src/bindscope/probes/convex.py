@@ -16,6 +16,7 @@ from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.probes.base import LN2
 from bindscope.probes.batches import Source, VectorBatches
 from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
+from bindscope.probes.module import Family
 from bindscope.probes.runs import MOVED, RESTART, Labels, Run
 from bindscope.progress import Progress
 
@@ -98,11 +99,9 @@ def _regressions(run: Run, source: VectorBatches, labels: Labels, split: str) ->
 
 
 @torch.no_grad()
-def _load(family: torch.nn.Module, w: Tensor) -> None:
+def _load(family: Family, w: Tensor) -> None:
     """Copy weights (z; bias; bits) into a linear probe."""
     state = family.state_dict(keep_vars=True)
-    d = len(state["weights.z"])
-    state["weights.z"].copy_(w[:d, :, None])
-    state["bias"].copy_(w[d])
-    if "weights.bits" in state:
-        state["weights.bits"].copy_(w[d + 1 :, :, None])
+    bias = len(w) - 1 - (family.heads.length if family.conditioned else 0)
+    state["weights.weight"].copy_(torch.cat([w[:bias], w[bias + 1 :]])[:, :, None])
+    state["bias"].copy_(w[bias])

@@ -8,7 +8,7 @@ from torch.nn.functional import gelu
 
 from bindscope.config.probes import DnnProbe
 from bindscope.probes.base import Heads
-from bindscope.probes.module import Family, Inputs, InputShape, Projection, normal
+from bindscope.probes.module import Family, Inputs, InputShape, Projection, drawn_rows, normal
 
 
 class Dnn(Family):
@@ -23,7 +23,8 @@ class Dnn(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         k, width = heads.count, config.hidden
-        self.first = Projection(shape.dim, heads, width, config.conditioned, generator)
+        rows = drawn_rows(shape.dim, heads, width, config.conditioned, generator)
+        self.first = Projection(rows, heads, config.conditioned)
         self.first_bias = nn.Parameter(torch.zeros(k, width))
         self.hidden = nn.ParameterList(normal(generator, k, width, width) for _ in range(2))
         self.hidden_bias = nn.ParameterList(torch.zeros(k, 1, width) for _ in range(2))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.errors import ConfigError
+from bindscope.probes import memory
 from bindscope.probes.base import FitResult, Floats, Target, all_parts, all_targets
 from bindscope.probes.batches import Source, make_source
 from bindscope.probes.data import ProbeData
@@ -65,8 +66,9 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     paper = probe.protocol == "paper"
     plan = paper_plan(data.train.n_scenes) if paper else converged_plan(probe)
     block = [start(seed) for seed in seeds]
-    for runs in [list(chain(*block))] if source.shared_order else block:
-        fit_stochastic(runs, source, labels, plan)
+    with memory.kept():
+        for runs in [list(chain(*block))] if source.shared_order else block:
+            fit_stochastic(runs, source, labels, plan)
     return [_result(probe, data, source, labels, runs) for runs in block]
 
 

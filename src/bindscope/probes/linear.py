@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from bindscope.config.probes import LinearProbe
 from bindscope.probes.base import Heads
 from bindscope.probes.convex import fit_convex
-from bindscope.probes.module import Family, Inputs, InputShape, Projection
+from bindscope.probes.module import Family, Inputs, InputShape, Projection, drawn_rows
 
 
 class Linear(Family):
@@ -24,12 +24,15 @@ class Linear(Family):
         self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
-        self.weights = Projection(shape.dim, heads, 1, config.conditioned, generator)
+        weight = drawn_rows(shape.dim, heads, 1, config.conditioned, generator)
+        self.weights = Projection(weight, heads, config.conditioned)
         self.bias = nn.Parameter(torch.zeros(heads.count))
         bound = 0.0 if heads.anchored else self.scale(shape.dim)
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.uniform_(-bound, bound, generator=generator)
+            if self.weights.mask is not None:
+                self.weights.weight[shape.dim :].mul_(self.weights.mask)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""

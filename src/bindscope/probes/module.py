@@ -10,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from math import sqrt
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +23,17 @@ from bindscope.probes.base import Heads
 STD = 0.02
 
 
-class Tokens(NamedTuple):
+@dataclass(frozen=True)
+class Tokens:
     """A batch for a probe over patch tokens: (B, T, d), and [CLS] (B, d) or None."""
 
     patches: Tensor
     cls: Tensor | None
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The patch tokens as (B, d, T), made once for all probes that read the batch."""
+        return self.patches.transpose(1, 2).contiguous()
 
 
 Inputs: TypeAlias = Tensor | Tokens
@@ -47,9 +54,28 @@ def visible(heads: Heads) -> Tensor:
     return (bit < heads.first + torch.arange(heads.count)).to(torch.get_default_dtype())
 
 
+def drawn(generator: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers from N(0, 0.02^2), the released code's initial weights."""
+    return torch.randn(*shape, generator=generator) * STD
+
+
 def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
-    """Return a parameter drawn from N(0, 0.02^2), the released code's initial weights."""
-    return nn.Parameter(torch.randn(*shape, generator=generator) * STD)
+    """Return a parameter drawn from N(0, 0.02^2)."""
+    return nn.Parameter(drawn(generator, *shape))
+
+
+def drawn_rows(
+    dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
+) -> Tensor:
+    """Return weights for z and masked bits, (dim [+ length], heads, width), from N(0, 0.02^2).
+
+    The entries by which a head would see a bit that it may not see are zero.
+    """
+    parts = [drawn(generator, dim, heads.count, width)] if dim else []
+    if conditioned:
+        bits = drawn(generator, heads.length, heads.count, width)
+        parts.append(bits * visible(heads)[:, :, None])
+    return torch.cat(parts)
 
 
 class Part(nn.Module):
@@ -58,43 +84,86 @@ class Part(nn.Module):
     __call__: Callable[..., Tensor]
 
 
+class _Project(torch.autograd.Function):
+    """x W, where the last rows of W (those of the bits) have gradients where `mask` is 1.
+
+    Written out because weight and gradient are then used and made as they lie in memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, mask: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight, mask)
+        return (x @ weight.flatten(1)).view(-1, *weight.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight, mask = ctx.saved_tensors
+        gradient = gradient.flatten(1)
+        by_x = gradient @ weight.flatten(1).t() if ctx.needs_input_grad[0] else None
+        by_weight = (x.t() @ gradient).view_as(weight)
+        if mask is not None:
+            by_weight[-len(mask) :].mul_(mask)
+        return by_x, by_weight, None
+
+
 class Projection(Part):
-    """`W_k [z; masked bits]` for a range of heads, as one product.
+    """`W_k [z; masked bits]` of all heads as one product.
+
+    Entries of the weight by which a head would see a bit that it may not see start at zero and
+    have no gradient: they stay zero, and no step has to mask or to copy a weight.
 
     Parameters
     ----------
-    dim
-        Dimension of z; 0 if only the bits are read.
+    weight
+        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`.
     heads
         The heads.
-    width
-        Rows of each W_k.
     conditioned
-        Whether the bits are read.
-    generator
-        Draws the weights from N(0, 0.02^2).
+        Whether the last `length` rows are those of the bits.
     """
 
-    mask: Tensor
+    mask: Tensor | None
 
-    def __init__(
-        self, dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
-    ) -> None:
+    def __init__(self, weight: Tensor, heads: Heads, conditioned: bool) -> None:
         super().__init__()
-        self.z = normal(generator, dim, heads.count, width) if dim else None
-        self.bits = normal(generator, heads.length, heads.count, width) if conditioned else None
-        self.register_buffer("mask", visible(heads)[:, :, None], persistent=False)
-
-    def weight(self) -> Tensor:
-        """Return the masked weight, (dim [+ length], heads, width)."""
-        parts: list[Tensor] = [] if self.z is None else [self.z]
-        parts += [] if self.bits is None else [self.bits * self.mask]
-        return torch.cat(parts)
+        self.weight = nn.Parameter(weight)
+        between = (1,) * (weight.dim() - 3)
+        mask = visible(heads).view(heads.length, *between, heads.count, 1) if conditioned else None
+        self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project `x` = [z; bits - 1/2], (B, dim [+ length]), to (B, heads, width)."""
-        weight = self.weight()
-        return (x @ weight.flatten(1)).view(-1, *weight.shape[1:])
+        """Project `x` = [z; bits - 1/2], (B, dim [+ length]), to (B, .., heads, width)."""
+        projected: Tensor = _Project.apply(x, self.weight, self.mask)  # type: ignore[no-untyped-call]
+        return projected
+
+
+class _SumOfProducts(torch.autograd.Function):
+    """sum_r prod_g y_g, from (.., G, .., r) with the groups along an axis."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, axis: int) -> Tensor:
+        ctx.save_for_backward(y)
+        ctx.axis = axis
+        product: Tensor = reduce(torch.mul, y.unbind(axis))
+        return product.sum(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        factors, by_y = y.unbind(ctx.axis), torch.empty_like(y)
+        for g, by_factor in enumerate(by_y.unbind(ctx.axis)):
+            product = gradient.unsqueeze(-1)
+            for factor in (*factors[:g], *factors[g + 1 :]):
+                product = torch.mul(product, factor, out=by_factor)
+            if len(factors) == 1:
+                by_factor.copy_(product)
+        return by_y, None
+
+
+def sum_of_products(y: Tensor, axis: int) -> Tensor:
+    """Return sum_r prod_g y_g: y has the factors g along `axis` and r last."""
+    product: Tensor = _SumOfProducts.apply(y, axis)  # type: ignore[no-untyped-call]
+    return product
 
 
 class Family(Part, ABC):

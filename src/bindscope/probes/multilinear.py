@@ -6,7 +6,8 @@ value of feature group g that object k has, and the bit part to the head (spec 1
 
 from __future__ import annotations
 
-from functools import reduce
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,51 +15,69 @@ from torch import Tensor, nn
 from bindscope.config.probes import MultilinearReuseProbe, QuadraticReuseProbe
 from bindscope.errors import ConfigError
 from bindscope.probes.base import Heads
-from bindscope.probes.module import Family, Inputs, InputShape, Part, Projection, normal
+from bindscope.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    drawn,
+    drawn_rows,
+    sum_of_products,
+)
 from bindscope.probes.quadratic import Quadratic
 
 ReuseConfig = QuadraticReuseProbe | MultilinearReuseProbe
 
 
-class SharedFactor(Part):
-    """`W_g x` of all objects for one group: z part per feature value, bit part per head.
+class _Shared(torch.autograd.Function):
+    """The factors of all objects: a z part per feature value and a bit part per head.
 
-    Parameters
-    ----------
-    dim
-        Dimension of z.
-    heads
-        The object heads.
-    group
-        The group g.
-    config
-        Rank and conditioning.
-    generator
-        Draws the initial weights from N(0, 0.02^2).
+    z (B, d) and its weight (d, values, rank), values those of all groups one after the other; bits
+    (B, length), their weight (length, groups, heads, rank) and mask, or None. Returns
+    (B, groups, heads, rank).
     """
 
-    def __init__(
-        self,
-        dim: int,
-        heads: Heads,
-        group: int,
-        config: ReuseConfig,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self.sizes, self.rank = heads.sizes, config.rank
-        self.grid = tuple(n if i == group else 1 for i, n in enumerate(heads.sizes))
-        self.z = normal(generator, dim, heads.sizes[group], config.rank)
-        self.bits = None
-        if config.conditioned:
-            self.bits = Projection(0, heads, config.rank, True, generator)
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        bits: Tensor,
+        by_value: Tensor,
+        by_head: Tensor | None,
+        mask: Tensor | None,
+        sizes: tuple[int, ...],
+    ) -> Tensor:
+        ctx.save_for_backward(z, bits, by_value, by_head, mask)
+        ctx.sizes = sizes
+        shared = (z @ by_value.flatten(1)).view(len(z), *by_value.shape[1:])
+        if by_head is None:
+            shape = (len(z), len(sizes), prod(sizes), by_value.shape[2])
+            factors = z.new_zeros(shape)
+        else:
+            factors = (bits @ by_head.flatten(1)).view(len(z), *by_head.shape[1:])
+        for g, values in enumerate(torch.split(shared, sizes, dim=1)):
+            grid = [n if h == g else 1 for h, n in enumerate(sizes)]
+            factors[:, g].view(len(z), *sizes, -1).add_(values.reshape(len(z), *grid, -1))
+        return factors
 
-    def forward(self, z: Tensor, bits: Tensor) -> Tensor:
-        """Return (B, n_1, .., n_G, rank), or with 1 for the other groups if unconditioned."""
-        shared = (z @ self.z.flatten(1)).view(-1, *self.grid, self.rank)
-        if self.bits is None:
-            return shared
-        return shared + self.bits(bits).view(-1, *self.sizes, self.rank)
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        z, bits, by_value, by_head, mask = ctx.saved_tensors
+        sizes, groups = ctx.sizes, range(len(ctx.sizes))
+        grid = gradient.view(*gradient.shape[:2], *sizes, -1)
+        sums = []
+        for g in groups:
+            others = [1 + h for h in groups if h != g]
+            sums.append(grid[:, g].sum(others) if others else grid[:, g])
+        shared = torch.cat(sums, dim=1).flatten(1)
+        by_z = shared @ by_value.flatten(1).t() if ctx.needs_input_grad[0] else None
+        by_by_value = (z.t() @ shared).view_as(by_value)
+        by_bits = by_by_head = None
+        if by_head is not None:
+            if ctx.needs_input_grad[1]:
+                by_bits = gradient.flatten(1) @ by_head.flatten(1).t()
+            by_by_head = (bits.t() @ gradient.flatten(1)).view_as(by_head).mul_(mask)
+        return by_z, by_bits, by_by_value, by_by_head, None, None
 
 
 class MultilinearReuse(Family):
@@ -75,20 +94,28 @@ class MultilinearReuse(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
-        self.factors = nn.ModuleList(
-            SharedFactor(shape.dim, heads, group, config, generator)
-            for group in range(len(heads.sizes))
-        )
-        self.bias = nn.Parameter(torch.zeros(heads.count))
+        self.sizes, values, rows = heads.sizes, [], []
+        for size in heads.sizes:
+            values.append(drawn(generator, shape.dim, size, config.rank))
+            if config.conditioned:
+                rows.append(drawn_rows(0, heads, config.rank, True, generator))
         if heads.anchored:
-            for parameter in self.factors[-1].parameters():
-                nn.init.zeros_(parameter)
+            for last in (*values[-1:], *rows[-1:]):
+                last.zero_()
+        self.values = nn.Parameter(torch.cat(values, dim=1))
+        self.bits = Projection(torch.stack(rows, dim=1), heads, True) if rows else None
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+
+    def factors(self, z: Tensor, bits: Tensor) -> Tensor:
+        """Return the factors of all objects, (B, groups, heads, rank)."""
+        by_head, mask = (None, None) if self.bits is None else (self.bits.weight, self.bits.mask)
+        factors: Tensor = _Shared.apply(z, bits, self.values, by_head, mask, self.sizes)  # type: ignore[no-untyped-call]
+        return factors
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
-        product: Tensor = reduce(torch.mul, (factor(inputs, bits) for factor in self.factors))
-        return product.sum(-1).flatten(1) * self.factor + self.bias
+        return sum_of_products(self.factors(inputs, bits), 1) * self.factor + self.bias
 
 
 class QuadraticReuse(MultilinearReuse):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.probes.batches import Source
-from bindscope.probes.runs import MOVED, RESTART, Labels, Run, bits_lost, validate
+from bindscope.probes.runs import MOVED, RESTART, Labels, Run, backward, validate
 from bindscope.progress import Progress
 
 EVALUATIONS = 20
@@ -37,7 +37,7 @@ class Plan:
     patience
         Evaluations without a better validation loss before a run stops; 0 never stops.
     optimiser
-        Makes the optimiser of a run.
+        Makes the optimiser of all runs.
     rate
         Learning rate as a function of the step, from 0.
     restart
@@ -117,7 +117,8 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
     plan
         The protocol.
     """
-    live = [_Live(run, plan) for run in runs]
+    live = [_Live(run) for run in runs]
+    optimiser = plan.optimiser([p for run in runs for p in run.family.parameters()])
     batches = source.train(plan.batch, runs[0].seed)
     progress = Progress(plan.steps, "steps")
     _evaluate(live, source, labels, plan, 0)
@@ -125,12 +126,14 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
         for _ in range(plan.accumulate):
             inputs, scenes = next(batches)
             for one in live:
-                bits, anchors, truth = labels.of("train", one.run.heads, scenes)
-                loss = bits_lost(one.run.family(inputs, bits, anchors), truth).sum(1).mean()
-                (loss / plan.accumulate).backward()  # type: ignore[no-untyped-call]
-                one.seen(loss.detach())
+                given = labels.of("train", one.run.heads, scenes)
+                one.seen(backward(one.run.family, inputs, given, 1 / plan.accumulate))
+        for group in optimiser.param_groups:
+            group["lr"] = plan.rate(step - 1)
+        optimiser.step()  # of the live ones: the others have no gradients
+        optimiser.zero_grad()
         for one in live:
-            one.step(plan.rate(step - 1))
+            one.run.steps += 1
         if step % plan.every == 0 or step == plan.steps:
             live = _evaluate(live, source, labels, plan, step)
         progress.advance(note=f"{len(live)} probes left")
@@ -146,23 +149,15 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
 
 
 class _Live:
-    """A run that is still being fitted: optimiser, patience, train loss since the last look."""
+    """A run that is still being fitted: patience, train loss since the last look."""
 
-    def __init__(self, run: Run, plan: Plan) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
-        self.optimiser = plan.optimiser(list(run.family.parameters()))
         self.total: Tensor | float = 0.0
         self.count = self.stale = 0
 
     def seen(self, loss: Tensor) -> None:
         self.total, self.count = self.total + loss, self.count + 1
-
-    def step(self, rate: float) -> None:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        self.optimiser.zero_grad()
-        self.run.steps += 1
 
     def look(self, step: int, loss: float, patience: int) -> bool:
         """Take note of an evaluation; return whether to go on."""

@@ -8,28 +8,40 @@ from torch import Tensor, nn
 from bindscope.config.probes import AttentionProbe, MultilinearReuseProbe, QuadraticProbe
 from bindscope.config.probes import QuadraticReuseProbe as ReuseProbe
 from bindscope.probes.base import Heads
-from bindscope.probes.module import Family, Inputs, InputShape, Projection
+from bindscope.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    drawn_rows,
+    sum_of_products,
+)
 
 Ranked = QuadraticProbe | ReuseProbe | MultilinearReuseProbe | AttentionProbe
 
 
 class Quadratic(Family):
-    """A quadratic form of rank r per head; its second factor starts at zero if anchored."""
+    """A quadratic form of rank r per head; its second factor starts at zero if anchored.
+
+    Both factors of all heads are one product.
+    """
 
     def __init__(
         self, config: Ranked, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
-        self.left = Projection(shape.dim, heads, config.rank, config.conditioned, generator)
-        self.right = Projection(shape.dim, heads, config.rank, config.conditioned, generator)
-        self.bias = nn.Parameter(torch.zeros(heads.count))
+        left, right = (
+            drawn_rows(shape.dim, heads, config.rank, config.conditioned, generator)
+            for _ in range(2)
+        )
         if heads.anchored:
-            for parameter in self.right.parameters():
-                nn.init.zeros_(parameter)
+            right.zero_()
+        self.factors = Projection(torch.stack([left, right], dim=1), heads, config.conditioned)
+        self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
-        x = self.read(inputs, bits)
-        return (self.left(x) * self.right(x)).sum(2) * self.factor + self.bias
+        factors = self.factors(self.read(inputs, bits))  # (B, 2, heads, rank)
+        return sum_of_products(factors, 1) * self.factor + self.bias
