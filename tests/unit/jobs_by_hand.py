@@ -52,8 +52,7 @@ def ci_graph(**sections: Any) -> Graph:
 def job_by_hand(product: Product, folder: Path) -> Job:
     """Make a job; its paths lie in `folder`."""
     given = {
-        role: [str(folder / p.path()) for p in products]
-        for role, products in product.inputs.items()
+        role: [str(folder / path) for path in paths] for role, paths in product.files().items()
     }
     made = {name: str(folder / product.path(name)) for name in PATHS[product.rule]}
     return Job(

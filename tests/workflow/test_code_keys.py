@@ -34,6 +34,7 @@ PROBE = {"fit", "null", "attention"}
 TABLES = {"table_priors", "table_binding_information", "table_attention"}
 SHOWN = {"figure", "report"}
 STORES = {"codes", "anchors", "scenes", "encoded", "pooled", "patches"}
+LISTINGS = {"index", "labels"}
 READERS = {"anchors", "training", "pooled", "patches", "fit", "null", "attention"}
 
 # The longest prefix wins. A rule stands here when its own script imports the module; rules further
@@ -79,6 +80,7 @@ ROOMS: dict[str, set[str]] = {
     "notebook.py": set(),
     "priors/": {"priors", "encoded", "truth"},
     "priors/anchors.py": {"anchors"},
+    "priors/labels.py": {"labels", *FIT},
     "priors/assignments.py": set(),  # for datasets whose scenes are observed
     "priors/loose.py": set(),
     "priors/shared_codes.py": set(),
@@ -106,9 +108,10 @@ ROOMS: dict[str, set[str]] = {
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
     "store/background.py": {"pooled", "patches"},
-    "store/dtypes.py": {*STORES, *READERS, "index", "figure"},
-    "store/manifest.py": {*STORES, *READERS, "index", "figure"},
-    "store/reader.py": {*READERS, "figure"},
+    "store/dtypes.py": {*STORES, *READERS, *LISTINGS, "figure"},
+    "store/listing.py": {*LISTINGS, *FIT, "attention"},
+    "store/manifest.py": {*STORES, *READERS, *LISTINGS, "figure"},
+    "store/reader.py": {*READERS, *LISTINGS, "figure"},
     "store/verify.py": set(),
     "store/writer.py": STORES,
     "tables/": {*TABLES, *SHOWN},

@@ -28,7 +28,8 @@ READOUT = {"fit", *LOOK, *TABLES}  # what stands behind an index
 PRETRAINED = {"pooled", "index", "fit", *TABLES}
 EXTRACTION = {"pooled", "patches", "index", *READOUT}
 TRAINING = {"training", *EXTRACTION}
-LABELS = {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}
+CODES = {"codes", "anchors", "labels"}
+LABELS = {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}
 SPACE = {"priors", "truth", "table_priors", *LABELS}
 FIGURES = {"figure", "report"}
 DRAWN = {
@@ -43,7 +44,7 @@ GENOME = {"assignment_priors", *READ}
 DOWNLOADED = {"download", *GENOME}
 DRAWN_RELEASE = {"drawn_release", *GENOME}
 SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
-OWN = {*READ, *SEEN, "counted_anchors", "null"}  # a dataset that is read and fitted
+OWN = {*READ, *SEEN, "counted_anchors", "labels", "null"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
 
 
@@ -77,7 +78,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Dataset.seed": ("datasets.0.seed", 7, LABELS),
     "Dataset.render": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
     "Dataset.n_scenes": ("datasets.0.n_scenes.test", 128,
-                         {"codes", "anchors", "scenes", "encoded", "pooled", "patches", "index",
+                         {*CODES, "scenes", "encoded", "pooled", "patches", "index",
                           *READOUT, *FITS}),
     "Dataset.shard_size": ("datasets.0.shard_size.test", 32,
                            {"scenes", "encoded", "pooled", "patches", "index", *READOUT}),
@@ -187,11 +188,11 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "HashedSplit.test": ("datasets.1.split.test", [3], {"priors", "table_priors", *TABLES}),
     "HashedSplit.val": ("datasets.1.split.val", [4], {"priors", "table_priors", *TABLES}),
     "SplitCounts.train": ("datasets.0.n_scenes.train", 192,
-                          {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}),
+                          {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}),
     "SplitCounts.val": ("datasets.0.n_scenes.val", 128,
-                        {"codes", "anchors", "scenes", "encoded", "index", *TRAINING, *FITS}),
+                        {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}),
     "SplitCounts.test": ("datasets.0.n_scenes.test", 128,
-                         {"codes", "anchors", "scenes", "encoded", "pooled", "patches", "index",
+                         {*CODES, "scenes", "encoded", "pooled", "patches", "index",
                           *READOUT, *FITS}),
     "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, {"figure", "report"}),
     "ShapesRenderer.size_px": ("datasets.0.render.size_px", 40, {"scenes", *TRAINING}),
@@ -274,7 +275,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                                 {"patches_temporary", "index", *READOUT}),
     "FitBlock.name": ("fits.0.name", "other", {"report"}),
     "FitBlock.datasets": ("fits.2.datasets", ["tiny", "hashed"],
-                          {"codes", "anchors", "encoded", "index", "truth", *FITS}),
+                          {*CODES, "encoded", "index", "truth", *FITS}),
     "FitBlock.models": ("fits.0.models", ["vit", "wide", "timm"], {"fit", *TABLES}),
     "FitBlock.layers": ("fits.0.layers", "last", TABLES),
     "FitBlock.tokens": ("fits.0.tokens", ["cls", "mean"], {"fit", *TABLES}),

@@ -37,3 +37,24 @@ rule anchors:
         code=code("anchors"),
     script:
         "../scripts/anchors.py"
+
+
+rule labels:
+    input:
+        unpack(made_from("labels")),
+    output:
+        labels=output_of("labels", "labels"),
+    log:
+        log_of("labels"),
+    benchmark:
+        benchmark_of("labels")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=minutes(60),
+    params:
+        spec=spec("labels"),
+        code=code("labels"),
+    script:
+        "../scripts/labels.py"

@@ -5,13 +5,13 @@ A fit reads the index instead of having hundreds of shards as inputs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bindscope.errors import StoreError
 from bindscope.files import canonical_json
+from bindscope.store.listing import entry
 from bindscope.store.manifest import Manifest, read_manifest, remedy
 
 MAX_BYTES = 1_000_000
@@ -57,7 +57,7 @@ def build_index(
             common = _common(manifest)
             first = first or (manifest.path, common)
             _compare(manifest.path, common, *first)
-            listed.append(_entry(manifest, path, folder))
+            listed.append(entry(manifest, folder))
         found = sum(shard["n_scenes"] for shard in listed)
         if found != n_scenes[split]:
             raise StoreError(
@@ -77,16 +77,6 @@ def build_index(
     return index
 
 
-def _entry(manifest: Manifest, path: Path | str, folder: Path | str) -> dict[str, Any]:
-    """What an index says of one shard."""
-    return {
-        "manifest": os.path.relpath(path, folder),
-        "n_scenes": _n_scenes(manifest),
-        "spec_key": manifest.spec_key,
-        "digest": manifest.digest,
-    }
-
-
 def _common(manifest: Manifest) -> dict[str, Any]:
     """What all shards of an index share."""
     arrays = {}
@@ -96,17 +86,6 @@ def _common(manifest: Manifest) -> dict[str, Any]:
         arrays[name] = {"dtype": layout.dtype, "sample_axis": layout.sample_axis, "shape": shape}
     attributes = {k: v for k, v in manifest.attributes.items() if k not in _OF_A_SHARD}
     return {"arrays": arrays, "attributes": attributes, "shard_code": manifest.code}
-
-
-def _n_scenes(manifest: Manifest) -> int:
-    numbers = {layout.n_rows for layout in manifest.arrays.values()}
-    if len(numbers) != 1:
-        raise StoreError(
-            str(manifest.path),
-            f"its arrays hold different numbers of scenes ({sorted(numbers)})",
-            remedy(manifest.path),
-        )
-    return numbers.pop()
 
 
 def _compare(path: Path, common: dict[str, Any], first_path: Path, first: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -12,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.errors import ModelError, StoreError
+from bindscope.errors import ModelError
 from bindscope.models.base import TokenMap
-from bindscope.store.manifest import remedy
-from bindscope.store.reader import Store, open_store
+from bindscope.store.listing import open_listed, read_listing
+from bindscope.store.reader import Store
 
 
 class Activations:
@@ -34,16 +33,9 @@ class Activations:
 
     def __init__(self, index_path: Path | str) -> None:
         self.path = Path(index_path)
-        try:
-            self._index = json.loads(self.path.read_bytes())
-            self.attributes: dict[str, Any] = self._index["attributes"]
-            self._splits: dict[str, Any] = self._index["splits"]
-        except FileNotFoundError:
-            raise StoreError(str(self.path), "there is no such index", remedy(self.path)) from None
-        except (ValueError, KeyError, TypeError):
-            raise StoreError(
-                str(self.path), "the index is truncated or was changed", remedy(self.path)
-            ) from None
+        self._index = read_listing(self.path, "index", ("attributes", "splits"))
+        self.attributes: dict[str, Any] = self._index["attributes"]
+        self._splits: dict[str, Any] = self._index["splits"]
         self._open: dict[str, list[Store]] = {}
 
     @property
@@ -117,15 +109,11 @@ class Activations:
     def stores(self, split: str) -> list[Store]:
         """Return the verified shards of a split, in the order of their scenes."""
         if split not in self._open:
-            self._open[split] = [self._shard(entry) for entry in self._splits[split]["shards"]]
+            self._open[split] = [
+                open_listed(self.path, shard, self._index["shard_code"])
+                for shard in self._splits[split]["shards"]
+            ]
         return self._open[split]
-
-    def _shard(self, entry: dict[str, Any]) -> Store:
-        path = self.path.parent / entry["manifest"]
-        store = open_store(path, code=self._index["shard_code"], spec_key=entry["spec_key"])
-        if store.manifest.digest != entry["digest"]:
-            raise StoreError(str(self.path), f"is older than its shard {path}", remedy(self.path))
-        return store
 
     def _require(self, parts: list[str]) -> None:
         for part in parts:

@@ -40,6 +40,7 @@ ALWAYS = frozenset(
     }
 )
 
+_CODES = "codes anchors labels"
 _ACTIVATIONS = "pooled patches index fit attention"
 _READ = (
     "download drawn_release records record_codes record_scenes counted_priors counted_anchors "
@@ -47,7 +48,7 @@ _READ = (
 )
 _DATASET = _effect(
     "all of this dataset",
-    f"codes priors anchors scenes scene_statistics {_READ} "
+    f"{_CODES} priors scenes scene_statistics {_READ} "
     f"training encoded truth null {_ACTIVATIONS}",
 )
 _RENDER = _effect(
@@ -66,7 +67,7 @@ EFFECTS: dict[str, Effect] = {
     "datasets[]": _DATASET,
     "datasets[].n_scenes": _effect(
         "labels, the shards that are new, training on them, fits",
-        f"codes anchors scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
+        f"{_CODES} scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].shard_size": _effect(
         "all of this dataset but labels and priors",
@@ -74,7 +75,7 @@ EFFECTS: dict[str, Effect] = {
     ),
     "datasets[].seed": _effect(
         "all of this dataset but its priors",
-        f"codes anchors scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
+        f"{_CODES} scenes scene_statistics {_READ} training encoded null {_ACTIVATIONS}",
     ),
     "datasets[].render": _RENDER,
     "models[]": _effect("all of this model", f"encoded truth training {_ACTIVATIONS}"),

@@ -202,6 +202,21 @@ def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
     ]
 
 
+@once
+def add_labels(graph: Graph, dataset: Dataset) -> Product:
+    """What a fit reads besides activations: codes, anchors and priors, as one product."""
+    return graph.add(
+        "labels",
+        {"dataset": dataset.name},
+        {},
+        {
+            "codes": add_codes(graph, dataset),
+            "anchors": add_anchors(graph, dataset),
+            "priors": add_priors(graph, dataset),
+        },
+    )
+
+
 def shards(dataset: Dataset, split: str) -> range:
     """Numbers of the shards of a split."""
     return range(getattr(dataset.n_scenes, split) // getattr(dataset.shard_size, split))

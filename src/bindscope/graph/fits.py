@@ -11,9 +11,8 @@ from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.config.root import Config, FitBlock
 from bindscope.graph.activations import add_patches, add_pooled, add_weights, model_slice
 from bindscope.graph.data import (
-    add_anchors,
     add_codes,
-    add_priors,
+    add_labels,
     add_scenes,
     by_feature_code,
     space_slice,
@@ -136,18 +135,15 @@ class _Fits:
             "representation": representation,
             "control": names.get("control", "none"),
         }
-        labels: dict[str, Product | list[Product]] = {
-            "codes": add_codes(self.graph, self.dataset),
-            "anchors": add_anchors(self.graph, self.dataset),
-            "priors": add_priors(self.graph, self.dataset),
-        }
         wildcards = {
             **names,
             "dataset": self.dataset.name,
             "probe": self.probe.name,
             "seeds": "_".join(map(str, seeds)),
         }
-        return self.graph.add(rule, wildcards, content, {**inputs, **labels})
+        return self.graph.add(
+            rule, wildcards, content, {**inputs, "labels": add_labels(self.graph, self.dataset)}
+        )
 
     def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
         names = ("dataset", "model", "layer", "probe", "seeds")

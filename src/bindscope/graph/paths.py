@@ -45,6 +45,7 @@ PATHS: dict[str, dict[str, str]] = {
     "priors": {"rows": "results/priors/{dataset}-{key}.json"},
     "anchors": _store(_ANCHORS),
     "scenes": _store(_SCENES),
+    "labels": {"labels": "results/labels/{dataset}-{key}.json"},
     "download": {"manifest": "results/downloads/{dataset}-{key}.json"},
     "drawn_release": {
         "manifest": f"{_RELEASE}.json",
@@ -79,6 +80,23 @@ PATHS: dict[str, dict[str, str]] = {
     "table_attention": _table("attention"),
     "figure": {"png": f"{_FIGURE}.png", "svg": f"{_FIGURE}.svg"},
     "report": {"page": "results/report.html"},
+}
+
+
+# rule -> role -> outputs that it reads of such an input besides the first one. Where an input has a
+# store, that is always read. What is not read is no input: each costs Snakemake time.
+READS: dict[str, dict[str, tuple[str, ...]]] = {
+    "pooled": {"weights": ("weights",)},
+    "patches": {"weights": ("weights",)},
+    "patches_temporary": {"weights": ("weights",)},
+    "attention": {"fit": ("weights",)},
+    "table_attention": {"maps": ("share",)},
+    "figure": {
+        "fits": ("history", "details"),
+        "nulls": ("details",),
+        "training": ("history",),
+    },
+    "report": {"figures": ("svg",)},
 }
 
 

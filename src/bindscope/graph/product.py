@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.errors import ConfigError
 from bindscope.files import canonical_json
-from bindscope.graph.paths import PATHS
+from bindscope.graph.paths import PATHS, READS
 from bindscope.keys import chained_code, own_code, spec_key
 from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES
 
@@ -45,6 +45,20 @@ class Product:
         """Path of one output; the first one where none is named (manifest or rows)."""
         templates = PATHS[self.rule]
         return templates[output or next(iter(templates))].format(**self.wildcards)
+
+    def files(self) -> dict[str, list[str]]:
+        """Paths of the inputs by role: what stands for each product.
+
+        What is read of them besides that is under ``<role>_<output>``.
+        """
+        found = {}
+        for role, products in self.inputs.items():
+            found[role] = [product.path() for product in products]
+            made = PATHS[products[0].rule] if products else {}
+            for output in ("store", *READS.get(self.rule, {}).get(role, ())):
+                if output in made:
+                    found[f"{role}_{output}"] = [product.path(output) for product in products]
+        return found
 
 
 # Which script makes a product; several rules share one where only their inputs differ.

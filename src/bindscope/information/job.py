@@ -13,24 +13,23 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations
+from bindscope.config.codes import SPLITS
 from bindscope.config.information import Information
 from bindscope.config.probes import AnyProbe
 from bindscope.files import canonical_json, write_atomic, write_json
 from bindscope.information.estimates import estimate
 from bindscope.models.devices import hold_device
+from bindscope.priors.labels import Labels
 from bindscope.probes.base import FitResult
 from bindscope.probes.data import ANCHORS, ArrayPatches, ProbeData, Rows, SplitData
 from bindscope.probes.fitting import fit
 from bindscope.probes.weights import to_safetensors
-from bindscope.store.reader import open_store
 
 log = logging.getLogger(__name__)
-SPLITS = ("train", "val", "test")
 
 
 def load_data(
-    codes: Sequence[str],
-    anchors: Sequence[str],
+    labels: Labels,
     index: str | None,
     representation: Mapping[str, Any],
     sizes: Sequence[int],
@@ -39,8 +38,8 @@ def load_data(
 
     Parameters
     ----------
-    codes, anchors
-        Manifests of train, val and test, in this order.
+    labels
+        Codes and anchors.
     index
         Index of the activations; None for a null probe.
     representation
@@ -52,9 +51,9 @@ def load_data(
     tokens = representation["tokens"]
     activations = Activations(index) if index else None
     splits = {}
-    for name, code, anchor in zip(SPLITS, codes, anchors, strict=True):
-        labels, prior = open_store(code), open_store(anchor)
-        objects = labels.read("objects")
+    for name in SPLITS:
+        codes, anchors = labels.codes(name), labels.anchors(name)
+        objects = codes.read("objects")
         zeros = np.zeros((len(objects), 1), np.float32)
         z: NDArray[np.float32] | Rows = zeros
         if tokens == "null" and representation["patches"]:
@@ -64,7 +63,7 @@ def load_data(
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
         splits[name] = SplitData(
-            z, objects, labels.read("features"), {a: prior.read(a) for a in ANCHORS}
+            z, objects, codes.read("features"), {a: anchors.read(a) for a in ANCHORS}
         )
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 
