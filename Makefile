@@ -106,8 +106,9 @@ snakemake-report: setup
 	"$(BIN)/snakemake" --report results/snakemake-report.html $(CONFIGFILE) $(ARGS)
 	@echo "results/snakemake-report.html"
 
+# All benchmarks, or those that ARGS names: make benchmark ARGS="--size ci"
 benchmark: setup
-	"$(BIN)/python" benchmarks/default_run.py $(ARGS)
+	"$(BIN)/python" benchmarks/run.py $(ARGS)
 
 # Results, Snakemake's records of them and caches; the environment stays.
 clean:

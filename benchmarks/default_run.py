@@ -1,8 +1,8 @@
-"""Measure the default run: wall time, memory, disk, and the second run that finds nothing to do.
+"""The default run: wall time, memory, disk, and the second run that finds nothing to do.
 
-``python benchmarks/default_run.py`` runs the pipeline in a fresh copy of the working tree (no
-results, the committed and the uncommitted files that git does not ignore) with the interpreter it
-is started with, samples the memory of the whole process tree, prints a table and writes JSON.
+Runs the pipeline in a fresh copy of the working tree (no results; the committed and the uncommitted
+files that git does not ignore) with the interpreter it is started with, and samples the memory of
+the whole process tree. ``--size ci`` runs `config/presets/ci.yaml` instead, without promises.
 
 Memory is the sum of PSS (proportional set size: shared pages are counted once) over Snakemake and
 all its descendants, the largest of all samples.
@@ -10,33 +10,30 @@ all its descendants, the largest of all samples.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from measure import ROOT, Entry, Options
 
-ROOT = Path(__file__).resolve().parents[1]
+TITLE = "Default run"
 # The promises of the default run (docs/development.md, "The budget").
-BUDGET = {"wall_s": 420.0, "peak_pss_gb": 3.5, "disk_gb": 2.0, "second_wall_s": 4.0}
+WALL_S, SECOND_WALL_S, PEAK_PSS_GB, DISK_GB = 420.0, 4.0, 3.5, 2.0
+CI = ("--configfile", "config/presets/ci.yaml")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Measured:
     """What one run took.
 
     Attributes
     ----------
-    code
-        Exit code of Snakemake.
     wall_s, cpu_s
         Wall time, and processor time of all processes, in seconds.
     peak_pss_gb, peak_processes
@@ -45,7 +42,6 @@ class Measured:
         Whether Snakemake said so.
     """
 
-    code: int
     wall_s: float
     cpu_s: float
     peak_pss_gb: float
@@ -53,42 +49,31 @@ class Measured:
     nothing_to_do: bool
 
 
-def main() -> int:
-    """Run, measure, print; returns 1 where a run failed or a promise was broken."""
-    arguments = _arguments()
-    folder = Path(arguments.directory) if arguments.directory else fresh_copy()
-    print(f"running in {folder}", flush=True)
-    first = measure(folder, arguments.snakemake, arguments.every_s)
-    disk_gb = size_gb(folder / "results") + size_gb(folder / ".snakemake")
-    second = measure(folder, arguments.snakemake, arguments.every_s)
-    result = {
-        "first": asdict(first), "second": asdict(second), "disk_gb": disk_gb,
-        "cores": len(os.sched_getaffinity(0)), "processor": processor(),
-        "python": platform.python_version(), "directory": str(folder),
-    }  # fmt: skip
-    measured = {
-        "wall_s": first.wall_s, "peak_pss_gb": first.peak_pss_gb, "disk_gb": disk_gb,
-        "second_wall_s": second.wall_s,
-    }  # fmt: skip
-    print(table(measured, first, second))
-    Path(arguments.json).write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {arguments.json}")
-    if not arguments.directory and not arguments.keep:
+def entries(options: Options) -> list[Entry]:
+    """Run the pipeline twice, once whatever `options.repetitions` says: it takes minutes."""
+    full = options.size == "full"
+    folder = fresh_copy()
+    try:
+        first = measure(folder, () if full else CI)
+        disk_gb = size_gb(folder / "results") + size_gb(folder / ".snakemake")
+        second = measure(folder, () if full else CI)
+    finally:
         shutil.rmtree(folder)
-    sound = first.code == 0 and second.code == 0 and second.nothing_to_do
-    kept = all(measured[name] <= bound for name, bound in BUDGET.items())
-    return 0 if sound and (kept or arguments.no_budget) else 1
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure the default run.")
-    parser.add_argument("--directory", help="run there instead of in a fresh copy")
-    parser.add_argument("--keep", action="store_true", help="keep the fresh copy")
-    parser.add_argument("--json", default="results/default_run.json", help="where the numbers go")
-    parser.add_argument("--every-s", type=float, default=0.5, help="seconds between samples")
-    parser.add_argument("--no-budget", action="store_true", help="exit 0 over budget too")
-    parser.add_argument("snakemake", nargs="*", help="arguments for snakemake, after --")
-    return parser.parse_args()
+    if not second.nothing_to_do:
+        raise RuntimeError("the second run found something to do")
+    limits = {"peak PSS GB": (first.peak_pss_gb, PEAK_PSS_GB), "disk GB": (disk_gb, DISK_GB)}
+    notes = {"cpu_s": first.cpu_s, "processes": first.peak_processes}
+    name = "default run" if full else "ci preset"
+    return [
+        Entry(
+            f"{name}, all of it", first.wall_s, seconds_promised=WALL_S if full else None,
+            limits=limits, notes=notes,
+        ),
+        Entry(
+            f"{name}, nothing to do", second.wall_s, notes={"cpu_s": second.cpu_s},
+            seconds_promised=SECOND_WALL_S if full else None,
+        ),
+    ]  # fmt: skip
 
 
 def fresh_copy() -> Path:
@@ -105,10 +90,11 @@ def fresh_copy() -> Path:
     return folder
 
 
-def measure(folder: Path, arguments: list[str], every_s: float) -> Measured:
-    """Run the pipeline in a folder and watch its process tree."""
+def measure(folder: Path, arguments: tuple[str, ...], every_s: float = 0.5) -> Measured:
+    """Run the pipeline in a folder and watch its process tree; it must succeed."""
     command = [sys.executable, "-m", "bindscope.commands.launch", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    environment.pop("OMP_NUM_THREADS", None)  # each job sets its own
     log = folder / "benchmark.log"
     started = time.monotonic()
     peak, count = 0, 0
@@ -127,11 +113,9 @@ def measure(folder: Path, arguments: list[str], every_s: float) -> Measured:
     )
     text = log.read_text()
     if process.returncode:
-        print(text[-4000:], file=sys.stderr)
-    return Measured(
-        process.returncode, round(wall, 2), round(cpu, 2), round(peak / 1e9, 3), count,
-        "Nothing to be done" in text,
-    )  # fmt: skip
+        raise RuntimeError(f"{' '.join(command)} failed:\n{text[-4000:]}")
+    nothing = "Nothing to be done" in text
+    return Measured(round(wall, 2), round(cpu, 2), round(peak / 1e9, 3), count, nothing)
 
 
 def tree_pss(pid: int) -> list[int]:
@@ -156,31 +140,3 @@ def size_gb(folder: Path) -> float:
     """Return the disk blocks of a folder in 1e9 bytes."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return round(sum(path.stat().st_blocks for path in files) * 512 / 1e9, 3)
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "?")
-
-
-def table(measured: dict[str, float], first: Measured, second: Measured) -> str:
-    """Write what was measured beside what was promised."""
-    rows = [
-        ("first run", f"{first.wall_s:.0f} s", f"{BUDGET['wall_s']:.0f} s"),
-        ("  processor time", f"{first.cpu_s:.0f} s", ""),
-        (f"peak memory ({first.peak_processes} processes)",
-         f"{first.peak_pss_gb:.2f} GB", f"{BUDGET['peak_pss_gb']:.1f} GB"),
-        ("disk", f"{measured['disk_gb']:.2f} GB", f"{BUDGET['disk_gb']:.1f} GB"),
-        ("second run", f"{second.wall_s:.1f} s", f"{BUDGET['second_wall_s']:.0f} s"),
-        ("  nothing to be done", "yes" if second.nothing_to_do else "NO", "yes"),
-    ]  # fmt: skip
-    lines = [f"{'':32}{'measured':>12}{'promised':>12}"]
-    return "\n".join(lines + [f"{name:32}{value:>12}{bound:>12}" for name, value, bound in rows])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,11 +7,13 @@ listed in ``run.py``, which runs it, writes ``results/benchmarks/<name>.json`` a
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import platform
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -57,8 +59,8 @@ class Entry:
     ----------
     what
         What was timed.
-    seconds
-        Median time of it.
+    seconds, seconds_promised
+        Median time of it, and the most that is promised.
     floor, floor_s
         What bounds it from below (``GEMM``, ``copy``, ``disk``, ...), and the seconds that takes.
     share_promised
@@ -67,6 +69,8 @@ class Entry:
         What it is compared with in the same run, and its median time.
     ratio_promised
         The ratio against_s / seconds that is promised.
+    limits
+        Other quantities with a promise: name with unit -> (measured, the most that is promised).
     notes
         Further numbers, name -> value with unit in the name; they go into the record.
     """
@@ -79,6 +83,8 @@ class Entry:
     against: str = ""
     against_s: float | None = None
     ratio_promised: float | None = None
+    seconds_promised: float | None = None
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -101,6 +107,12 @@ class Entry:
         ):
             if promised is not None and (value is None or value < promised):
                 found.append(f"{self.what}: {name} {value or 0:.2f}, promised {promised}")
+        limits = dict(self.limits)
+        if self.seconds_promised is not None:
+            limits["seconds"] = (self.seconds, self.seconds_promised)
+        for name, (value, most) in limits.items():
+            if not value <= most:
+                found.append(f"{self.what}: {name} {value:.3g}, promised at most {most:g}")
         return found
 
 
@@ -162,13 +174,84 @@ def gemm_rate(shapes: Sequence[tuple[int, int, int]], options: Options) -> float
 
 
 def copy_rate(options: Options, n_bytes: int = 2**28) -> float:
-    """Return bytes per second of one thread's copies in memory: bytes read plus bytes written."""
+    """Return bytes per second of copies in memory: bytes read plus bytes written.
+
+    On the CPU of one thread; with ``--device cuda`` within the device's memory.
+    """
+    if options.device == "cuda":
+        import torch
+
+        there = torch.ones(n_bytes // 4, device=options.device)
+        out = torch.empty_like(there)
+        times = side_by_side({"copy": lambda: out.copy_(there)}, options)["copy"]
+        return 2.0 * n_bytes / min(times)
     import numpy as np
 
     source = np.ones(n_bytes // 8)
     target = np.empty_like(source)
     times = side_by_side({"copy": lambda: np.copyto(target, source)}, options)["copy"]
     return 2.0 * n_bytes / min(times)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a function took in a process of its own.
+
+    Attributes
+    ----------
+    result
+        What it returned.
+    seconds, cpu_s
+        Wall and processor time.
+    base_mb, peak_mb
+        Resident memory when it was called, and the most until it returned, in 1e6 bytes.
+    """
+
+    result: Any
+    seconds: float
+    cpu_s: float
+    base_mb: float
+    peak_mb: float
+
+
+def alone(function: Callable[..., Any], *arguments: Any) -> Alone:
+    """Run a function in a fork of this process and watch its memory.
+
+    The fork spares the imports, and starts with the memory of this process; the high-water mark
+    (VmHWM) is set back when the function starts. Call it before torch has computed anything here:
+    a fork does not inherit torch's threads.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # VmHWM becomes what is resident now
+            base = _status_mb("VmRSS")
+            before, start = time.process_time(), time.perf_counter()
+            result = function(*arguments)
+            seconds, cpu = time.perf_counter() - start, time.process_time() - before
+            sender.send(Alone(result, seconds, cpu, base, _status_mb("VmHWM")))
+        except BaseException:
+            sender.send(traceback.format_exc())
+
+    process = context.Process(target=child)
+    process.start()
+    sender.close()
+    try:
+        found = receiver.recv()
+    except EOFError:
+        found = "the process died (out of memory?)"
+    process.join()
+    if not isinstance(found, Alone):
+        name = getattr(function, "__name__", function)
+        raise RuntimeError(f"{name}{arguments} failed in its process: {found}")
+    return found
+
+
+def _status_mb(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(field))
 
 
 def disk_rate(folder: Path, n_bytes: int = DISK_BYTES) -> dict[str, float]:
@@ -196,12 +279,17 @@ def disk_rate(folder: Path, n_bytes: int = DISK_BYTES) -> dict[str, float]:
         path.unlink(missing_ok=True)
 
 
+def processor() -> str:
+    """Return the processor's name."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
 def machine() -> dict[str, Any]:
     """Return what the numbers depend on: processor, cores, load, versions."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     found: dict[str, Any] = {
-        "processor": names[0] if names else platform.processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
@@ -224,23 +312,41 @@ def write_record(name: str, title: str, found: Sequence[Entry], options: Options
 
 
 def table(found: Sequence[Entry]) -> str:
-    """Return entries as a Markdown table; promises that are not kept are in bold."""
-    lines = [
-        "| what | ms | floor | floor ms | share of floor | compared with | its ms | ratio |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for e in found:
-        cells = [
-            e.what, _ms(e.seconds), e.floor, _ms(e.floor_s),
-            _promised(e.share, e.share_promised, "{:.0%}"),
+    """Return entries as a Markdown table; promises that are not kept are in bold.
+
+    Columns that no entry fills are left out.
+    """
+    head = (
+        "what", "ms", "floor", "floor ms", "share of floor", "compared with", "its ms", "ratio",
+        "other",
+    )  # fmt: skip
+    rows = [
+        (
+            e.what,
+            _at_most(_ms(e.seconds), _ms(e.seconds_promised), e.seconds, e.seconds_promised),
+            e.floor, _ms(e.floor_s), _promised(e.share, e.share_promised, "{:.0%}"),
             e.against, _ms(e.against_s), _promised(e.ratio, e.ratio_promised, "{:.2g}x"),
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            ", ".join(
+                _at_most(f"{name} {value:.3g}", f"{most:g}", value, most)
+                for name, (value, most) in e.limits.items()
+            ),
+        )
+        for e in found
+    ]  # fmt: skip
+    kept = [i for i in range(len(head)) if i < 2 or any(row[i] for row in rows)]
+    lines = [
+        [head[i] for i in kept],
+        ["---"] * len(kept),
+        *([row[i] for i in kept] for row in rows),
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _ms(seconds: float | None) -> str:
-    return "" if seconds is None else f"{1e3 * seconds:,.3g}"
+    if seconds is None:
+        return ""
+    ms = 1e3 * seconds
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
 def _promised(value: float | None, promised: float | None, form: str) -> str:
@@ -250,3 +356,10 @@ def _promised(value: float | None, promised: float | None, form: str) -> str:
         return form.format(value)
     text = f"{form.format(value)} (promised {form.format(promised)})"
     return text if value >= promised else f"**{text}**"
+
+
+def _at_most(text: str, bound: str, value: float, most: float | None) -> str:
+    if most is None:
+        return text
+    text = f"{text} (promised {bound})"
+    return text if value <= most else f"**{text}**"

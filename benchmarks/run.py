@@ -10,57 +10,99 @@ import argparse
 import importlib
 import os
 import re
+import sys
+import time
+import traceback
+from datetime import date
+from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ()
+BENCHMARKS: tuple[str, ...] = ("default_run",)
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
-def main() -> int:
-    """Run the benchmarks asked for; returns 1 where a promise is broken."""
-    arguments = _arguments()
-    options = Options(arguments.size, arguments.device, arguments.threads, arguments.repetitions)
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks asked for; returns 1 where a promise is broken or one of them fails."""
+    given = _arguments(sys.argv[1:] if arguments is None else arguments)
+    options = Options(given.size, given.device, given.threads, given.repetitions)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before a benchmark imports torch
-    broken: list[str] = []
-    for name in arguments.names or BENCHMARKS:
-        module = importlib.import_module(name)
-        found: list[Entry] = module.entries(options)
-        path = write_record(name, module.TITLE, found, options)
-        text = table(found)
-        print(f"\n{module.TITLE} ({path})\n\n{text}", flush=True)
-        if arguments.docs:
-            put_into_page(name, text, options)
-        broken += [f"{name}: {line}" for entry in found for line in entry.broken]
-    for line in broken:
+    names = given.names or list(BENCHMARKS)
+    if given.docs:
+        for name in names:
+            marks(name, PAGE)
+    problems: list[str] = []
+    started = time.monotonic()
+    for name in names:
+        try:
+            problems += run(name, options, given.docs)
+        except Exception:  # the others are still worth running
+            traceback.print_exc()
+            problems.append(f"{name}: failed")
+    print(f"\n{len(names)} benchmarks in {time.monotonic() - started:.0f} s")
+    for line in problems:
         print(f"not kept: {line}")
-    return 1 if broken else 0
+    return 1 if problems else 0
 
 
-def put_into_page(name: str, text: str, options: Options) -> None:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
-    about = machine()
-    where = about.get("gpu") if options.device == "cuda" else about["processor"]
-    head = f"{where}, {about['cores']} cores, load {about['load']:.1f} at the end.\n\n"
-    page = PAGE.read_text()
+def run(name: str, options: Options, docs: bool) -> list[str]:
+    """Run one benchmark, write its record, print its table; returns the promises it breaks."""
+    module = importlib.import_module(name)
+    found: list[Entry] = module.entries(options)
+    path = write_record(name, module.TITLE, found, options)
+    text = table(found)
+    print(f"\n{module.TITLE} ({path})\n\n{text}", flush=True)
+    if docs:
+        put_into_page(name, text, options, PAGE)
+    return [f"{name}: {line}" for entry in found for line in entry.broken]
+
+
+def marks(name: str, page: Path) -> re.Pattern[str]:
+    """Return the pattern of what stands between the marks of a name; the page must have them."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-    if not pattern.search(page):
-        raise SystemExit(f"{PAGE}: no marks <!-- {name} --> and <!-- /{name} -->; add them")
-    PAGE.write_text(pattern.sub(lambda m: f"{m[1]}{head}{text}\n{m[2]}", page))
+    if not pattern.search(page.read_text()):
+        raise SystemExit(f"{page}: no marks <!-- {name} --> and <!-- /{name} -->; add them")
+    return pattern
 
 
-def _arguments() -> argparse.Namespace:
+def put_into_page(name: str, text: str, options: Options, page: Path) -> None:
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
+    pattern, about = marks(name, page), machine()
+    where = about.get("gpu") if options.device == "cuda" else about["processor"]
+    command = f"python benchmarks/run.py {name}"
+    command += "".join(
+        f" --{field} {getattr(options, field)}"
+        for field in ("size", "device", "threads", "repetitions")
+        if getattr(options, field) != getattr(Options(), field)
+    )
+    head = f"`{command}`, {date.today()}: {where}, {about['cores']} cores, "
+    head += f"load {about['load']:.1f} at the end.\n\n"
+    page.write_text(pattern.sub(lambda m: f"{m[1]}{head}{text}\n{m[2]}", page.read_text()))
+
+
+def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--size", choices=["ci", "full"], default="full")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads of torch")
-    parser.add_argument("--repetitions", type=int, default=5, help="counted repetitions")
+    parser.add_argument("--threads", type=_positive, default=2, help="CPU threads of torch")
+    parser.add_argument("--repetitions", type=_positive, default=5, help="counted repetitions")
     parser.add_argument("--docs", action="store_true", help="put the tables into the docs page")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.names) - set(BENCHMARKS):
+    given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {BENCHMARKS}")
-    return arguments
+    if given.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            parser.error("--device cuda: torch sees no CUDA device here")
+    return given
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from default_run import fresh_copy, processor
+from default_run import fresh_copy
+from measure import processor
 
 # The promises (docs/benchmarks.md).
 BUDGET = {"dry_run_wall_s": 10.0, "no_op_wall_s": 4.0, "light_cpu_s": 0.6, "torch_cpu_s": 1.5}

@@ -37,6 +37,7 @@ class OnDevice(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> OnDevice:
+        """Wrap a CPU tensor; both share their numbers."""
         made = torch.Tensor._make_wrapper_subclass(
             cls, held.shape, strides=held.stride(), storage_offset=held.storage_offset(),
             dtype=held.dtype,
@@ -79,6 +80,8 @@ class _Placing(TorchFunctionMode):
             return _move(func, args[0], args[1:], kwargs)
         if func in _NEEDS_CPU and isinstance(args[0], OnDevice):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
+        if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
+            return args[0].held.tolist()
         if _type(kwargs.get("device")) != "cuda":
             return func(*args, **kwargs)
         if kwargs.get("generator") is not None:
@@ -101,7 +104,7 @@ def _move(func: Any, tensor: torch.Tensor, args: Any, kwargs: Any) -> torch.Tens
     like = [a for a in args if isinstance(a, torch.Tensor)]
     where = named or (devices + [a.device for a in like] + [tensor.device])[0]
     types = [a for a in args if isinstance(a, torch.dtype)] + [a.dtype for a in like]
-    dtype = kwargs.get("dtype") or (types + [tensor.dtype])[0]
+    dtype = kwargs.get("dtype") or ([*types, tensor.dtype])[0]
     cast = torch.Tensor.type(tensor, dtype) if dtype != tensor.dtype else tensor
     if _type(where) == _type(tensor.device):
         return cast
