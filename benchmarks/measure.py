@@ -214,8 +214,13 @@ class Alone:
     peak_mb: float
 
 
-def alone(function: Callable[..., Any], *arguments: Any) -> Alone:
+def alone(
+    function: Callable[..., Any], *arguments: Any, prepare: Callable[..., Any] | None = None
+) -> Alone:
     """Run a function in a fork of this process and watch its memory.
+
+    With `prepare`, the function is given what ``prepare(*arguments)`` returns in the same process:
+    not timed, but part of the memory.
 
     The fork spares the imports, and starts with the memory of this process; the high-water mark
     (VmHWM) is set back when the function starts. Call it before torch has computed anything here:
@@ -226,10 +231,11 @@ def alone(function: Callable[..., Any], *arguments: Any) -> Alone:
 
     def child() -> None:
         try:
+            given = arguments if prepare is None else (prepare(*arguments),)
             Path("/proc/self/clear_refs").write_text("5")  # VmHWM becomes what is resident now
             base = _status_mb("VmRSS")
             before, start = time.process_time(), time.perf_counter()
-            result = function(*arguments)
+            result = function(*given)
             seconds, cpu = time.perf_counter() - start, time.process_time() - before
             sender.send(Alone(result, seconds, cpu, base, _status_mb("VmHWM")))
         except BaseException:

@@ -46,15 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(name: str, options: Options, docs: bool) -> list[str]:
-    """Run one benchmark, write its record, print its table; returns the promises it breaks."""
+    """Run one benchmark, put its table into the page; returns the promises that it breaks."""
+    found = measured(name, options)
+    if docs:
+        put_into_page(name, table(found), options, PAGE)
+    return [f"{name}: {line}" for entry in found for line in entry.broken]
+
+
+def measured(name: str, options: Options) -> list[Entry]:
+    """Run one benchmark, write its record and print its table; returns its entries."""
     module = importlib.import_module(name)
     found: list[Entry] = module.entries(options)
     path = write_record(name, module.TITLE, found, options)
-    text = table(found)
-    print(f"\n{module.TITLE} ({path})\n\n{text}", flush=True)
-    if docs:
-        put_into_page(name, text, options, PAGE)
-    return [f"{name}: {line}" for entry in found for line in entry.broken]
+    print(f"\n{module.TITLE} ({path})\n\n{table(found)}", flush=True)
+    return found
 
 
 def marks(name: str, page: Path) -> re.Pattern[str]:
