@@ -128,6 +128,7 @@ def pretend_cuda() -> Iterator[None]:
             "is_available": lambda: True, "device_count": lambda: 1,
             "get_device_properties": lambda index: device,
             "get_device_name": lambda index=0: device.name,
+            "is_bf16_supported": lambda including_emulation=True: True,
             "synchronize": lambda device=None: None, "device": contextlib.nullcontext,
         }.items():  # fmt: skip
             patch.setattr(torch.cuda, name, value)
