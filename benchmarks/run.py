@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ("default_run",)
+BENCHMARKS: tuple[str, ...] = ("default_run", "cost_growth")
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
@@ -49,7 +49,7 @@ def run(name: str, options: Options, docs: bool) -> list[str]:
     """Run one benchmark, put its table into the page; returns the promises that it breaks."""
     found = measured(name, options)
     if docs:
-        put_into_page(name, table(found), options, PAGE)
+        put_into_page(name, table_of(name, found), options, PAGE)
     return [f"{name}: {line}" for entry in found for line in entry.broken]
 
 
@@ -58,8 +58,14 @@ def measured(name: str, options: Options) -> list[Entry]:
     module = importlib.import_module(name)
     found: list[Entry] = module.entries(options)
     path = write_record(name, module.TITLE, found, options)
-    print(f"\n{module.TITLE} ({path})\n\n{table(found)}", flush=True)
+    print(f"\n{module.TITLE} ({path})\n\n{table_of(name, found)}", flush=True)
     return found
+
+
+def table_of(name: str, found: list[Entry]) -> str:
+    """Return the table of a benchmark: its own if it has one, or the harness's."""
+    text: str = getattr(importlib.import_module(name), "table", table)(found)
+    return text
 
 
 def marks(name: str, page: Path) -> re.Pattern[str]:
@@ -70,9 +76,15 @@ def marks(name: str, page: Path) -> re.Pattern[str]:
     return pattern
 
 
+def fill(name: str, text: str, page: Path) -> None:
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of a page."""
+    pattern = marks(name, page)
+    page.write_text(pattern.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text()))
+
+
 def put_into_page(name: str, text: str, options: Options, page: Path) -> None:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
-    pattern, about = marks(name, page), machine()
+    """Fill the page with a table and the command, the day and the machine that it is from."""
+    about = machine()
     where = about.get("gpu") if options.device == "cuda" else about["processor"]
     command = f"python benchmarks/run.py {name}"
     command += "".join(
@@ -82,7 +94,7 @@ def put_into_page(name: str, text: str, options: Options, page: Path) -> None:
     )
     head = f"`{command}`, {date.today()}: {where}, {about['cores']} cores, "
     head += f"load {about['load']:.1f} at the end.\n\n"
-    page.write_text(pattern.sub(lambda m: f"{m[1]}{head}{text}\n{m[2]}", page.read_text()))
+    fill(name, head + text, page)
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
