@@ -5,9 +5,10 @@ them into the committed record ``resources/benchmarks/cost_growth.json``, and wr
 ``docs/benchmarks.md`` and ``docs/scaling.md`` from it; ``--tables`` measures nothing. As part of
 ``run.py`` it measures everything and leaves the committed record alone.
 
-Each point runs in a fork of its own on one CPU thread: the shorter of its repetitions, and the
-growth of resident memory over the bare process (inputs included). A curve is fitted in logarithms
-by y = b x^p, or, where a fixed part explains it better, by y = a + b x^p with a >= 0.
+Each point runs in a fork of its own on one CPU thread: the shorter of two repetitions (one of the
+long curves), and the growth of resident memory over the bare process, inputs included. A curve is
+fitted in logarithms by y = b x^p, or, where a fixed part explains it better, by y = a + b x^p with
+a >= 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RECORD = ROOT / "resources" / "benchmarks" / "cost_growth.json"
 FAMILIES = ("linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn")
 # A fixed part is reported where it lowers the residual to less than this share of the power law's.
 BETTER, NEGLIGIBLE = 0.5, 0.03
-REPETITIONS = 2
+REPETITIONS = 2  # one for curves with a label, which take seconds a point
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Axis:
 
 
 SCENES = Axis("scenes", (512, 1024, 2048, 4096, 8192), (64, 128, 256, 512))
+MORE_SCENES = Axis("scenes", (1024, 2048, 4096, 8192, 16384, 32768), (64, 128, 256, 512))
 HEADS = Axis("side", (3, 4, 5, 6, 7, 8), (3, 4, 5, 6))
 SEEDS = Axis("seeds", (1, 2, 4, 8), (1, 2, 3, 4))
 LAYERS = Axis("layers", (2, 4, 8, 16), (1, 2, 3, 4))
@@ -81,8 +83,8 @@ STEPS_ATTENTION = Axis(
     (*LARGE, ("scenes", 64), ("tokens", 256), ("batch", 32)), "d 1024",
 )  # fmt: skip
 AXES: dict[str, tuple[Axis, ...]] = {
-    "render": (SCENES, HEADS, RENDER_LARGE),
-    "priors": (SCENES, HEADS),
+    "render": (MORE_SCENES, HEADS, RENDER_LARGE),
+    "priors": (MORE_SCENES, HEADS),
     "pooled": (SCENES, LAYERS, TOKENS, LAYERS_LARGE),
     "patches": (SCENES, LAYERS, TOKENS),
     **dict.fromkeys(FAMILIES, (SCENES, HEADS, SEEDS)),
@@ -91,7 +93,7 @@ AXES: dict[str, tuple[Axis, ...]] = {
     "quadratic_reuse": (SCENES, HEADS, SEEDS, STEPS_LARGE),
     "dnn": (SCENES, HEADS, SEEDS, STEPS_LARGE),
     "attention_quadratic": (SCENES, HEADS, TOKENS, SEEDS, STEPS_ATTENTION),
-    "rows": (SCENES, HEADS, SEEDS),
+    "rows": (MORE_SCENES, HEADS, SEEDS),
     "plan": (JOBS,),
 }
 # Where the default case would take minutes.
@@ -176,7 +178,7 @@ def measure(step: str, axis: Axis, options: Options) -> Entry:
         given = replace(case, **{axis.name: max(value // scale, 16) if scale > 1 else value})
         runs = [
             alone(STEPS[step].work, given, prepare=STEPS[step].prepare, threads=1)
-            for _ in range(1 if small else REPETITIONS)
+            for _ in range(1 if small or axis.label or step == "plan" else REPETITIONS)
         ]
         best = min(runs, key=lambda run: run.seconds)
         x = given.heads if axis.name == "side" else getattr(given, axis.name)

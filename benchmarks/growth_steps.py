@@ -23,6 +23,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.config.information import Information
 from bindscope.config.models import Extraction
 from bindscope.information.estimates import estimate
+from bindscope.models import torchvision_shim
 from bindscope.models.loading import load_model
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
@@ -30,6 +31,9 @@ from bindscope.probes.base import FitResult, all_targets
 from bindscope.probes.fitting import fit
 from bindscope.scenes.render import write_scenes
 from bindscope.store.writer import StoreWriter
+
+torchvision_shim.apply()
+import timm  # noqa: E402, F401  (here, and not in every fork)
 
 PATCH_PX = 8
 

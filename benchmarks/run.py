@@ -102,8 +102,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--size", choices=["ci", "full"], default="full")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--threads", type=_positive, default=2, help="CPU threads of torch")
-    parser.add_argument("--repetitions", type=_positive, default=5, help="counted repetitions")
+    parser.add_argument("--threads", type=positive, default=2, help="CPU threads of torch")
+    parser.add_argument("--repetitions", type=positive, default=5, help="counted repetitions")
     parser.add_argument("--docs", action="store_true", help="put the tables into the docs page")
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(BENCHMARKS):
@@ -116,7 +116,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     return given
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Read a number of at least 1 from the command line."""
     if (number := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number

@@ -39,7 +39,7 @@ def test_a_fixed_part_is_found_where_there_is_one():
 
 
 def test_no_part_is_negative():
-    """y = 3 x - 2 has no positive fixed part: a power law above 1 is the honest answer."""
+    """Y = 3 x - 2 has no positive fixed part: a power law above 1 is the honest answer."""
     curve = fit_curve(X, 3 * X - 2)
     assert curve.fixed >= 0
     assert curve.exponent > 1
