@@ -77,6 +77,7 @@ SCENES_LARGE = Axis(
 RENDER_LARGE = Axis(
     "scenes", (256, 512, 1024, 2048), (16, 32, 48, 64), (("side", 8), ("px", 256)), "256 px"
 )
+PRIORS_LARGE = Axis("scenes", (1024, 4096, 16384, 32768), (16, 32, 48, 64), (("side", 8),), "8 x 8")
 LAYERS_LARGE = Axis("layers", (1, 2, 3, 4), (1, 2, 3, 4), LARGE_VIT, "ViT-L")
 STEPS_ATTENTION = Axis(
     "steps", (1, 2, 3, 4), (1, 2, 3, 4),
@@ -84,7 +85,7 @@ STEPS_ATTENTION = Axis(
 )  # fmt: skip
 AXES: dict[str, tuple[Axis, ...]] = {
     "render": (MORE_SCENES, HEADS, RENDER_LARGE),
-    "priors": (MORE_SCENES, HEADS),
+    "priors": (MORE_SCENES, HEADS, PRIORS_LARGE),
     "pooled": (SCENES, LAYERS, TOKENS, LAYERS_LARGE),
     "patches": (SCENES, LAYERS, TOKENS),
     **dict.fromkeys(FAMILIES, (SCENES, HEADS, SEEDS)),

@@ -130,10 +130,15 @@ def n_files(layouts: dict[str, ArrayLayout]) -> int:
     return sum(len(layout.chunk_names()) + 1 for layout in layouts.values()) + 2
 
 
-def marginal(record: dict[str, Any], curve: str, what: str = "seconds") -> float:
-    """Return what one more unit costs: the slope between the two largest points."""
+def marginal(record: dict[str, Any], curve: str, what: str = "seconds") -> float | None:
+    """Return what one more unit costs: the slope from the second to the last point.
+
+    None where the record has no such curve; the page then says so.
+    """
+    if curve not in record["curves"]:
+        return None
     x, y = record["curves"][curve]["x"], record["curves"][curve][what]
-    return float(max(y[-1] - y[-2], 0.0) / (x[-1] - x[-2]))
+    return float(max(y[-1] - y[1], 0.0) / (x[-1] - x[1]))
 
 
 @dataclass(frozen=True)
@@ -169,30 +174,28 @@ def storage(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
 
 def compute(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
     """CPU hours from measured unit costs; GPU hours from FLOPs and an assumed rate."""
-    unit = {name: marginal(record, name) for name in record["curves"]}
-    render = unit["render against scenes (256 px)"]
-    heads = record["curves"]["priors against heads K"]
-    wider = heads["seconds"][-1] / heads["seconds"][heads["x"].index(36)]
-    priors = unit["priors against scenes"] * wider
-    block = unit["pooled against layers (ViT-L)"] / 8
-    passes = case.scenes * case.models * LAYERS
-    rows = [
-        ("render", render * case.scenes, f"{render * 1e3:.2f} ms a scene"),
-        ("priors", priors * case.scenes, f"{priors * 1e6:.0f} µs a scene"),
-        ("forward pass, pooled", block * passes, f"{block * 1e3:.0f} ms a scene and block"),
-        ("forward pass, patches", block * passes, "the same pass again"),
-    ]
-    for family, n in n_fits().items():
-        if f"{family} against steps (d 1024)" not in unit:
-            continue  # linear: convex, see the page
-        batches = 4 if family == "attention_quadratic" else 1  # measured with batches of 32
-        step = unit[f"{family} against steps (d 1024)"] * batches
-        total = step * case.steps * case.seeds * n * case.models
-        rows.append((f"fits, {family}", total, f"{step * 1e3:.0f} ms a step, {case.steps} steps"))
-    row, tested = unit["rows against scenes"], case.scenes // 10
-    total = row * tested * n_fits().total() * case.models * case.seeds
-    rows.append(("rows, intervals", total, f"{row * 1e6:.0f} µs a test scene"))
-    found = [Estimate(name, f"{value / 3600:,.3g} CPU h", how) for name, value, how in rows]
+    passes, fits = case.scenes * case.models * LAYERS, n_fits()
+    n_rows = case.scenes // 10 * fits.total() * case.models * case.seeds
+    forward = ("pooled against layers (ViT-L)", 1 / 8, "a scene and block", passes)  # 8 scenes
+    lines = {
+        "render": ("render against scenes (256 px)", 1.0, "a scene", case.scenes),
+        "priors": ("priors against scenes (8 x 8)", 1.0, "a scene", case.scenes),
+        "forward pass, pooled": forward,
+        "forward pass, patches: the same pass again": forward,
+    }
+    for family, n in fits.items():
+        # Attention is measured with batches of 32 of 128; linear fits are convex, see the page.
+        batches = 4.0 if family == "attention_quadratic" else 1.0
+        steps = case.steps * case.seeds * n * case.models
+        if family != "linear":
+            lines[f"fits, {family}"] = (
+                f"{family} against steps (d 1024)",
+                batches,
+                "a step",
+                steps,
+            )
+    lines["rows, intervals"] = ("rows against scenes", 1.0, "a test scene and row", n_rows)
+    found = [_hours(name, record, *line) for name, line in lines.items()]
     tokens = GRID**2 + 1
     flops = (24 * DIM**2 * tokens + 4 * tokens**2 * DIM) * passes
     hours = 2 * flops / case.gpu_flops / 3600
@@ -207,33 +210,50 @@ def compute(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
     return found
 
 
+def _hours(
+    name: str, record: dict[str, Any], curve: str, factor: float, of: str, n: int
+) -> Estimate:
+    """Return the hours of n units of a curve's marginal cost."""
+    unit = marginal(record, curve)
+    if unit is None:
+        return Estimate(name, "not measured yet", curve)
+    source = f"{n:,} x {1e3 * factor * unit:.3g} ms {of}"
+    return Estimate(name, f"{factor * unit * n / 3600:,.3g} CPU h", source)
+
+
 def workflow(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
     """Jobs, and what Snakemake takes to plan them."""
     counts = extrapolated(case.models, case.shards)
     jobs = sum(counts.values())
     largest = ", ".join(f"{n:,} {rule}" for rule, n in counts.most_common(3))
+    found = [
+        Estimate("jobs in one graph", f"{jobs:,}", largest),
+        Estimate("log and benchmark files", f"{2 * jobs:,}", "one each a job"),
+    ]
+    per_job = marginal(record, "plan against jobs")
+    if per_job is None:
+        return [*found, Estimate("planning", "not measured yet", "plan against jobs")]
     planned = record["curves"]["plan against jobs"]
     time, memory = curves(planned)
-    per_job = marginal(record, "plan against jobs")
-    jobs_model = sum(extrapolated(1, case.shards).values())
+    own = sum(extrapolated(1, case.shards).values())
+    per_job_mb = marginal(record, "plan against jobs", "memory_mb") or 0.0
     return [
-        Estimate("jobs in one graph", f"{jobs:,}", largest),
+        *found,
         Estimate(
-            "planning (dry run)",
+            "planning it (dry run)",
             f"{per_job * jobs / 3600:,.2g} h",
-            f"{1e3 * per_job:.1f} ms a job, if linear; by the fitted exponent "
-            f"{time.exponent:.2f} {time.at(jobs) / 3600:,.2g} h",
+            f"{1e3 * per_job:.1f} ms a job if linear; {time.at(jobs) / 3600:,.2g} h by the fitted "
+            f"exponent {time.exponent:.2f}, measured up to {planned['x'][-1]:,} jobs",
         ),
         Estimate(
             "memory of Snakemake",
-            f"{marginal(record, 'plan against jobs', 'memory_mb') * jobs / 1e3:,.3g} GB",
-            f"measured up to {planned['x'][-1]:,} jobs; fitted exponent {memory.exponent:.2f}",
+            f"{per_job_mb * jobs / 1e3:,.2g} GB",
+            f"{1e3 * per_job_mb:.0f} kB a job; fitted exponent {memory.exponent:.2f}",
         ),
-        Estimate("log and benchmark files", f"{2 * jobs:,}", "one each a job"),
         Estimate(
-            "the same, a graph per model",
-            f"{jobs_model:,} jobs, {per_job * jobs_model / 60:,.2g} min",
-            "one configuration a model; scenes and labels are shared by their keys",
+            "planning a graph per model",
+            f"{per_job * own / 60:,.2g} min each",
+            f"{own:,} jobs; scenes and labels are shared by their keys",
         ),
     ]
 
@@ -241,16 +261,19 @@ def workflow(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
 def fit_memory(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
     """Memory of one fit on all training scenes."""
     found = []
+    n_train = case.scenes * 8 // 10
     for family in ("linear", "quadratic"):
-        per_scene = 1e6 * marginal(record, f"{family} against scenes (d 1024)", "memory_mb")
-        n_train = case.scenes * 8 // 10
-        vector = 4 * DIM
+        curve = f"{family} against scenes (d 1024)"
+        mb = marginal(record, curve, "memory_mb")
+        if mb is None:
+            found.append(Estimate(f"{family} fit", "not measured yet", curve))
+            continue
         found.append(
             Estimate(
                 f"{family} fit, vectors",
-                f"{per_scene * n_train / 1e9:,.3g} GB",
-                f"{per_scene / 1e3:.1f} kB a training scene, of which the vector is "
-                f"{vector / 1e3:.1f}; labels and anchors of four targets the rest",
+                f"{mb * n_train / 1e3:,.3g} GB",
+                f"{1e3 * mb:.1f} kB a training scene, val and test in proportion; the vector alone "
+                f"is {4 * DIM / 1e3:.1f} kB",
             )
         )
     return found

@@ -71,11 +71,19 @@ def record():
     return json.loads(cost_growth.RECORD.read_text())
 
 
-def test_the_record_has_every_curve(record):
+def test_the_record_has_no_curve_that_is_not_measured_any_more(record):
     names = {
         f"{step} against {cost_growth.label(axis)}" for step, axes in AXES.items() for axis in axes
     }
-    assert set(record["curves"]) == names
+    assert set(record["curves"]) <= names
+    assert all(len(curve["x"]) >= 4 for curve in record["curves"].values())
+
+
+def test_hours_are_units_times_costs_and_say_what_is_not_measured():
+    record = {"curves": {"a": {"x": [1, 2, 4], "seconds": [9.0, 10.0, 14.0]}}}  # 2 s a unit
+    assert scaling.marginal(record, "a") == 2
+    assert scaling._hours("it", record, "a", 0.5, "a scene", 7200).value == "2 CPU h"
+    assert scaling._hours("it", record, "b", 1.0, "a scene", 7200).value == "not measured yet"
 
 
 def test_the_pages_say_what_the_record_says(record):
