@@ -92,7 +92,9 @@ class Step:
 
 
 def _codes(case: Case) -> tuple[Any, Any]:
-    scenes = dataset(case.side, max(1, case.heads // 4), 8 * case.scenes, case.px)
+    object_px = max(8, case.px // 16)  # 16 px in 256 px, as in the paper
+    n_objects = max(1, case.heads // 4)
+    scenes = dataset(case.side, n_objects, 8 * case.scenes, case.px, object_px)
     return scenes, sample_codes(scenes, "train", 0, case.scenes)
 
 
