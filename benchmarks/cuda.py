@@ -1,9 +1,10 @@
 """Check and time everything on a GPU: ``python benchmarks/cuda.py``, one table at the end.
 
 For a machine that has the lock's packages and a CUDA build of torch. First the checks: the device,
-a step and a whole fit of every probe family against the CPU, extraction against the CPU in float32
-and bfloat16, known answers. Then every benchmark of ``run.py`` with ``--device cuda``. Writes JSON;
-exits with 1 where a check fails or a promise is broken, with 2 where there is no CUDA device.
+one step and a whole fit of every probe family against the CPU, extraction against the CPU in
+float32 and bfloat16, known answers. Then every benchmark of ``run.py`` with ``--device cuda``.
+Writes JSON; exits with 1 where a check fails or a promise is broken, with 2 where there is no CUDA
+device.
 
 ``--device cpu`` rehearses all of it without one: then the second of two results is computed with
 another number of threads, so that sums are split in another way there too.
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 from measure import RECORDS, Entry, Options, machine
 from numpy.typing import NDArray
+from run import BENCHMARKS, positive
 
 # Largest difference of logits and gradients of one step, as a share of the largest CPU value, in
 # float32 without TF32: sums in another order, up to 1e5 terms long.
@@ -41,6 +43,7 @@ EXTRACTION_TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 # Known answers: never above by more than 0.02 bits, never below by more than 1 % of H(O)
 # (docs/known_answers.md).
 ABOVE_BITS, BELOW_SHARE = 0.02, 0.01
+ENCODERS = ("zero", "features", "identity")
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ def check_fits(sizes: Sizes, device: str) -> Iterator[Check]:
 
     for family in FAMILIES:
         data = _data(sizes, family)
-        fields = {} if family == "linear" else {"steps": sizes.steps, "patience": 0}
+        fields = {"steps": 2 * sizes.steps} if family == "linear" else {"steps": sizes.steps}
         losses = []
         for where in _sides(device):
             (result,) = run_fit(probe(family, device=where, **fields), data, [0], "none")
@@ -213,7 +216,7 @@ def check_known_answers(sizes: Sizes, device: str) -> Iterator[Check]:
 
     scenes = dataset(4, 4, sizes.n_known)
     prior = next(row for row in entropies(scenes) if row["split"] == "test")
-    for encoder in ("zero", "features", "identity"):
+    for encoder in ENCODERS:
         config = KnownAnswer(name="m", source=f"known-answer:{encoder}")
         splits = {}
         for split, n in scenes.n_scenes.model_dump().items():
@@ -236,7 +239,7 @@ def run_benchmarks(names: list[str], options: Options) -> tuple[dict[str, list[E
 
     found: dict[str, list[Entry]] = {}
     failures = []
-    for name in names or run.BENCHMARKS:
+    for name in names or run.BENCHMARKS:  # looked up here: a test puts others in their place
         try:
             found[name] = run.measured(name, options)
         except Exception:
@@ -376,11 +379,14 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to time; default: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--size", choices=["ci", "full"], default="full")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--threads", type=positive, default=os.cpu_count() or 1)
+    parser.add_argument("--repetitions", type=positive, default=5)
     parser.add_argument("--checks-only", action="store_true", help="time nothing")
     parser.add_argument("--json", type=Path, default=RECORDS / "cuda.json")
-    return parser.parse_args(arguments)
+    found = parser.parse_args(arguments)
+    if unknown := set(found.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {BENCHMARKS}")
+    return found
 
 
 if __name__ == "__main__":

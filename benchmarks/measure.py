@@ -206,24 +206,29 @@ class Alone:
         What it returned.
     seconds, cpu_s
         Wall and processor time.
-    base_mb, peak_mb
-        Resident memory when it was called, and the most until it returned, in 1e6 bytes.
+    start_mb, base_mb, peak_mb
+        Resident memory of the bare process, of the process when the function was called, and the
+        most until it returned, in 1e6 bytes.
     """
 
     result: Any
     seconds: float
     cpu_s: float
+    start_mb: float
     base_mb: float
     peak_mb: float
 
 
 def alone(
-    function: Callable[..., Any], *arguments: Any, prepare: Callable[..., Any] | None = None
+    function: Callable[..., Any],
+    *arguments: Any,
+    prepare: Callable[..., Any] | None = None,
+    threads: int | None = None,
 ) -> Alone:
     """Run a function in a fork of this process and watch its memory.
 
     With `prepare`, the function is given what ``prepare(*arguments)`` returns in the same process:
-    not timed, but part of the memory.
+    not timed, but part of the memory. `threads` are those of torch, where it is imported.
 
     The fork spares the imports, and starts with the memory of this process; the high-water mark
     (VmHWM) is set back when the function starts. Call it before torch has computed anything here:
@@ -234,13 +239,16 @@ def alone(
 
     def child() -> None:
         try:
+            start_mb = _status_mb("VmRSS")
+            if threads is not None and (torch := sys.modules.get("torch")) is not None:
+                torch.set_num_threads(threads)
             given = arguments if prepare is None else (prepare(*arguments),)
             Path("/proc/self/clear_refs").write_text("5")  # VmHWM becomes what is resident now
             base = _status_mb("VmRSS")
             before, start = time.process_time(), time.perf_counter()
             result = function(*given)
             seconds, cpu = time.perf_counter() - start, time.process_time() - before
-            sender.send(Alone(result, seconds, cpu, base, _status_mb("VmHWM")))
+            sender.send(Alone(result, seconds, cpu, start_mb, base, _status_mb("VmHWM")))
         except BaseException:
             sender.send(traceback.format_exc())
 

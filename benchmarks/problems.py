@@ -1,4 +1,4 @@
-"""What benchmarks run on: coloured shapes, data for probes, models with random weights."""
+"""What benchmarks are run on: coloured shapes, data for probes, models with random weights."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from measure import ROOT, Entry, Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
-    "probe_fitting", "bounded_memory", "extraction", "rendering", "default_run",
+    "probe_fitting", "bounded_memory", "extraction", "rendering", "cost_growth", "default_run",
 )  # fmt: skip
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -51,7 +51,7 @@ def run(name: str, options: Options, docs: bool) -> list[str]:
     """Run one benchmark, put its table into the page; returns the promises that it breaks."""
     found = measured(name, options)
     if docs:
-        put_into_page(name, table(found), options, PAGE)
+        put_into_page(name, table_of(name, found), options, PAGE)
     return [f"{name}: {line}" for entry in found for line in entry.broken]
 
 
@@ -60,8 +60,14 @@ def measured(name: str, options: Options) -> list[Entry]:
     module = importlib.import_module(name)
     found: list[Entry] = module.entries(options)
     path = write_record(name, module.TITLE, found, options)
-    print(f"\n{module.TITLE} ({path})\n\n{table(found)}", flush=True)
+    print(f"\n{module.TITLE} ({path})\n\n{table_of(name, found)}", flush=True)
     return found
+
+
+def table_of(name: str, found: list[Entry]) -> str:
+    """Return the table of a benchmark: its own if it has one, or the harness's."""
+    text: str = getattr(importlib.import_module(name), "table", table)(found)
+    return text
 
 
 def marks(name: str, page: Path) -> re.Pattern[str]:
@@ -72,9 +78,15 @@ def marks(name: str, page: Path) -> re.Pattern[str]:
     return pattern
 
 
+def fill(name: str, text: str, page: Path) -> None:
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of a page."""
+    pattern = marks(name, page)
+    page.write_text(pattern.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text()))
+
+
 def put_into_page(name: str, text: str, options: Options, page: Path) -> None:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
-    pattern, about = marks(name, page), machine()
+    """Fill the page with a table and the command, the day and the machine that it is from."""
+    about = machine()
     where = about.get("gpu") if options.device == "cuda" else about["processor"]
     command = f"python benchmarks/run.py {name}"
     command += "".join(
@@ -84,7 +96,7 @@ def put_into_page(name: str, text: str, options: Options, page: Path) -> None:
     )
     head = f"`{command}`, {date.today()}: {where}, {about['cores']} cores, "
     head += f"load {about['load']:.1f} at the end.\n\n"
-    page.write_text(pattern.sub(lambda m: f"{m[1]}{head}{text}\n{m[2]}", page.read_text()))
+    fill(name, head + text, page)
 
 
 def _arguments(arguments: list[str]) -> argparse.Namespace:
@@ -92,8 +104,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--size", choices=["ci", "full"], default="full")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--threads", type=_positive, default=2, help="CPU threads of torch")
-    parser.add_argument("--repetitions", type=_positive, default=5, help="counted repetitions")
+    parser.add_argument("--threads", type=positive, default=2, help="CPU threads of torch")
+    parser.add_argument("--repetitions", type=positive, default=5, help="counted repetitions")
     parser.add_argument("--folder", type=Path, help="where large files lie; default: temporary")
     parser.add_argument("--docs", action="store_true", help="put the tables into the docs page")
     given = parser.parse_args(arguments)
@@ -107,7 +119,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     return given
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """Read a number of at least 1 from the command line."""
     if (number := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
