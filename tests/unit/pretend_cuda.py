@@ -82,6 +82,8 @@ class _Placing(TorchFunctionMode):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
         if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
             return args[0].held.tolist()
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         if _type(kwargs.get("device")) != "cuda":
             return func(*args, **kwargs)
         if kwargs.get("generator") is not None:

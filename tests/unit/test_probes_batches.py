@@ -75,12 +75,12 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     drawn = list(islice(source.train(32, 0), 25))
     every = torch.cat([scenes for _, scenes in drawn])
     assert len(every[: 32 * 9].unique()) == 32 * 9  # the first epoch
-    for (patches, cls), scenes in drawn:
+    for tokens, scenes in drawn:
         raw = data.train.z.tokens[scenes.numpy()]
         expected = held.standardisers["patches"].apply(raw, CPU)
-        assert torch.equal(patches, expected)
+        assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
-        assert torch.equal(cls, source.standardisers["cls"].apply(raw, CPU))
+        assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
