@@ -270,12 +270,17 @@ def fit_memory(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
             continue
         found.append(
             Estimate(
-                f"{family} fit, vectors",
+                f"{family} fit, vectors in memory",
                 f"{mb * n_train / 1e3:,.3g} GB",
                 f"{1e3 * mb:.1f} kB a training scene, val and test in proportion; the vector alone "
                 f"is {4 * DIM / 1e3:.1f} kB",
             )
         )
+    # Codes and anchors as they are read, and what `Labels` makes of them for the four targets.
+    read = HEADS + FEATURES + 4 * (2 * HEADS + FEATURES)
+    kept = 3 * HEADS + 2 * FEATURES + 4 * (2 * HEADS + FEATURES)
+    total = f"{(read + kept) * case.scenes / 1e9:,.3g} GB"
+    found.append(Estimate("labels alone, all splits", total, f"{read} + {kept} bytes a scene"))
     return found
 
 
