@@ -30,7 +30,7 @@ TITLE = "Growth of cost"
 RECORD = ROOT / "resources" / "benchmarks" / "cost_growth.json"
 FAMILIES = ("linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn")
 # A fixed part is reported where it lowers the residual to less than this share of the power law's.
-BETTER, NEGLIGIBLE = 0.5, 0.015
+BETTER, NEGLIGIBLE = 0.8, 0.015
 REPETITIONS = 2  # one for curves with a label, which take seconds a point
 
 

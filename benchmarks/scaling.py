@@ -217,8 +217,8 @@ def _hours(
     unit = marginal(record, curve)
     if unit is None:
         return Estimate(name, "not measured yet", curve)
-    source = f"{n:,} x {1e3 * factor * unit:.3g} ms {of}"
-    return Estimate(name, f"{factor * unit * n / 3600:,.3g} CPU h", source)
+    source = f"{n:,} x {_round(1e3 * factor * unit)} ms {of}"
+    return Estimate(name, f"{_round(factor * unit * n / 3600)} CPU h", source)
 
 
 def workflow(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
@@ -291,6 +291,12 @@ def page_tables(record: dict[str, Any], case: Scenario | None = None) -> dict[st
         "storage": storage, "compute": compute, "workflow": workflow, "fit_memory": fit_memory,
     }  # fmt: skip
     return {name: _table(part(case, record)) for name, part in parts.items()}
+
+
+def _round(value: float) -> str:
+    """Write three figures, without an exponent where the number is large."""
+    three = float(f"{value:.3g}")
+    return f"{three:,.0f}" if three >= 100 else f"{three:.3g}"
 
 
 def _table(rows: list[Estimate]) -> str:
