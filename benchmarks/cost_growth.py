@@ -30,7 +30,7 @@ TITLE = "Growth of cost"
 RECORD = ROOT / "resources" / "benchmarks" / "cost_growth.json"
 FAMILIES = ("linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn")
 # A fixed part is reported where it lowers the residual to less than this share of the power law's.
-BETTER, NEGLIGIBLE = 0.5, 0.03
+BETTER, NEGLIGIBLE = 0.8, 0.015
 REPETITIONS = 2  # one for curves with a label, which take seconds a point
 
 
@@ -65,7 +65,7 @@ HEADS = Axis("side", (3, 4, 5, 6, 7, 8), (3, 4, 5, 6))
 SEEDS = Axis("seeds", (1, 2, 4, 8), (1, 2, 3, 4))
 LAYERS = Axis("layers", (2, 4, 8, 16), (1, 2, 3, 4))
 TOKENS = Axis("tokens", (16, 64, 144, 256), (4, 9, 16, 25))
-JOBS = Axis("jobs", (1, 2, 4, 8), (1, 2, 3, 4))
+JOBS = Axis("jobs", (1, 2, 4, 8, 16, 24), (1, 2, 3, 4))
 # The paper's size: 8 x 8 objects, d = 1024; a ViT-L's blocks over 256 patches.
 LARGE = (("side", 8), ("dim", 1024))
 LARGE_FIT = (*LARGE, ("scenes", 512), ("batch", 256))

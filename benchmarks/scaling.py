@@ -217,8 +217,8 @@ def _hours(
     unit = marginal(record, curve)
     if unit is None:
         return Estimate(name, "not measured yet", curve)
-    source = f"{n:,} x {1e3 * factor * unit:.3g} ms {of}"
-    return Estimate(name, f"{factor * unit * n / 3600:,.3g} CPU h", source)
+    source = f"{n:,} x {_round(1e3 * factor * unit)} ms {of}"
+    return Estimate(name, f"{_round(factor * unit * n / 3600)} CPU h", source)
 
 
 def workflow(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
@@ -270,12 +270,17 @@ def fit_memory(case: Scenario, record: dict[str, Any]) -> list[Estimate]:
             continue
         found.append(
             Estimate(
-                f"{family} fit, vectors",
+                f"{family} fit, vectors in memory",
                 f"{mb * n_train / 1e3:,.3g} GB",
                 f"{1e3 * mb:.1f} kB a training scene, val and test in proportion; the vector alone "
                 f"is {4 * DIM / 1e3:.1f} kB",
             )
         )
+    # Codes and anchors as they are read, and what `Labels` makes of them for the four targets.
+    read = HEADS + FEATURES + 4 * (2 * HEADS + FEATURES)
+    kept = 3 * HEADS + 2 * FEATURES + 4 * (2 * HEADS + FEATURES)
+    total = f"{(read + kept) * case.scenes / 1e9:,.3g} GB"
+    found.append(Estimate("labels alone, all splits", total, f"{read} + {kept} bytes a scene"))
     return found
 
 
@@ -286,6 +291,12 @@ def page_tables(record: dict[str, Any], case: Scenario | None = None) -> dict[st
         "storage": storage, "compute": compute, "workflow": workflow, "fit_memory": fit_memory,
     }  # fmt: skip
     return {name: _table(part(case, record)) for name, part in parts.items()}
+
+
+def _round(value: float) -> str:
+    """Write three figures, without an exponent where the number is large."""
+    three = float(f"{value:.3g}")
+    return f"{three:,.0f}" if three >= 100 else f"{three:.3g}"
 
 
 def _table(rows: list[Estimate]) -> str:
