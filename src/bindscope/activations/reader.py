@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -85,19 +86,17 @@ class Activations:
         StoreError
             If a shard is damaged, missing or not the one that was indexed.
         """
+        reader = self.vectors(split, array, layer)
+        return reader.read(0, reader.shape[0], np.empty(reader.shape, np.float32))
+
+    def vectors(self, split: str, array: str, layer: str | int) -> RowReader:
+        """Return a reader of one layer of a pooled array; nothing is read yet.
+
+        Takes and raises what `pooled` does.
+        """
         parts = ["cls", "mean"] if array == "cls_mean" else [array]
         self._require(parts)
-        stores = self.stores(split)
-        widths = [stores[0].shape(part)[-1] for part in parts]
-        result = np.empty((self.n_scenes(split), sum(widths)), np.float32)
-        row = 0
-        for store in stores:
-            rows, column = slice(row, row + store.n_rows(parts[0])), 0
-            for part, width in zip(parts, widths, strict=True):
-                result[rows, column : column + width] = store.read(part, layer=layer)
-                column += width
-            row = rows.stop
-        return result
+        return RowReader(self.stores(split), parts, layer)
 
     def patches(self, split: str) -> PatchReader:
         """Return a reader of the patch tokens of a split; nothing is read yet.
@@ -141,7 +140,75 @@ class Activations:
             )
 
 
-class PatchReader:
+class RowReader:
+    """Scenes of one or more arrays of a split, read in pieces from its shards.
+
+    Parameters
+    ----------
+    stores
+        The shards, in the order of their scenes.
+    parts
+        Names of the arrays; several are put side by side along the last axis.
+    layer
+        For arrays (layer, scene, dim): which layer.
+    """
+
+    def __init__(
+        self, stores: list[Store], parts: Sequence[str], layer: str | int | None = None
+    ) -> None:
+        self._stores, self._parts, self._layer = stores, parts, layer
+        axis = int(layer is not None)
+        self._rests = [stores[0].shape(part)[axis + 1 :] for part in parts]
+        self._starts = [0, *accumulate(store.n_rows(parts[0]) for store in stores)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Scenes, and the shape of what each scene has."""
+        return self._starts[-1], *self._rests[0][:-1], sum(rest[-1] for rest in self._rests)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns: as stored, float32 for bfloat16."""
+        stored = (self._stores[0].dtype(part) for part in self._parts)
+        return np.result_type(*("float32" if name == "bfloat16" else name for name in stored))
+
+    @property
+    def block(self) -> int:
+        """Scenes that lie in one file: ranges of a multiple of it are read without waste."""
+        return max(self._stores[0].chunk_rows(part) for part in self._parts)
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Read the scenes [start, stop), across the borders of shards.
+
+        Parameters
+        ----------
+        start, stop
+            Which scenes.
+        out
+            Where they go, (stop - start, ...) of any type that holds theirs; new memory if left
+            out.
+
+        Returns
+        -------
+        (stop - start, ...): `out`, or of `dtype`
+        """
+        if not 0 <= start <= stop <= self._starts[-1]:
+            raise IndexError(f"scenes {start} to {stop} of {self._starts[-1]}")
+        if out is None:
+            out = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        for store, low, high in zip(self._stores, self._starts[:-1], self._starts[1:], strict=True):
+            first, last = max(start, low), min(stop, high)
+            if first < last:
+                column = 0
+                for part, rest in zip(self._parts, self._rests, strict=True):
+                    columns = slice(column, column + rest[-1])
+                    column = columns.stop
+                    rows = out[first - start : last - start, ..., columns]
+                    store.read_into(part, first - low, rows, self._layer)
+        return out
+
+
+class PatchReader(RowReader):
     """Patch tokens of one split, streamed from its shards.
 
     Parameters
@@ -153,44 +220,12 @@ class PatchReader:
     """
 
     def __init__(self, stores: list[Store], token_map: TokenMap | None) -> None:
+        super().__init__(stores, ["patches"])
         self.token_map = token_map
-        self._stores = stores
-        sizes = [store.n_rows("patches") for store in stores]
-        self._starts = [0, *accumulate(sizes)]
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Scenes, patch tokens, dimension."""
-        _, tokens, dim = self._stores[0].shape("patches")
-        return self._starts[-1], tokens, dim
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of what `read` returns: float16, or float32."""
-        stored = self._stores[0].dtype("patches")
-        return np.dtype("float32" if stored == "bfloat16" else stored)
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Read the scenes [start, stop), across the borders of shards.
-
-        Returns
-        -------
-        float16 or float32 (stop - start, T, dim)
-        """
-        if not 0 <= start <= stop <= self._starts[-1]:
-            raise IndexError(f"scenes {start} to {stop} of {self._starts[-1]}")
-        _, tokens, dim = self.shape
-        result = np.empty((stop - start, tokens, dim), self.dtype)
-        for store, low, high in zip(self._stores, self._starts[:-1], self._starts[1:], strict=True):
-            first, last = max(start, low), min(stop, high)
-            if first < last:
-                rows = slice(first - low, last - low)
-                result[first - start : last - start] = store.read("patches", rows)
-        return result
-
-    def cls(self) -> NDArray[np.float32] | None:
-        """Read the [CLS] tokens of the same layer: float32 (N, dim), or None without any."""
+    def cls(self) -> RowReader | None:
+        """Return a reader of the [CLS] tokens (N, dim) of the same layer, or None without any."""
         if "cls" not in self._stores[0].names:
             return None
-        parts = [store.read("cls").astype(np.float32) for store in self._stores]
-        return np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+        axis = len(self._stores[0].shape("cls")) - 2
+        return RowReader(self._stores, ["cls"], self._stores[0].layers()[0] if axis else None)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from bindscope.errors import StoreError
-from bindscope.store.dtypes import FLOATS, from_bfloat16
+from bindscope.store.chunks import read_chunk
+from bindscope.store.dtypes import FLOATS, from_bfloat16, storage_dtype
 from bindscope.store.manifest import ArrayLayout, Manifest, hash_file, read_manifest, remedy
 
 Rows = slice | int | Sequence[int] | NDArray[Any] | None
@@ -53,6 +54,10 @@ class Store:
         """Number of scenes of an array."""
         return self._layout(name).n_rows
 
+    def chunk_rows(self, name: str) -> int:
+        """Scenes that lie in one file of an array."""
+        return self._layout(name).chunk_rows
+
     def layers(self) -> tuple[str, ...]:
         """Names of the layers of the pooled arrays, in order; empty where there are none."""
         return tuple(self.attributes.get("layers", ()))
@@ -85,12 +90,68 @@ class Store:
         if layer is not None:
             index = [self._layer(name, layer)]
         if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
-            return self._fetch(name, (*index, rows or slice(None)))
+            rows = slice(None) if rows is None else rows
+            if layout.dtype in FLOATS and layout.sample_axis == (layer is not None):
+                start, stop, _ = rows.indices(layout.n_rows)
+                shape = (max(stop - start, 0), *layout.shape[layout.sample_axis + 1 :])
+                wide = layout.dtype == "bfloat16"
+                out = np.empty(shape, np.float32 if wide else storage_dtype(layout.dtype))
+                return self.read_into(name, start, out, layer)
+            return self._fetch(name, (*index, rows))
         wanted = np.arange(layout.n_rows)[rows]  # NumPy's rules for negative and boolean indices
         ascending, back = np.unique(wanted, return_inverse=True)
         values = self._fetch(name, (*index, ascending))
         axis = layout.sample_axis - (layer is not None)
         return np.take(values, back.reshape(wanted.shape), axis=axis)
+
+    def read_into(
+        self, name: str, start: int, out: NDArray[Any], layer: str | int | None = None
+    ) -> NDArray[Any]:
+        """Read successive scenes into memory that the caller owns, and return it.
+
+        Nothing else of the size of `out` is allocated: floats go from the file to their place, or,
+        at the ends of the range and where the type differs, by way of one chunk.
+
+        Parameters
+        ----------
+        name
+            Name of the array.
+        start
+            The first scene.
+        out
+            As many scenes as shall be read, in the shape that `read` gives them, of any type that
+            holds theirs.
+        layer
+            As for `read`.
+
+        Raises
+        ------
+        StoreError
+            As for `read`.
+        """
+        layout, stop = self._layout(name), start + len(out)
+        if layout.dtype not in FLOATS or layout.sample_axis != (layer is not None):
+            out[...] = self.read(name, slice(start, stop), layer)
+            return out
+        leading = [] if layer is None else [self._layer(name, layer)]
+        rest = [0] * (len(layout.shape) - layout.sample_axis - 1)
+        stored, step = storage_dtype(layout.dtype), layout.chunk_rows
+        straight = out.dtype == stored and out.flags.c_contiguous
+        spare = np.empty((step, *layout.shape[layout.sample_axis + 1 :]), stored)
+        try:
+            for low in range(start // step * step, stop, step):
+                first, last = max(start, low), min(stop, low + step)
+                part = out[first - start : last - start]
+                chunk = part if straight and last - first == step else spare
+                file = "c." + ".".join(map(str, [*leading, low // step, *rest]))
+                read_chunk(self.manifest.store / name / file, chunk)
+                if chunk is spare:
+                    values = spare[first - low : last - low]
+                    part[...] = from_bfloat16(values) if layout.dtype == "bfloat16" else values
+        except (OSError, ValueError) as error:
+            self._name_the_damage(name, error)
+            raise
+        return out
 
     def _fetch(self, name: str, index: tuple[Any, ...]) -> NDArray[Any]:
         layout = self._layout(name)
