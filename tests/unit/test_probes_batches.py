@@ -10,16 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_problems import probe, problem
 
-from bindscope.probes.batches import (
-    PatchBatches,
-    VectorBatches,
-    epoch_order,
-    make_source,
-    rng,
-    stream,
-)
+from bindscope.probes.batches import PatchBatches, VectorBatches, make_source, rng
 from bindscope.probes.data import ArrayPatches, SplitData
 from bindscope.probes.standardise import Standardiser
+from bindscope.probes.streaming import Column, batches, epoch_order
 
 CPU = torch.device("cpu")
 
@@ -29,11 +23,14 @@ class Reader:
 
     def __init__(self, tokens):
         self.tokens, self.shape, self.largest = tokens, tokens.shape, 0
+        self.dtype = tokens.dtype
 
-    def read(self, start, stop):
+    def read(self, start, stop, out=None):
         """Return a copy, as a store does."""
         self.largest = max(self.largest, stop - start)
-        return self.tokens[start:stop].copy()
+        out = np.empty_like(self.tokens[start:stop]) if out is None else out
+        out[...] = self.tokens[start:stop]
+        return out
 
     def cls(self):
         """Return nothing: no [CLS]."""
@@ -48,7 +45,7 @@ def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, bat
     tokens = np.arange(n, dtype=np.float32)[:, None, None] * np.ones((1, 2, 3), np.float32)
     plan = epoch_order(n, block, buffer, rng(seed))
     seen = []
-    for drawn, scenes in stream(Reader(tokens), plan, batch):
+    for (drawn,), scenes in batches([Column(Reader(tokens))], plan, batch):
         assert len(drawn) == len(scenes) == batch
         assert np.array_equal(drawn[:, 0, 0], scenes)
         seen.extend(scenes.tolist())
@@ -56,7 +53,8 @@ def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, bat
 
 
 def test_one_buffer_is_a_full_shuffle():
-    (ranges, shuffle), *rest = epoch_order(50, 50, 50, rng(0))
+    (ranges, shuffle, last), *rest = epoch_order(50, 50, 50, rng(0))
+    assert last
     assert ranges == [(0, 50)]
     assert not rest
     assert sorted(shuffle) == list(range(50))
@@ -74,14 +72,15 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     assert held.buffer == 300
     assert source.buffer < 300
     assert source.buffer * 6 * 10 * 2 * 2 <= 20_000
-    batches = list(islice(source.train(32, 0), 25))
-    every = torch.cat([scenes for _, scenes in batches])
+    drawn = list(islice(source.train(32, 0), 25))
+    every = torch.cat([scenes for _, scenes in drawn])
     assert len(every[: 32 * 9].unique()) == 32 * 9  # the first epoch
-    for (patches, cls), scenes in batches:
+    for (patches, cls), scenes in drawn:
         raw = data.train.z.tokens[scenes.numpy()]
         expected = held.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(patches, expected)
-        assert torch.equal(cls, held.cls["train"][scenes])
+        raw = data.train.z.cls_tokens[scenes.numpy()]
+        assert torch.equal(cls, source.standardisers["cls"].apply(raw, CPU))
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
@@ -124,14 +123,14 @@ def test_a_reader_is_never_asked_for_more_than_a_buffer():
 
 def test_an_error_of_the_reader_reaches_the_caller():
     class Broken(Reader):
-        def read(self, start, stop):
+        def read(self, start, stop, out=None):
             if start > 100:
                 raise OSError("disk")
-            return super().read(start, stop)
+            return super().read(start, stop, out)
 
     reader = Broken(np.zeros((300, 2, 2), np.float32))
     with pytest.raises(OSError, match="disk"):
-        list(stream(reader, epoch_order(300, 20, 100, rng(0)), 10))
+        list(batches([Column(reader)], epoch_order(300, 20, 100, rng(0)), 10))
 
 
 def test_scaling_is_by_train_and_constant_columns_vanish():
@@ -167,7 +166,7 @@ def test_inputs_are_raw_without_standardisation_and_under_the_paper_s_protocol()
 def test_half_precision_tokens_are_kept_in_half_precision():
     data = problem(tokens=4)
     source = PatchBatches(data, 2**30, True, CPU)
-    assert source.patches["train"].tokens.dtype == np.float16
+    assert source.rows["train"]["patches"].values.dtype == np.float16
     (patches, _), _ = next(source.train(8, 0))
     assert patches.dtype == torch.float32
     assert isinstance(data.train.z, ArrayPatches)

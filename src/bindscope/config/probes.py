@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 
 PATCH_FAMILIES = ("attention_quadratic",)
+MEMORY_MB = 1024
+_MEMORY = "Memory for activations; what is larger is streamed in shuffled blocks."
 
 
 class _Probe(Model):
@@ -37,6 +44,15 @@ class _Probe(Model):
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    memory_mb: PositiveInt = Field(MEMORY_MB, description=_MEMORY)
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a `memory_mb` that changes nothing, so that it changes no key of a fit."""
+        fields: dict[str, Any] = serialise(self)
+        if self.memory_mb == MEMORY_MB and fields.get("family") not in PATCH_FAMILIES:
+            fields.pop("memory_mb", None)
+        return fields
 
 
 class LinearProbe(_Probe):
@@ -91,9 +107,7 @@ class AttentionProbe(_Ranked):
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
     learning_rate: float = Field(2e-2, gt=0, description="Peak of the one-cycle schedule.")
-    memory_mb: PositiveInt = Field(
-        1024, description="Memory for patch tokens; larger data are streamed in shuffled blocks."
-    )
+    memory_mb: PositiveInt = Field(MEMORY_MB, description=_MEMORY)
 
 
 AnyProbe = Annotated[

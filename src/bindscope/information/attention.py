@@ -47,7 +47,10 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
     objects = open_store(codes).read("objects", first)
     cls = reader.cls()
     heads = attention_maps(
-        load_probe(Path(weights)), reader.read(0, n), None if cls is None else cls.read(0, n), objects
+        load_probe(Path(weights)),
+        reader.read(0, n),
+        None if cls is None else cls.read(0, n),
+        objects,
     )
     cells, masks = shard.read("cells", first), shard.read("masks", first)
     # The map of the j-th object is that of the head of its cell; -1 pads scenes with fewer.

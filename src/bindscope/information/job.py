@@ -19,7 +19,7 @@ from bindscope.files import canonical_json, write_atomic, write_json
 from bindscope.information.estimates import estimate
 from bindscope.models.devices import hold_device
 from bindscope.probes.base import FitResult
-from bindscope.probes.data import ANCHORS, ArrayPatches, PatchSource, ProbeData, SplitData
+from bindscope.probes.data import ANCHORS, ArrayPatches, ProbeData, Rows, SplitData
 from bindscope.probes.fitting import fit
 from bindscope.probes.weights import to_safetensors
 from bindscope.store.reader import open_store
@@ -56,13 +56,13 @@ def load_data(
         labels, prior = open_store(code), open_store(anchor)
         objects = labels.read("objects")
         zeros = np.zeros((len(objects), 1), np.float32)
-        z: NDArray[np.float32] | PatchSource = zeros
+        z: NDArray[np.float32] | Rows = zeros
         if tokens == "null" and representation["patches"]:
             z = ArrayPatches(zeros[:, None], zeros)
         elif activations and tokens == "patches":
             z = activations.patches(name)
         elif activations:
-            z = activations.pooled(name, tokens, representation["layer"])
+            z = activations.vectors(name, tokens, representation["layer"])
         splits[name] = SplitData(
             z, objects, labels.read("features"), {a: prior.read(a) for a in ANCHORS}
         )

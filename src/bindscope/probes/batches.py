@@ -1,4 +1,4 @@
-"""Batches of standardised inputs: from memory, or from patch tokens streamed in shuffled blocks.
+"""Batches of standardised inputs: from memory, or streamed in shuffled blocks (`streaming`).
 
 A source yields (inputs, scenes): a batch of inputs on the device and the indices of its scenes, by
 which the caller picks the labels.
@@ -6,9 +6,8 @@ which the caller picks the labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +15,19 @@ import torch
 from torch import Tensor
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.data import Array, PatchSource, ProbeData
+from bindscope.probes.data import ArrayRows, PatchSource, ProbeData, Rows, as_rows, row_bytes
 from bindscope.probes.module import Inputs, InputShape, Tokens
 from bindscope.probes.standardise import Standardiser
+from bindscope.probes.streaming import (
+    Column,
+    Indices,
+    Part,
+    batches,
+    buffers,
+    epoch_order,
+    in_order,
+)
 
-Indices = npt.NDArray[np.int64]
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
 
@@ -47,9 +54,18 @@ def rng(*key: int) -> np.random.Generator:
 def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     """Return the source of a probe's inputs."""
     standardise = probe.standardise and probe.protocol == "converged"
-    if probe.family == "attention_quadratic":
-        return PatchBatches(data, probe.memory_mb * 2**20, standardise, torch.device(probe.device))
-    return VectorBatches(data, standardise, torch.device(probe.device))
+    memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
+    if data.patches:
+        return PatchBatches(data, memory, standardise, device)
+    if held_bytes(data) <= memory:
+        return VectorBatches(data, standardise, device)
+    return StreamedVectors(data, memory, standardise, device)
+
+
+def held_bytes(data: ProbeData) -> int:
+    """Return what vectors take in memory, in float32, and as much again to work with them."""
+    dim = data.train.z.shape[1]
+    return sum(2 * 4 * dim * split.n_scenes for split in data.splits.values())
 
 
 class VectorBatches:
@@ -58,12 +74,15 @@ class VectorBatches:
     shared_order = False
 
     def __init__(self, data: ProbeData, standardise: bool, device: torch.device) -> None:
-        z = {name: _vectors(split.z) for name, split in data.splits.items()}
-        dim = z["train"].shape[1]
-        scaling = Standardiser.of([z["train"]], dim) if standardise else Standardiser.identity(dim)
-        self.standardisers = {"z": scaling}
+        dim = data.train.z.shape[1]
         self.shape = InputShape(dim)
-        self.z = {name: scaling.apply(values, device) for name, values in z.items()}
+        self.standardisers = {"z": Standardiser.identity(dim)}
+        self.z: dict[str, Tensor] = {}
+        for name, split in data.splits.items():  # train comes first
+            values = _vectors(split.z)
+            if standardise and name == "train":
+                self.standardisers["z"] = Standardiser.of([values], dim)
+            self.z[name] = self.standardisers["z"].apply(values, device)
 
     def train(self, batch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
         """Yield full training batches without end."""
@@ -84,8 +103,8 @@ class VectorBatches:
             yield z[start:stop], torch.arange(start, stop, device=z.device)
 
 
-class PatchBatches:
-    """Patch tokens, in memory if they fit and streamed if not.
+class Streamed:
+    """Columns of scenes, in memory if they fit and streamed if not.
 
     An epoch's order is a shuffle of blocks of successive scenes, dealt into buffers, and a shuffle
     inside each buffer; when everything fits, there is one buffer, and the shuffle is complete. The
@@ -93,13 +112,13 @@ class PatchBatches:
 
     Parameters
     ----------
-    data
-        The splits.
+    rows
+        Split -> name of the column -> its rows; the first column is the largest.
     memory
-        Bytes for tokens: those of train and val if they fit; otherwise two buffers (one is read
-        while the other is used), and val too if it takes a quarter at most.
+        Bytes for columns: the first ones of train and val if they fit; otherwise two buffers (one
+        is read while the other is used), and val too if it takes a quarter at most.
     standardise
-        Whether to scale tokens, and [CLS], per channel.
+        Whether to scale columns per channel, by what train holds.
     device
         Where batches go.
     """
@@ -107,154 +126,130 @@ class PatchBatches:
     shared_order = True
 
     def __init__(
-        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
+        self,
+        rows: Mapping[str, dict[str, Rows]],
+        memory: int,
+        standardise: bool,
+        device: torch.device,
     ) -> None:
-        self.device = device
-        self.patches: dict[str, PatchSource] = {k: _patches(s.z) for k, s in data.splits.items()}
-        train = self.patches["train"]
-        cls = {name: patches.cls() for name, patches in self.patches.items()}
-        self.scenes = {name: patches.shape[0] for name, patches in self.patches.items()}
-        dim = train.shape[2]
-        self.shape = InputShape(dim, cls["train"] is not None)
+        self.device, self.rows = device, {name: dict(columns) for name, columns in rows.items()}
+        self.first = next(iter(self.rows["train"]))
+        self.scenes = {name: columns[self.first].shape[0] for name, columns in rows.items()}
+        self.shape = self._shape()
         self._place(memory)
-        self.standardisers = {"patches": Standardiser.identity(dim)}
-        if standardise:
-            self.standardisers["patches"] = Standardiser.of(_blocks(train), dim)
-        self.cls: dict[str, Tensor] = {}
-        if self.shape.cls:
-            vectors = {name: np.asarray(value, np.float32) for name, value in cls.items()}
-            scaling = Standardiser.identity(dim)
-            if standardise:
-                scaling = Standardiser.of([vectors["train"]], dim)
-            self.standardisers["cls"] = scaling
-            self.cls = {name: scaling.apply(value, device) for name, value in vectors.items()}
+        self.standardisers = {
+            name: _measured(column) if standardise else Standardiser.identity(column.shape[-1])
+            for name, column in self.rows["train"].items()
+        }
+
+    def _shape(self) -> InputShape:
+        return InputShape(self.rows["train"][self.first].shape[-1])
 
     def _place(self, memory: int) -> None:
         """Decide what is held in memory, and how many scenes a buffer and a block have."""
-        per_scene = self.patches["train"].read(0, 1).nbytes
-        train, val = (self.scenes[name] * per_scene for name in ("train", "val"))
-        held = ["train", "val"] if train + val <= memory else ["val"] * (val <= memory // 4)
+        train = self.rows["train"]
+        sizes = {name: n * row_bytes(train[self.first]) for name, n in self.scenes.items()}
+        held = ["val"] * (sizes["val"] <= memory // 4)
+        if sizes["train"] + sizes["val"] <= memory:
+            held = ["train", "val"]
         for name in held:
-            self.patches[name] = _Held(_read(self.patches[name], [(0, self.scenes[name])]))
+            for column, rows in self.rows[name].items():
+                self.rows[name][column] = ArrayRows(rows.read(0, self.scenes[name]))
         self.buffer = self.block = self.scenes["train"]
         if "train" not in held:
-            left = memory - (val if held else 0)
+            left = memory - (sizes["val"] if held else 0)
+            per_scene = sum(map(row_bytes, train.values()))
             self.buffer = max(left // 2 // per_scene, BLOCKS_PER_BUFFER)
             self.block = self.buffer // BLOCKS_PER_BUFFER
+            file = int(getattr(train[self.first], "block", 1))  # scenes that are read at a time
+            self.block = max(self.block // file * file, min(file, self.block))
 
     def train(self, batch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
         """Yield full training batches without end; `seed` has no effect."""
-        epoch, n = 0, self.scenes["train"]
+        columns, batch = self._columns("train"), min(batch, self.scenes["train"])
+        for made, index in batches(columns, self._epochs(), batch):
+            yield self._batch(made, index)
+
+    def _epochs(self) -> Iterator[Part]:
+        epoch = 0
         while True:
-            order = epoch_order(n, self.block, self.buffer, rng(0, 1, epoch))
-            for tokens, index in stream(self.patches["train"], order, min(batch, n)):
-                yield self._inputs("train", tokens, index)
+            yield from epoch_order(self.scenes["train"], self.block, self.buffer, rng(0, 1, epoch))
             epoch += 1
 
     def split(self, name: str, batch: int) -> Iterator[tuple[Inputs, Tensor]]:
         """Yield all scenes of a split in order."""
-        for start in range(0, self.scenes[name], batch):
-            stop = min(start + batch, self.scenes[name])
-            tokens = self.patches[name].read(start, stop)
-            yield self._inputs(name, tokens, np.arange(start, stop))
+        plan = in_order(self.scenes[name], batch)
+        for made, index in batches(self._columns(name), plan, batch, rest=True):
+            yield self._batch(made, index)
 
-    def _inputs(self, name: str, tokens: Array, index: Indices) -> tuple[Tokens, Tensor]:
-        scenes = torch.from_numpy(index).to(self.device)
-        patches = self.standardisers["patches"].apply(tokens, self.device)
-        return Tokens(patches, self.cls[name][scenes] if self.cls else None), scenes
+    def _columns(self, name: str) -> list[Column]:
+        """Return the columns of a split; for another device they are scaled there."""
+        here = self.device.type == "cpu"
+        return [
+            Column(rows, self.standardisers[column] if here else None)
+            for column, rows in self.rows[name].items()
+        ]
 
+    def _batch(self, made: list[Tensor], index: Indices) -> tuple[Inputs, Tensor]:
+        if self.device.type != "cpu":
+            scalings = self.standardisers.values()
+            made = [s.apply(t.numpy(), self.device) for s, t in zip(scalings, made, strict=True)]
+        return self._inputs(made), torch.from_numpy(index).to(self.device)
 
-class _Held:
-    """Tokens read into memory, in their stored precision."""
-
-    def __init__(self, tokens: Array) -> None:
-        self.tokens, self.shape = tokens, tokens.shape
-
-    def read(self, start: int, stop: int) -> Array:
-        return self.tokens[start:stop]
-
-    def cls(self) -> Array | None:
-        return None
+    def _inputs(self, made: list[Tensor]) -> Inputs:
+        return made[0]
 
 
-def epoch_order(
-    n: int, block: int, buffer: int, generator: np.random.Generator
-) -> list[tuple[list[tuple[int, int]], Indices]]:
-    """Plan one epoch over `n` scenes.
+class PatchBatches(Streamed):
+    """Patch tokens, and [CLS] where the model has one; scaled over all tokens of the train split.
 
-    Returns
-    -------
-    list
-        Per buffer: the ranges [start, stop) to read, one after the other, and the shuffle of what
-        they hold. Every scene is in exactly one buffer.
+    Takes the splits, and what `Streamed` takes.
     """
-    ranges = [(start, min(start + block, n)) for start in range(0, n, block)]
-    shuffled = [ranges[i] for i in generator.permutation(len(ranges))]
-    per_buffer = max(buffer // block, 1)
-    plan = []
-    for first in range(0, len(shuffled), per_buffer):
-        part = shuffled[first : first + per_buffer]
-        size = sum(stop - start for start, stop in part)
-        plan.append((part, generator.permutation(size)))
-    return plan
+
+    def __init__(
+        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
+    ) -> None:
+        rows: dict[str, dict[str, Rows]] = {}
+        for name, split in data.splits.items():
+            assert isinstance(split.z, PatchSource)
+            cls = split.z.cls()
+            rows[name] = {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
+        super().__init__(rows, memory, standardise, device)
+
+    def _shape(self) -> InputShape:
+        train = self.rows["train"]
+        return InputShape(train["patches"].shape[2], "cls" in train)
+
+    def _inputs(self, made: list[Tensor]) -> Inputs:
+        return Tokens(made[0], made[1] if len(made) > 1 else None)
 
 
-def stream(
-    patches: PatchSource, plan: Sequence[tuple[list[tuple[int, int]], Indices]], batch: int
-) -> Iterator[tuple[Array, Indices]]:
-    """Yield full batches (tokens, scenes) of one epoch; the next buffer is read meanwhile.
+class StreamedVectors(Streamed):
+    """Vectors that do not fit in memory; all seeds of a block share one order.
 
-    A batch may join two buffers; what is left at the end of the epoch is dropped.
+    Takes the splits, and what `Streamed` takes.
     """
-    pieces: list[tuple[Array, Indices]] = []
-    have = 0
-    with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(_read, patches, plan[0][0])
-        for i, (ranges, shuffle) in enumerate(plan):
-            buffer = coming.result()
-            if i + 1 < len(plan):
-                coming = reader.submit(_read, patches, plan[i + 1][0])
-            scenes = np.concatenate([np.arange(*pair) for pair in ranges])
-            position = 0
-            while position < len(shuffle):
-                rows = shuffle[position : position + batch - have]
-                pieces.append((buffer[rows], scenes[rows]))
-                have, position = have + len(rows), position + len(rows)
-                if have == batch:
-                    yield _join([tokens for tokens, _ in pieces]), _join([s for _, s in pieces])
-                    pieces, have = [], 0
+
+    def __init__(
+        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
+    ) -> None:
+        rows = {name: {"z": as_rows(split.z)} for name, split in data.splits.items()}
+        super().__init__(rows, memory, standardise, device)
 
 
-def _join(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _measured(column: Rows) -> Standardiser:
+    """Measure a column of the train split in pieces, each read while the last one is measured.
+
+    One of [CLS] that is in memory is one piece.
+    """
+    n, dim = column.shape[0], column.shape[-1]
+    step = max(1, READ_BYTES // max(row_bytes(column), 1))
+    if len(column.shape) == 2 and isinstance(column, ArrayRows):
+        step = n
+    return Standardiser.of((content[0] for content, _ in buffers([column], in_order(n, step))), dim)
 
 
-def _read(patches: PatchSource, ranges: Sequence[tuple[int, int]]) -> Array:
-    """Read ranges of scenes into one array, without a second copy of the whole."""
-    n = sum(stop - start for start, stop in ranges)
-    first = patches.read(*ranges[0])
-    if len(ranges) == 1:
-        return first
-    out: Array = np.empty((n, *first.shape[1:]), first.dtype)
-    position = len(first)
-    out[:position] = first
-    for start, stop in ranges[1:]:
-        out[position : position + stop - start] = patches.read(start, stop)
-        position += stop - start
-    return out
-
-
-def _blocks(patches: PatchSource) -> Iterator[Array]:
-    """Read a split in pieces of bounded size."""
-    n = patches.shape[0]
-    step = max(1, READ_BYTES // max(patches.read(0, 1).nbytes, 1))
-    for start in range(0, n, step):
-        yield patches.read(start, min(start + step, n))
-
-
-def _vectors(z: Any) -> npt.NDArray[np.float32]:
-    return np.ascontiguousarray(z, np.float32)
-
-
-def _patches(z: Any) -> PatchSource:
-    return z  # type: ignore[no-any-return]
+def _vectors(z: npt.NDArray[np.floating] | Rows) -> npt.NDArray[np.float32]:
+    if isinstance(z, np.ndarray):
+        return np.ascontiguousarray(z, np.float32)
+    return z.read(0, z.shape[0], np.empty(z.shape, np.float32))

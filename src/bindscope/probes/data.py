@@ -20,48 +20,85 @@ ANCHORS = ("object", "feature", "object_given_feature")
 
 
 @runtime_checkable
-class PatchSource(Protocol):
-    """Patch tokens that may be larger than memory (`activations.reader.PatchReader` is one)."""
+class Rows(Protocol):
+    """An array along scenes that may be larger than memory (`activations.reader.RowReader`)."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Scenes, tokens, dimension."""
+    def shape(self) -> tuple[int, ...]:
+        """Scenes, and the shape of what each scene has."""
 
-    def read(self, start: int, stop: int) -> Array:
-        """Return the tokens of scenes [start, stop): float16 or float32 (stop - start, T, d)."""
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns."""
 
-    def cls(self) -> Array | None:
+    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Return scenes [start, stop), in `out` where given."""
+
+
+@runtime_checkable
+class PatchSource(Rows, Protocol):
+    """Patch tokens (N, T, d) that may be larger than memory (`activations.reader.PatchReader`)."""
+
+    def cls(self) -> Rows | Array | None:
         """Return the [CLS] tokens (N, d), or None where the model has none."""
 
 
 @dataclass(frozen=True)
-class ArrayPatches:
+class ArrayRows:
+    """Rows that are in memory."""
+
+    values: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.values.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the array."""
+        return self.values.dtype
+
+    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Return a view of scenes [start, stop), or `out` with a copy of them."""
+        if out is None:
+            return self.values[start:stop]
+        out[...] = self.values[start:stop]
+        return out
+
+
+@dataclass(frozen=True)
+class ArrayPatches(ArrayRows):
     """Patch tokens that are in memory.
 
     Parameters
     ----------
-    tokens
+    values
         Floats (N, T, d).
     cls_tokens
         Floats (N, d), or None.
     """
 
-    tokens: Array
     cls_tokens: Array | None = None
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Scenes, tokens, dimension."""
-        n, t, d = self.tokens.shape
-        return n, t, d
-
-    def read(self, start: int, stop: int) -> Array:
-        """Return the tokens of scenes [start, stop)."""
-        return self.tokens[start:stop]
+    def tokens(self) -> Array:
+        """The tokens."""
+        return self.values
 
     def cls(self) -> Array | None:
         """Return the [CLS] tokens, or None."""
         return self.cls_tokens
+
+
+def as_rows(values: Array | Rows) -> Rows:
+    """Return an array as rows."""
+    return ArrayRows(values) if isinstance(values, np.ndarray) else values
+
+
+def row_bytes(rows: Rows) -> int:
+    """Return how many bytes a scene takes."""
+    return prod(rows.shape[1:]) * rows.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -71,7 +108,7 @@ class SplitData:
     Parameters
     ----------
     z
-        The representation: floats (N, d), or a `PatchSource` of N scenes.
+        The representation: floats (N, d), in memory or as `Rows`, or a `PatchSource` of N scenes.
     objects
         Object codes, uint8 (N, K).
     features
@@ -81,7 +118,7 @@ class SplitData:
         `object_given_feature` (N, K).
     """
 
-    z: Array | PatchSource
+    z: Array | Rows
     objects: Array
     features: Array
     anchors: Mapping[str, Array]
@@ -133,7 +170,7 @@ class ProbeData:
     @property
     def patches(self) -> bool:
         """Whether the representation is patch tokens."""
-        return not isinstance(self.train.z, np.ndarray)
+        return len(self.train.z.shape) == 3
 
     def null(self) -> ProbeData:
         """Return the same codes with a representation that knows nothing: z = 0, of dimension 1.
@@ -168,15 +205,15 @@ class ProbeData:
         )
 
 
-def _zeros(z: Array | PatchSource) -> Array | PatchSource:
+def _zeros(z: Array | Rows) -> Array | PatchSource:
     n = z.shape[0]
     zeros = np.zeros((n, 1), np.float32)
-    if isinstance(z, np.ndarray):
+    if not isinstance(z, PatchSource):
         return zeros
     return ArrayPatches(zeros[:, None], None if z.cls() is None else zeros)
 
 
-def _check_representation(name: str, split: SplitData, train: Array | PatchSource) -> None:
+def _check_representation(name: str, split: SplitData, train: Array | Rows) -> None:
     if split.z.shape[0] != split.n_scenes or split.z.shape[1:] != train.shape[1:]:
         raise StoreError(
             f"activations of split {name}",

@@ -1,0 +1,189 @@
+"""Reading ahead: shuffled blocks of scenes that come from a disk, in memory that is fixed.
+
+Two threads stand before the fit. One reads the next buffer while the current one is used; the
+other makes the next batch of the current buffer (its rows, cast and scaled) while the fit computes
+with the last one. Both buffers are allocated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bindscope.probes.data import Array, ArrayRows, Rows
+from bindscope.probes.standardise import Standardiser
+
+Indices = npt.NDArray[np.int64]
+T = TypeVar("T")
+GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
+
+
+class Part(NamedTuple):
+    """What one buffer holds, and in which order it is used.
+
+    Attributes
+    ----------
+    ranges
+        Scenes [start, stop) to read, one range after the other.
+    order
+        A permutation of what they hold.
+    last
+        Whether an epoch ends with it.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    order: Indices
+    last: bool
+
+
+def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> list[Part]:
+    """Plan one epoch over `n` scenes.
+
+    Returns
+    -------
+    list
+        Per buffer: the ranges [start, stop) to read, one after the other, and the shuffle of what
+        they hold. Every scene is in exactly one buffer.
+    """
+    ranges = [(start, min(start + block, n)) for start in range(0, n, block)]
+    shuffled = [ranges[i] for i in generator.permutation(len(ranges))]
+    per_buffer = max(buffer // block, 1)
+    plan = []
+    for first in range(0, len(shuffled), per_buffer):
+        part = shuffled[first : first + per_buffer]
+        size = sum(stop - start for start, stop in part)
+        plan.append(Part(part, generator.permutation(size), first + per_buffer >= len(shuffled)))
+    return plan
+
+
+def in_order(n: int, rows: int) -> list[Part]:
+    """Plan one pass over `n` scenes in order, `rows` to a buffer."""
+    ends = [(start, min(start + rows, n)) for start in range(0, n, rows)]
+    return [Part([pair], np.arange(pair[1] - pair[0]), pair[1] == n) for pair in ends]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One array of the scenes: where its rows come from, and what is made of them.
+
+    Attributes
+    ----------
+    rows
+        The source.
+    scaling
+        Makes float32 of them, scaled; None leaves them as they are stored.
+    """
+
+    rows: Rows
+    scaling: Standardiser | None = None
+
+    def empty(self, n: int) -> Tensor:
+        """Return memory for a batch (n, ...); NumPy's, which asks for large pages."""
+        dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
+        return torch.from_numpy(np.empty((n, *self.rows.shape[1:]), dtype))
+
+    def put(self, out: Tensor, content: Array, rows: Indices) -> None:
+        """Fill `out` with some rows of a buffer, a few at a time."""
+        step = max(1, GROUP // max(1, content[:1].size))
+        if self.scaling is not None:
+            mean, scale = torch.from_numpy(self.scaling.mean), torch.from_numpy(self.scaling.scale)
+        for start in range(0, len(rows), step):
+            target = out[start : start + step]
+            target.copy_(torch.from_numpy(content[rows[start : start + step]]))
+            if self.scaling is not None:
+                target.sub_(mean).mul_(scale)
+
+
+def batches(
+    columns: Sequence[Column], plan: Iterable[Part], batch: int, *, rest: bool = False
+) -> Generator[tuple[list[Tensor], Indices], None, None]:
+    """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
+
+    A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
+    comes as a smaller batch.
+    """
+    return _ahead(_made(columns, plan, batch, rest))
+
+
+def _made(
+    columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
+) -> Generator[tuple[list[Tensor], Indices], None, None]:
+    made: list[Tensor] = []
+    scenes: list[Indices] = []
+    have = 0
+    with closing(buffers([column.rows for column in columns], plan)) as filled:
+        for content, part in filled:
+            index = np.concatenate([np.arange(*pair) for pair in part.ranges])
+            position = 0
+            while position < len(part.order):
+                made = made or [column.empty(batch) for column in columns]
+                rows = part.order[position : position + batch - have]
+                for column, out, values in zip(columns, made, content, strict=True):
+                    column.put(out[have : have + len(rows)], values, rows)
+                scenes.append(index[rows])
+                have, position = have + len(rows), position + len(rows)
+                if have == batch:
+                    yield made, np.concatenate(scenes)
+                    made, scenes, have = [], [], 0
+            if part.last:
+                if rest and have:
+                    yield [out[:have] for out in made], np.concatenate(scenes)
+                made, scenes, have = [], [], 0
+
+
+def buffers(
+    sources: Sequence[Rows], plan: Iterable[Part]
+) -> Generator[tuple[list[Array], Part], None, None]:
+    """Yield the content of each buffer of a plan, the next one being read meanwhile.
+
+    What is yielded is overwritten when the second buffer after it is read. Of a source that is in
+    memory, a buffer of one range is a view.
+    """
+    pair: list[list[Array]] = [[], []]
+
+    def read(part: Part, turn: int) -> list[Array]:
+        size, found = len(part.order), []
+        if not pair[turn]:
+            pair[turn] = [np.empty((0, *source.shape[1:]), source.dtype) for source in sources]
+        for i, source in enumerate(sources):
+            if isinstance(source, ArrayRows) and len(part.ranges) == 1:
+                found.append(source.read(*part.ranges[0]))
+                continue
+            if len(pair[turn][i]) < size:
+                pair[turn][i] = np.empty((size, *source.shape[1:]), source.dtype)
+            out, position = pair[turn][i][:size], 0
+            for start, stop in part.ranges:
+                source.read(start, stop, out[position : position + stop - start])
+                position += stop - start
+            found.append(out)
+        return found
+
+    with ThreadPoolExecutor(1, "read") as pool:
+        parts, turn = iter(plan), 0
+        part = next(parts, None)
+        coming = None if part is None else pool.submit(read, part, turn)
+        while part is not None and coming is not None:
+            content, now = coming.result(), part
+            part, turn = next(parts, None), 1 - turn
+            coming = None if part is None else pool.submit(read, part, turn)
+            yield content, now
+
+
+def _ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
+    """Yield what a generator yields, whose next item is made in a thread meanwhile.
+
+    Two items exist at a time: the one that is used and the one that is being made.
+    """
+    with closing(items), ThreadPoolExecutor(1, "make") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
