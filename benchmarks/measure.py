@@ -41,12 +41,15 @@ class Options:
         CPU threads of torch.
     repetitions
         Counted repetitions, after one that is not counted.
+    folder
+        Where large files may lie; None is a temporary folder.
     """
 
     size: str = "full"
     device: str = "cpu"
     threads: int = 2
     repetitions: int = 5
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Entry:
         What it is compared with in the same run, and its median time.
     ratio_promised
         The ratio against_s / seconds that is promised.
+    peak_gb, peak_promised_gb
+        Peak of the resident memory of the process (VmHWM), 1e9 bytes, and what is promised.
     notes
         Further numbers, name -> value with unit in the name; they go into the record.
     """
@@ -79,6 +84,8 @@ class Entry:
     against: str = ""
     against_s: float | None = None
     ratio_promised: float | None = None
+    peak_gb: float | None = None
+    peak_promised_gb: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -101,7 +108,14 @@ class Entry:
         ):
             if promised is not None and (value is None or value < promised):
                 found.append(f"{self.what}: {name} {value or 0:.2f}, promised {promised}")
+        if not self.in_memory:
+            found.append(f"{self.what}: {self.peak_gb} GB, promised {self.peak_promised_gb}")
         return found
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the peak keeps its promise, if there is one."""
+        return self.peak_promised_gb is None or (self.peak_gb or 0) <= self.peak_promised_gb
 
 
 def side_by_side(
@@ -218,16 +232,19 @@ def write_record(name: str, title: str, found: Sequence[Entry], options: Options
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     rows = [asdict(e) | {"share": e.share, "ratio": e.ratio} for e in found]
-    record = {"title": title, "options": asdict(options), "machine": machine(), "entries": rows}
+    chosen = asdict(options) | {"folder": str(options.folder or "")}
+    record = {"title": title, "options": chosen, "machine": machine(), "entries": rows}
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return path
 
 
 def table(found: Sequence[Entry]) -> str:
     """Return entries as a Markdown table; promises that are not kept are in bold."""
+    memory = any(e.peak_gb is not None for e in found)
     lines = [
-        "| what | ms | floor | floor ms | share of floor | compared with | its ms | ratio |",
-        "|---|---|---|---|---|---|---|---|",
+        "| what | ms | floor | floor ms | share of floor | compared with | its ms | ratio |"
+        + " peak GB |" * memory,
+        "|---|---|---|---|---|---|---|---|" + "---|" * memory,
     ]
     for e in found:
         cells = [
@@ -235,8 +252,16 @@ def table(found: Sequence[Entry]) -> str:
             _promised(e.share, e.share_promised, "{:.0%}"),
             e.against, _ms(e.against_s), _promised(e.ratio, e.ratio_promised, "{:.2g}x"),
         ]  # fmt: skip
+        cells += [_peak(e)] * memory
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _peak(entry: Entry) -> str:
+    if entry.peak_gb is None or entry.peak_promised_gb is None:
+        return "" if entry.peak_gb is None else f"{entry.peak_gb:.2f}"
+    text = f"{entry.peak_gb:.2f} (promised {entry.peak_promised_gb:g})"
+    return text if entry.in_memory else f"**{text}**"
 
 
 def _ms(seconds: float | None) -> str:

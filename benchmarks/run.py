@@ -10,17 +10,19 @@ import argparse
 import importlib
 import os
 import re
+from pathlib import Path
 
 from measure import ROOT, Entry, Options, machine, table, write_record
 
-BENCHMARKS: tuple[str, ...] = ()
+BENCHMARKS: tuple[str, ...] = ("bounded_memory",)
 PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def main() -> int:
     """Run the benchmarks asked for; returns 1 where a promise is broken."""
     arguments = _arguments()
-    options = Options(arguments.size, arguments.device, arguments.threads, arguments.repetitions)
+    options = Options(arguments.size, arguments.device, arguments.threads, arguments.repetitions,
+                      arguments.folder)  # fmt: skip
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before a benchmark imports torch
     broken: list[str] = []
     for name in arguments.names or BENCHMARKS:
@@ -56,6 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads of torch")
     parser.add_argument("--repetitions", type=int, default=5, help="counted repetitions")
+    parser.add_argument("--folder", type=Path, help="where large files lie; default: temporary")
     parser.add_argument("--docs", action="store_true", help="put the tables into the docs page")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHMARKS):

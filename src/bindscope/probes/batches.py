@@ -57,7 +57,7 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
     if data.patches:
         return PatchBatches(data, memory, standardise, device)
-    if held_bytes(data) <= memory:
+    if probe.family == "linear" or held_bytes(data) <= memory:
         return VectorBatches(data, standardise, device)
     return StreamedVectors(data, memory, standardise, device)
 

@@ -27,7 +27,7 @@ def read_chunk(path: Path, out: NDArray[Any]) -> None:
         If it is not as long as it should be, or its checksum differs.
     """
     stored = out.view(np.uint8).reshape(-1)
-    content = memoryview(stored)
+    content = stored.data
     with path.open("rb", buffering=0) as file:
         have = 0
         while have < len(content) and (got := file.readinto(content[have:])):
