@@ -7,6 +7,7 @@ which the caller picks the labels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from bindscope.probes.streaming import (
 
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
+WORK = 8  # arrays (N, heads) that L-BFGS holds: signs, offsets, margins, changes, slopes
 
 
 class Source(Protocol):
@@ -55,17 +57,25 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     """Return the source of a probe's inputs."""
     standardise = probe.standardise and probe.protocol == "converged"
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
+    convex = probe.family == "linear" and probe.protocol == "converged"
     if data.patches:
         return PatchBatches(data, memory, standardise, device)
-    if probe.family == "linear" or held_bytes(data) <= memory:
+    if held_bytes(data, convex=convex) <= memory:
         return VectorBatches(data, standardise, device)
     return StreamedVectors(data, memory, standardise, device)
 
 
-def held_bytes(data: ProbeData) -> int:
-    """Return what vectors take in memory, in float32, and as much again to work with them."""
-    dim = data.train.z.shape[1]
-    return sum(2 * 4 * dim * split.n_scenes for split in data.splits.values())
+def held_bytes(data: ProbeData, *, convex: bool) -> int:
+    """Return what a fit to vectors takes that are in memory, in float32, per scene.
+
+    A convex fit adds the design matrices of train and val, and `WORK` numbers per scene and head.
+    """
+    dim, heads = data.train.z.shape[1], prod(data.sizes) + sum(data.sizes)
+    numbers = sum(dim * split.n_scenes for split in data.splits.values())
+    if convex:
+        numbers += (data.train.n_scenes + data.val.n_scenes) * (dim + 1 + heads)
+        numbers += data.train.n_scenes * WORK * heads
+    return 4 * numbers
 
 
 class VectorBatches:

@@ -10,17 +10,18 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.probes.base import LN2
 from bindscope.probes.batches import Source, VectorBatches
-from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
-from bindscope.probes.runs import MOVED, RESTART, Labels, Run
+from bindscope.probes.lbfgs import Block, Passes, Preconditioner, Problem, Regressions, minimise
+from bindscope.probes.module import Inputs
+from bindscope.probes.runs import EVERYTHING, MOVED, RESTART, Labels, Run
 from bindscope.progress import Progress
 
 ITERATIONS = 150
 LOOK = 5
+BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 
 
 def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyProbe) -> None:
@@ -28,7 +29,6 @@ def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyPr
 
     Each strength starts from the optimum of the next stronger one.
     """
-    assert isinstance(source, VectorBatches)
     assert isinstance(probe, LinearProbe)
     progress = Progress(len(runs) * len(probe.l2), "convex fits")
     limit = MOVED * labels.prior_bits("val")
@@ -45,11 +45,10 @@ def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyPr
 class _Path:
     """The optima of one probe from the strongest ridge to the weakest."""
 
-    def __init__(self, run: Run, train: Regressions, val: Regressions, iterations: int) -> None:
+    def __init__(self, run: Run, train: Problem, val: Problem, iterations: int) -> None:
         self.run, self.train, self.val, self.iterations = run, train, val, iterations
         self.preconditioner = Preconditioner(train)
-        shape = (train.x.shape[1], train.sign.shape[1])
-        self.w = torch.zeros(shape, dtype=train.x.dtype, device=train.x.device)
+        self.w = torch.zeros(train.shape, dtype=torch.float32, device=train.rows.device)
 
     def extend(self, l2: float, limit: float) -> None:
         """Go on to a weaker ridge; keep its weights if they validate better."""
@@ -77,24 +76,38 @@ class _Path:
             self.run.options["l2"] = l2
 
 
-def _loss(problem: Regressions, w: Tensor) -> float:
+def _loss(problem: Problem, w: Tensor) -> float:
     """Return the loss without ridge in bits per scene."""
-    return float(softplus(problem.margins(w)).sum(1).double().mean()) / LN2
+    return problem.mean_loss(w) / LN2
 
 
-def _regressions(run: Run, source: VectorBatches, labels: Labels, split: str) -> Regressions:
-    """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2]."""
-    z = source.z[split]
-    bits, anchors, truth = labels.of(split, run.heads)
-    ones = torch.ones(len(z), 1, device=z.device)
-    parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
-    x = torch.cat(parts, dim=1)
-    penalised = torch.ones(x.shape[1], 1, device=z.device)
-    penalised[z.shape[1]] = 0
-    rows = torch.full((run.heads.count,), z.shape[1] + 1, device=z.device)
+def _regressions(run: Run, source: Source, labels: Labels, split: str) -> Problem:
+    """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2].
+
+    Their data are in memory where the vectors are, and read block by block where those are
+    streamed.
+    """
+    dim, count = source.shape.dim, run.heads.count
+    device = next(run.family.parameters()).device
+    penalised = torch.ones(dim + 1 + run.heads.length * run.family.conditioned, 1, device=device)
+    penalised[dim] = 0
+    rows = torch.full((count,), dim + 1, device=device)
     if run.family.conditioned:
-        rows += run.heads.first + torch.arange(run.heads.count, device=z.device)
-    return Regressions(x, 1 - 2 * truth, anchors, rows, penalised)
+        rows += run.heads.first + torch.arange(count, device=device)
+
+    def block(z: Inputs, scenes: Tensor | slice) -> Block:
+        assert isinstance(z, Tensor)
+        bits, anchors, truth = labels.of(split, run.heads, scenes)
+        ones = torch.ones(len(z), 1, device=device)
+        parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
+        return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
+
+    if isinstance(source, VectorBatches):
+        return Regressions(*block(source.z[split], EVERYTHING), rows, penalised)
+    return Passes(
+        lambda: (block(*read) for read in source.split(split, BLOCK)),
+        len(labels.bits[split, "object"]), torch.arange(count, device=device), rows, penalised,
+    )  # fmt: skip
 
 
 @torch.no_grad()

@@ -7,12 +7,17 @@ advance in the same matrix products, each with its own L-BFGS memory (Nocedal an
 it fast: a line search costs no product, for logits are linear in the weights; the initial inverse
 Hessian is that of the bound X'X/4N + l2 (Boehning 1992), exact per column because columns use
 nested leading blocks of one Cholesky factor; converged columns leave the products.
+
+Where the design matrix does not fit in memory (`Passes`), logits are not kept: each trial of a line
+search is a pass over blocks of it, in the same two products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,9 +29,81 @@ TRIALS = 12
 JITTER = 1e-6
 
 
+Block: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Problem(ABC):
+    """Regressions, wherever their data are.
+
+    Attributes
+    ----------
+    rows
+        How many leading rows of w each column uses, int64 (C,).
+    penalised
+        1 for rows under the ridge, 0 for the bias, (p, 1).
+    """
+
+    rows: Tensor
+    penalised: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (p, C) of the weights."""
+        return len(self.penalised), len(self.rows)
+
+    def mask(self) -> Tensor:
+        """Return (p, C): 1 where the column uses the row."""
+        row = torch.arange(len(self.penalised), device=self.penalised.device)[:, None]
+        return (row < self.rows).to(self.penalised.dtype)
+
+    @abstractmethod
+    def gram(self) -> Tensor:
+        """Return X'X/4N in float64, (p, p)."""
+
+    @abstractmethod
+    def mean_loss(self, w: Tensor) -> float:
+        """Return the loss of all columns without ridge, in nats per scene."""
+
+    @abstractmethod
+    def begin(self, w: Tensor) -> Logits:
+        """Return what a fit keeps of the logits, at these weights."""
+
+    @abstractmethod
+    def columns(self, index: Tensor) -> Problem:
+        """Return the regressions of some columns."""
+
+
+class Logits(ABC):
+    """The logits of a problem at a fit's weights, and along a direction from there."""
+
+    @abstractmethod
+    def loss(self) -> Tensor:
+        """Return the mean loss of each column without ridge, (C,)."""
+
+    @abstractmethod
+    def gradient(self, w: Tensor, l2: float) -> Tensor:
+        """Return the gradient (p, C) at the weights, which are given, with ridge."""
+
+    @abstractmethod
+    def keep(self, index: Tensor) -> None:
+        """Drop all columns but these."""
+
+    @abstractmethod
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take a direction (p, C) from the weights w."""
+
+    @abstractmethod
+    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean losses and their slopes along the direction at steps t, (C,) each."""
+
+    @abstractmethod
+    def go(self, t: Tensor) -> None:
+        """Go to w + t direction; t is what `at` was given last."""
+
+
 @dataclass(frozen=True)
-class Regressions:
-    """The data of all columns.
+class Regressions(Problem):
+    """The data of all columns, in memory.
 
     Attributes
     ----------
@@ -36,10 +113,6 @@ class Regressions:
         1 where the label is 0 and -1 where it is 1, (N, C).
     offset
         What is added to the logits, in nats, (N, C), or None.
-    rows
-        How many leading rows of w each column uses, int64 (C,).
-    penalised
-        1 for rows under the ridge, 0 for the bias, (p, 1).
     """
 
     x: Tensor
@@ -48,10 +121,17 @@ class Regressions:
     rows: Tensor
     penalised: Tensor
 
-    def mask(self) -> Tensor:
-        """Return (p, C): 1 where the column uses the row."""
-        row = torch.arange(self.x.shape[1], device=self.x.device)[:, None]
-        return (row < self.rows).to(self.x.dtype)
+    def gram(self) -> Tensor:
+        """Return X'X/4N in float64, (p, p)."""
+        return (self.x.t() @ self.x / (4 * len(self.x))).double()
+
+    def mean_loss(self, w: Tensor) -> float:
+        """Return the loss of all columns without ridge, in nats per scene."""
+        return float(softplus(self.margins(w)).sum(1).double().mean())
+
+    def begin(self, w: Tensor) -> Logits:
+        """Return the logits at these weights."""
+        return _Held(self, w)
 
     def margins(self, w: Tensor) -> Tensor:
         """Return the logits with the sign that makes softplus(margin) the loss, (N, C)."""
@@ -67,6 +147,122 @@ class Regressions:
         """Return the regressions of some columns."""
         offset = None if self.offset is None else self.offset[:, index]
         return replace(self, sign=self.sign[:, index], offset=offset, rows=self.rows[index])
+
+
+class _Held(Logits):
+    """Margins of all scenes, kept: a trial along a direction costs no product."""
+
+    def __init__(self, problem: Regressions, w: Tensor) -> None:
+        self.problem, self.margins = problem, problem.margins(w)
+        self.sigma = self.margins.sigmoid()
+
+    def loss(self) -> Tensor:
+        return softplus(self.margins).mean(0)
+
+    def gradient(self, w: Tensor, l2: float) -> Tensor:
+        return self.problem.gradient(w, self.sigma, l2)
+
+    def keep(self, index: Tensor) -> None:
+        self.problem = self.problem.columns(index)
+        self.margins = self.margins[:, index]
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        self.change = self.problem.sign * (self.problem.x @ direction)
+
+    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        here = torch.addcmul(self.margins, t, self.change)
+        self.sigma = here.sigmoid()
+        return softplus(here).mean(0), (self.sigma * self.change).mean(0)
+
+    def go(self, t: Tensor) -> None:
+        self.margins.addcmul_(t, self.change)
+
+
+@dataclass(frozen=True)
+class Passes(Problem):
+    """The data of all columns, read in blocks at each pass; memory does not grow with N.
+
+    Attributes
+    ----------
+    blocks
+        Starts a pass: yields x (n, p), sign and offset (n, all columns) of successive scenes.
+    n
+        Scenes of a pass.
+    chosen
+        Which of the columns, int64 (C,).
+    """
+
+    blocks: Callable[[], Iterator[Block]]
+    n: int
+    chosen: Tensor
+    rows: Tensor
+    penalised: Tensor
+
+    def gram(self) -> Tensor:
+        """Return X'X/4N in float64, (p, p)."""
+        side, device = len(self.penalised), self.penalised.device
+        total = torch.zeros(side, side, dtype=torch.float64, device=device)
+        for x, _, _ in self.blocks():
+            total += x.t() @ x
+        return total / (4 * self.n)
+
+    def mean_loss(self, w: Tensor) -> float:
+        """Return the loss of all columns without ridge, in nats per scene."""
+        losses = (softplus(m).sum(1).double().sum() for m, _, _ in self.margins(w))
+        return sum(map(float, losses)) / self.n
+
+    def begin(self, w: Tensor) -> Logits:
+        """Return the logits at these weights: a pass."""
+        return _Passed(self, w)
+
+    def columns(self, index: Tensor) -> Passes:
+        """Return the regressions of some columns."""
+        return replace(self, chosen=self.chosen[index], rows=self.rows[index])
+
+    def margins(self, w: Tensor) -> Iterator[Block]:
+        """Yield margins, x and sign of each block."""
+        for x, sign, offset in self.blocks():
+            own, logits = sign[:, self.chosen], x @ w
+            if offset is not None:
+                logits += offset[:, self.chosen]
+            yield logits.mul_(own), x, own
+
+    def sums(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean losses (C,) and their gradient (p, C), without ridge, by one pass."""
+        loss = torch.zeros(w.shape[1], dtype=torch.float64, device=w.device)
+        slope = torch.zeros_like(w)
+        for margins, x, sign in self.margins(w):
+            loss += softplus(margins).sum(0)
+            slope.addmm_(x.t(), margins.sigmoid().mul_(sign))
+        return (loss / self.n).to(w.dtype), slope / self.n
+
+
+class _Passed(Logits):
+    """No logits but losses and gradients of the last pass; a trial is a pass."""
+
+    def __init__(self, problem: Passes, w: Tensor) -> None:
+        self.problem = problem
+        self.losses, self.slope = problem.sums(w)
+
+    def loss(self) -> Tensor:
+        return self.losses
+
+    def gradient(self, w: Tensor, l2: float) -> Tensor:
+        return (self.slope + l2 * self.problem.penalised * w) * self.problem.mask()
+
+    def keep(self, index: Tensor) -> None:
+        self.problem = self.problem.columns(index)
+        self.losses, self.slope = self.losses[index], self.slope[:, index]
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        self.w, self.direction = w, direction
+
+    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        self.losses, self.slope = self.problem.sums(self.w + t * self.direction)
+        return self.losses, (self.slope * self.direction).sum(0)
+
+    def go(self, t: Tensor) -> None:
+        """Do nothing: the last pass was at these weights."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +291,9 @@ class Preconditioner:
     products with a mask between them.
     """
 
-    def __init__(self, problem: Regressions) -> None:
-        self.gram = (problem.x.t() @ problem.x / (4 * len(problem.x))).double()
-        self.penalised, self.dtype = problem.penalised.double(), problem.x.dtype
+    def __init__(self, problem: Problem) -> None:
+        self.gram = problem.gram()
+        self.penalised, self.dtype = problem.penalised.double(), problem.penalised.dtype
 
     def factor(self, l2: float) -> Tensor:
         """Return L^-1, (p, p)."""
@@ -109,22 +305,22 @@ class Preconditioner:
 
 
 class _State:
-    """The columns that still move: weights, margins, gradient and memory."""
+    """The columns that still move: weights, logits, gradient and memory."""
 
-    def __init__(self, problem: Regressions, w: Tensor, inverse: Tensor, l2: float) -> None:
-        self.problem, self.inverse, self.l2 = problem, inverse, l2
+    def __init__(self, problem: Problem, w: Tensor, inverse: Tensor, l2: float) -> None:
+        self.ridge, self.inverse, self.l2 = l2 * problem.penalised, inverse, l2
         self.mask = problem.mask()
         self.w = w * self.mask
-        self.margins = problem.margins(self.w)
-        self.gradient = problem.gradient(self.w, self.margins.sigmoid(), l2)
-        self.loss = softplus(self.margins).mean(0)
+        self.logits = problem.begin(self.w)
+        self.gradient = self.logits.gradient(self.w, l2)
+        self.loss = self.logits.loss()
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
         self.scale = torch.ones_like(self.loss)
 
     def keep(self, index: Tensor) -> None:
         """Drop all columns but these."""
-        self.problem = self.problem.columns(index)
-        self.margins, self.gradient = self.margins[:, index], self.gradient[:, index]
+        self.logits.keep(index)
+        self.gradient = self.gradient[:, index]
         self.w, self.mask = self.w[:, index], self.mask[:, index]
         self.loss, self.scale = self.loss[index], self.scale[index]
         self.memory = [(s[:, index], y[:, index], rho[index]) for s, y, rho in self.memory]
@@ -158,7 +354,7 @@ class _State:
 
 
 def minimise(
-    problem: Regressions,
+    problem: Problem,
     start: Tensor,
     l2: float,
     preconditioner: Preconditioner,
@@ -221,34 +417,32 @@ def minimise(
 
 def _advance(state: _State, direction: Tensor, slope: Tensor) -> Tensor:
     """Take a strong Wolfe step along `direction`; return which columns moved, bool (C,)."""
-    problem = state.problem
-    change = problem.sign * (problem.x @ direction)
-    ridge = state.l2 * problem.penalised
-    step, sigma, loss = _line_search(
-        state.margins, change, state.loss, slope,
-        (ridge * state.w * direction).sum(0), (ridge * direction.square()).sum(0),
+    state.logits.aim(state.w, direction)
+    step, loss = _line_search(
+        state.logits, state.loss, slope,
+        (state.ridge * state.w * direction).sum(0), (state.ridge * direction.square()).sum(0),
     )  # fmt: skip
-    state.margins.addcmul_(step, change)
+    state.logits.go(step)
     s = step * direction
     state.w = state.w + s
-    gradient = problem.gradient(state.w, sigma, state.l2)
+    gradient = state.logits.gradient(state.w, state.l2)
     state.remember(s, gradient - state.gradient)
     state.gradient, state.loss = gradient, loss
     return step > 0
 
 
 def _line_search(
-    margins: Tensor, change: Tensor, loss: Tensor, slope: Tensor, linear: Tensor, square: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Find a strong Wolfe step per column along margins + t change.
+    logits: Logits, loss: Tensor, slope: Tensor, linear: Tensor, square: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Find a strong Wolfe step per column along the direction that the logits have taken.
 
     The objective along the line is convex, so its slope brackets the minimum; trials are secants
     of the slope.
 
     Parameters
     ----------
-    margins, change
-        (N, C).
+    logits
+        What gives losses and slopes along the direction.
     loss, slope
         Mean loss without ridge and derivative at t = 0, (C,).
     linear, square
@@ -256,8 +450,8 @@ def _line_search(
 
     Returns
     -------
-    tuple[Tensor, Tensor, Tensor]
-        Steps (0 where none was found), sigmoid(margins) and mean losses at the steps.
+    tuple[Tensor, Tensor]
+        Steps (0 where none was found) and mean losses at the steps.
     """
     low, low_slope = torch.zeros_like(slope), slope.clone()
     high, high_slope = torch.full_like(slope, torch.inf), torch.zeros_like(slope)
@@ -265,15 +459,13 @@ def _line_search(
     done = torch.zeros_like(slope, dtype=torch.bool)
     rounding = 4 * torch.finfo(loss.dtype).eps * loss
     for _ in range(TRIALS):
-        here = torch.addcmul(margins, t, change)
-        sigma = here.sigmoid()
-        at = (sigma * change).mean(0) + linear + square * t
-        data = softplus(here).mean(0)
+        data, at = logits.at(t)
+        at = at + linear + square * t
         drop = data - loss + t * linear + t.square() * square / 2
         enough = drop <= ARMIJO * t * slope + rounding
         done |= enough & (at.abs() <= CURVATURE * slope.abs())
         if done.all():
-            return t, sigma, data
+            return t, data
         right = ~done & (~enough | (at > 0))
         left = ~done & ~right
         high, high_slope = torch.where(right, t, high), torch.where(right, at, high_slope)
@@ -282,5 +474,4 @@ def _line_search(
         inside = low + (high - low) * share
         t = torch.where(done, t, torch.where(high.isinf(), t * 4, inside))
     t = torch.where(done, t, low)
-    here = torch.addcmul(margins, t, change)
-    return t, here.sigmoid(), softplus(here).mean(0)
+    return t, logits.at(t)[0]
