@@ -56,13 +56,14 @@ def entries(options: Options) -> list[Entry]:
     """Write the stores, run the fits, delete the stores."""
     with _folder(options) as folder:
         counts = SCENES[options.size]
+        epochs = [_epoch(folder, options, heads) for heads in GROUPS]
         found = [_memory(folder, options, "patches", n, "attention") for n in counts["patches"]]
         found += [
             _memory(folder, options, "cls", n, probe)
             for n in counts["cls"]
             for probe in ("quadratic", "linear")
         ]
-        return found + [_epoch(folder, options, heads) for heads in GROUPS]
+        return found + epochs
 
 
 @contextmanager
