@@ -56,13 +56,14 @@ def entries(options: Options) -> list[Entry]:
     """Write the stores, run the fits, delete the stores."""
     with _folder(options) as folder:
         counts = SCENES[options.size]
+        epochs = [_epoch(folder, options, heads) for heads in GROUPS]
         found = [_memory(folder, options, "patches", n, "attention") for n in counts["patches"]]
         found += [
             _memory(folder, options, "cls", n, probe)
             for n in counts["cls"]
             for probe in ("quadratic", "linear")
         ]
-        return found + [_epoch(folder, options, heads) for heads in GROUPS]
+        return found + epochs
 
 
 @contextmanager
@@ -234,6 +235,7 @@ def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
     start = time.perf_counter()
     source = make_source(probe, data)
     standardise_s = time.perf_counter() - start
+    print(f"inputs measured in {standardise_s:.1f} s", file=sys.stderr, flush=True)
     labels = Labels(data, source.device)
     runs = [Run(0, h, build(probe, h, source.shape)) for h in all_parts(data.sizes)]
     live = [_Live(run, converged_plan(probe)) for run in runs]
@@ -242,6 +244,7 @@ def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
     start = time.perf_counter()
     waited = train(live, labels, islice(source.train(probe.batch_size, 0), steps))
     epoch_s = time.perf_counter() - start
+    print(f"epoch in {epoch_s:.1f} s, {waited:.1f} waiting", file=sys.stderr, flush=True)
     drop_from_cache(files)
     disk_s = read_all(files)
     batch = next(source.train(probe.batch_size, 0))

@@ -305,3 +305,39 @@ def test_nothing_here_imports_torch():
     )
     source = str(Path(__file__).parents[2] / "src")
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": source}, check=True)
+
+
+# --- floats, straight from their files ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "layer"), [("patches", None), ("cls", "1"), ("boxes", None)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_rows_are_read_into_the_memory_that_is_given(manifest, name, layer, dtype):
+    store = open_store(manifest)
+    group = store._group[name][:]
+    whole = group if layer is None else store.read(name, layer=layer)
+    for start, stop in ((0, N), (3, 4), (1, N - 1), (7, 7)):
+        out = np.full((stop - start, *whole.shape[1:]), -7, dtype)
+        assert store.read_into(name, start, out, layer) is out
+        np.testing.assert_array_equal(out, whole[start:stop].astype(dtype))
+    wide = np.zeros((N, *whole.shape[1:-1], whole.shape[-1] + 2), dtype)
+    store.read_into(name, 0, wide[..., 1:-1], layer)
+    np.testing.assert_array_equal(wide[..., 1:-1], whole.astype(dtype))
+    assert not wide[..., 0].any()
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "longer", "gone"])
+def test_reading_into_memory_sees_damage(manifest, damage):
+    store = open_store(manifest)
+    path = sorted(manifest.parent.glob("x.zarr/patches/c.*"))[1]
+    if damage == "flip":
+        flip(path, 5)
+    elif damage == "gone":
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:-9] if damage == "cut" else content + b"0")
+    out = np.empty(store.shape("patches"), np.float16)
+    with pytest.raises(StoreError, match=r"chunk is (damaged|missing)") as caught:
+        store.read_into("patches", 0, out)
+    assert str(path) in str(caught.value)

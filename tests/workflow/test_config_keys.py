@@ -294,13 +294,13 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
 
 COMMON_PROBE = {
     "name": "other", "protocol": "paper", "standardise": False, "conditioned": False, "steps": 7,
-    "batch_size": 32, "patience": 3, "threads": 2, "device": "cuda",
+    "batch_size": 32, "patience": 3, "threads": 2, "device": "cuda", "memory_mb": 5,
 }  # fmt: skip
 RANKED = {"rank": 3, "learning_rate": 0.5, "weight_decay": 0.5}
 PROBES: dict[str, tuple[int, dict[str, object]]] = {
     "LinearProbe": (0, {"l2": [0.5]}),
     "QuadraticProbe": (1, RANKED),
-    "AttentionProbe": (2, {**RANKED, "memory_mb": 5}),
+    "AttentionProbe": (2, RANKED),
     "QuadraticReuseProbe": (3, RANKED),
     "MultilinearReuseProbe": (4, RANKED),
     "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
