@@ -251,7 +251,7 @@ def spare_the_compiler() -> None:
     No job of these rules compiles anything; all that it is asked for does nothing then. The names
     are private and may go in another version of torch: a test looks whether this still works.
     """
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if torch is None or "torch._dynamo" in sys.modules:
         return
     absent: Any = ModuleType("torch._dynamo")
