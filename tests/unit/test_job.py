@@ -129,3 +129,47 @@ def test_numpy_from_outside_the_environment_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{foreign}: numpy would be imported from outside this job's environment" in log
     assert "remedy: add numpy to the rule's file in envs/, or install requirements.lock" in log
+
+
+# Prints one line: weights' digest of an optimiser of each kind that jobs use, real module or not.
+OPTIMISED = """
+import hashlib, sys
+import torch
+from probe_problems import probe, problem
+from bindscope.job import spare_the_compiler
+from bindscope.probes.fitting import fit
+
+if sys.argv[1] == "spared":
+    spare_the_compiler()
+torch.set_num_threads(1)
+digest = hashlib.sha256()
+for family, tokens in (("quadratic", 0), ("dnn", 0), ("attention_quadratic", 4)):
+    for result in fit(probe(family, steps=3, batch_size=32), problem(tokens=tokens), [0]):
+        for name, weights in sorted(result.weights.items()):
+            digest.update(weights.tobytes())
+torch.manual_seed(0)
+layer = torch.nn.Linear(3, 2)
+optimiser = torch.optim.AdamW(layer.parameters(), lr=0.1, fused=True)
+schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.1, total_steps=3, cycle_momentum=False)
+for _ in range(3):
+    optimiser.zero_grad()
+    layer(torch.ones(1, 3)).square().sum().backward()
+    torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+    optimiser.step()
+    schedule.step()
+digest.update(layer.weight.detach().numpy().tobytes())
+print(digest.hexdigest(), hasattr(sys.modules["torch._dynamo"], "__path__"))
+"""
+
+
+def test_optimisers_without_torchs_compiler_make_the_same_weights() -> None:
+    """Where this fails after an update of torch, `spare_the_compiler` must be dropped or mended."""
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", OPTIMISED, how], capture_output=True, text=True, check=True,
+            env={"PYTHONPATH": f"src:{Path(__file__).parent}", "OMP_NUM_THREADS": "1"},
+        ).stdout.split()
+        for how in ("spared", "plain")
+    ]  # fmt: skip
+    assert [real for _, real in said] == ["False", "True"]
+    assert said[0][0] == said[1][0]

@@ -34,8 +34,7 @@ from typing import Any, NoReturn
 LONGEST_REQUEST = 2**20
 COMMON = ("numpy", "pydantic", "threadpoolctl", "snakemake.iocontainers", "snakemake.logging")
 STORES = (*COMMON, "zarr")
-# The first optimiser that is made imports `torch._dynamo`.
-TORCH = (*STORES, "torch._dynamo", "safetensors.torch")
+TORCH = (*STORES, "torch", "safetensors.torch")
 TABLES = (*COMMON, "pandas", "pandera.pandas", "pyarrow.parquet", "matplotlib.pyplot", "jinja2")
 # Scripts that are not here are rare, or import next to nothing: they get an interpreter.
 KINDS = {
