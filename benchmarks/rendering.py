@@ -39,7 +39,7 @@ BACKENDS: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
     ({"kind": "mitsuba"}, (224,)),
     ({"kind": "blender", "samples": 16}, (224,)),
 )
-N_SOLIDS = {"raycast": 16, "mitsuba": 4, "blender": 4}
+N_SOLIDS = 3
 COLOURS_AND_SHAPES = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 CLEVR = [
     {"name": "color", "size": 8}, {"name": "shape", "size": 3},
@@ -121,7 +121,7 @@ def _solids(options: Options) -> Iterator[Entry]:
         if options.size == "ci" and backend["kind"] != "raycast":
             continue
         for size in sizes:
-            n = N_SOLIDS[backend["kind"]]
+            n = N_SOLIDS
             dataset = _dataset(CLEVR, 6, {"kind": "solids", "size_px": size, "backend": backend})
             config = dataset.render
             assert isinstance(config, SolidsRenderer)
@@ -136,7 +136,7 @@ def _solids(options: Options) -> Iterator[Entry]:
                 "all": lambda d=dataset, o=objects: render_scenes(d, "train", 0, o),
                 "draw": lambda c=config, s=scenes: draw(c.backend, s),
             }
-            times = medians(side_by_side(runs, _few(options)))
+            times = medians(side_by_side(runs, _once(options)))
             rate = HOUR * n / times["all"]
             words = ", ".join(f"{k} {v}" for k, v in backend.items() if k != "kind") or "default"
             yield Entry(
@@ -147,8 +147,8 @@ def _solids(options: Options) -> Iterator[Entry]:
             )  # fmt: skip
 
 
-def _few(options: Options) -> Options:
-    return Options(options.size, options.device, options.threads, min(options.repetitions, 3))
+def _once(options: Options) -> Options:
+    return Options(options.size, options.device, options.threads, 1)
 
 
 def _codes(n: int, cells: int, count: int) -> NDArray[np.uint8]:
