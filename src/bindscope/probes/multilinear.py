@@ -55,7 +55,7 @@ class _Shared(torch.autograd.Function):
             factors = z.new_zeros(shape)
         else:
             factors = (bits @ by_head.flatten(1)).view(len(z), *by_head.shape[1:])
-        for g, values in enumerate(torch.split(shared, sizes, dim=1)):
+        for g, values in enumerate(torch.split(shared, list(sizes), dim=1)):
             grid = [n if h == g else 1 for h, n in enumerate(sizes)]
             factors[:, g].view(len(z), *sizes, -1).add_(values.reshape(len(z), *grid, -1))
         return factors
