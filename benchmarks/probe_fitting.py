@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import Entry, Options, gemm_rate, medians, side_by_side
+from measure import Entry, Options, gemm_rate, medians, side_by_side, table
 from probe_problems import problem
 from pydantic import TypeAdapter
 from slow_twins import random_inputs, twin_of
@@ -177,7 +178,9 @@ def entries(options: Options) -> list[Entry]:
                 alike = [c for c in cases(options) if (c.threads or options.threads) == threads]
                 every = sorted({shape for c in alike for shape in shapes(c)})
                 rates[threads] = gemm_rate(every, options), tensor_copy_rate(options)
-            found += measure(case, options, *rates[threads])
+            new = measure(case, options, *rates[threads])
+            print(table(new), file=sys.stderr, flush=True)
+            found += new
     torch.set_num_threads(options.threads)
     return [*found, *one_pass(options), stacked(options)]
 
@@ -199,7 +202,8 @@ def measure(case: Case, options: Options, gemm: float, copy: float) -> list[Entr
         steps["twin"] = Step(lambda: autograd(twin(inputs, bits), bits), twin.parameters())
     if folder := os.environ.get(AUTHORS):
         steps |= authors(case, folder, inputs, bits)
-    compare({name: [step() for _ in range(CURVE)] for name, step in steps.items()}, case)
+    if "twin" in steps:
+        compare({name: [step() for _ in range(CURVE)] for name, step in steps.items()}, case)
     times = side_by_side(steps, options)
     typical = medians(times)
     update = medians({"": fast.update_s[-options.repetitions :]})[""]
@@ -241,10 +245,9 @@ def prepared(given: Inputs, options: Options) -> Entry:
 
 def compare(curves: dict[str, list[float]], case: Case) -> None:
     """Stop where the losses of the first steps differ; the authors' weights are their own."""
-    if "twin" in curves:
-        pairs = zip(curves["ours"], curves["twin"], strict=True)
-        if any(abs(a - b) > TOLERANCE * b for a, b in pairs):
-            raise SystemExit(f"{case.name}: the loss curves differ: {curves}")
+    pairs = zip(curves["ours"], curves["twin"], strict=True)
+    if any(abs(a - b) > TOLERANCE * b for a, b in pairs):
+        raise SystemExit(f"{case.name}: the loss curves differ: {curves}")
 
 
 def autograd(logits: Tensor, bits: Tensor) -> Tensor:

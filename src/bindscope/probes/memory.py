@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # parameters of mallopt, malloc.h
-DEFAULTS = {TRIM_THRESHOLD: 128 * 1024, MMAP_THRESHOLD: 128 * 1024, MMAP_MAX: 65536}
+# What glibc's own adaptation ends with once an array of 32 MB has been freed; setting a parameter
+# turns the adaptation off, so the thresholds that it starts from would be too small for ever.
+AFTER = {TRIM_THRESHOLD: 64 * 2**20, MMAP_THRESHOLD: 32 * 2**20, MMAP_MAX: 65536}
 
 
 @contextmanager
@@ -33,6 +35,6 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        for parameter, value in DEFAULTS.items():
+        for parameter, value in AFTER.items():
             mallopt(parameter, value)
         trim(0)
