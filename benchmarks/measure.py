@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,8 @@ class Entry:
         The ratio against_s / seconds that is promised.
     notes
         Further numbers, name -> value with unit in the name; they go into the record.
+    seconds_promised
+        The time that is promised.
     """
 
     what: str
@@ -80,6 +83,7 @@ class Entry:
     against_s: float | None = None
     ratio_promised: float | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
+    seconds_promised: float | None = None
 
     @property
     def share(self) -> float | None:
@@ -101,6 +105,8 @@ class Entry:
         ):
             if promised is not None and (value is None or value < promised):
                 found.append(f"{self.what}: {name} {value or 0:.2f}, promised {promised}")
+        if self.seconds_promised is not None and self.seconds > self.seconds_promised:
+            found.append(f"{self.what}: {self.seconds:.2f} s, promised {self.seconds_promised}")
         return found
 
 
@@ -121,6 +127,27 @@ def side_by_side(
             if repetition:
                 times[name].append(time.perf_counter() - start)
     return times
+
+
+def run_python(folder: Path, *arguments: str, says: str = "") -> float:
+    """Run this interpreter in a folder, on one thread; return its processor seconds.
+
+    Raises
+    ------
+    SystemExit
+        If it fails, or does not say `says`.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is not what is measured
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    after = os.times()
+    if done.returncode or says not in done.stdout + done.stderr:
+        raise SystemExit(f"{arguments} failed\n{(done.stdout + done.stderr)[-4000:]}")
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -231,12 +258,20 @@ def table(found: Sequence[Entry]) -> str:
     ]
     for e in found:
         cells = [
-            e.what, _ms(e.seconds), e.floor, _ms(e.floor_s),
+            e.what, _time(e), e.floor, _ms(e.floor_s),
             _promised(e.share, e.share_promised, "{:.0%}"),
             e.against, _ms(e.against_s), _promised(e.ratio, e.ratio_promised, "{:.2g}x"),
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _time(entry: Entry) -> str:
+    text, promised = _ms(entry.seconds), entry.seconds_promised
+    if promised is None:
+        return text
+    text += f" (promised {_ms(promised)})"
+    return text if entry.seconds <= promised else f"**{text}**"
 
 
 def _ms(seconds: float | None) -> str:
