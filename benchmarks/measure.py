@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 import traceback
@@ -72,6 +73,8 @@ class Entry:
         What it is compared with in the same run, and its median time.
     ratio_promised
         The ratio against_s / seconds that is promised.
+    seconds_promised
+        The time that is promised.
     limits
         Other quantities with a promise: name with unit -> (measured, the most that is promised).
     notes
@@ -136,6 +139,27 @@ def side_by_side(
             if repetition:
                 times[name].append(time.perf_counter() - start)
     return times
+
+
+def run_python(folder: Path, *arguments: str, says: str = "") -> float:
+    """Run this interpreter in a folder, on one thread; return its processor seconds.
+
+    Raises
+    ------
+    SystemExit
+        If it fails, or does not say `says`.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling is not what is measured
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    after = os.times()
+    if done.returncode or says not in done.stdout + done.stderr:
+        raise SystemExit(f"{arguments} failed\n{(done.stdout + done.stderr)[-4000:]}")
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:

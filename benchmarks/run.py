@@ -19,7 +19,8 @@ from pathlib import Path
 from measure import ROOT, Entry, Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
-    "probe_fitting", "bounded_memory", "extraction", "rendering", "cost_growth", "default_run",
+    "probe_fitting", "bounded_memory", "extraction", "rendering", "priors", "assignment_priors",
+    "workflow_overhead", "second_run", "script_imports", "cost_growth", "default_run",
 )  # fmt: skip
 PAGE = ROOT / "docs" / "benchmarks.md"
 

@@ -1,52 +1,89 @@
-"""What the workflow costs besides its jobs: planning many jobs, finding nothing to do, imports.
+"""What planning costs: a dry run of 5,000 jobs beside Snakemake without anything of ours.
 
-``python benchmarks/workflow_overhead.py`` works in a fresh copy of the working tree, prints a table
-and writes JSON. Beside each number stands its floor: what Snakemake alone takes for as many jobs
-with as many inputs and nothing of ours, or what a bare import of torch takes. Nothing is computed:
-the run before the second run has scripts that only make their outputs.
+Works in a fresh copy of the working tree. The floor is Snakemake on a workflow of the same shape,
+which does nothing: as many jobs with as many input and output files, logs, benchmarks, parameters
+and resources as ours. The lower floor is as many jobs with one input and none of that.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import subprocess
-import sys
-import time
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from default_run import fresh_copy
-from measure import processor
+from measure import Entry, Options, medians, run_python, side_by_side
 
-# The promises (docs/benchmarks.md).
-BUDGET = {"dry_run_wall_s": 10.0, "no_op_wall_s": 4.0, "light_cpu_s": 0.6, "torch_cpu_s": 1.5}
-
-STUB = """\
-from pathlib import Path
-
-for path in map(Path, snakemake.output):
-    if path.suffix == ".zarr":
-        path.mkdir(parents=True)
-        path = path / "zarr.json"
-    path.write_text("{}")
+TITLE = "Planning many jobs"
+PROMISED_S = 10.0
+DRY = ("-m", "snakemake", "--dry-run", "--quiet", "all", "--cores", "1")
+CONFIG = "many.yaml"
+GRAPH = f"""
+import yaml
+from bindscope.graph.build import read_graph
+read_graph(yaml.safe_load(open({CONFIG!r})), {CONFIG!r})
 """
 
-# As many jobs as `many_jobs` and about as many edges, with nothing of ours.
-PLAIN = """\
+# The jobs and files of `many_jobs`, with functions that look nothing up.
+SAME_SHAPE = """\
+def spec(wildcards):
+    return "s" * 2000
+def code(wildcards):
+    return "c" * 33
+def more(wildcards, attempt):
+    return 1000 * attempt
+def read(wildcards):
+    return [f"index/{int(wildcards.n) % 12}.json", "labels.json"]
+def scenes(wildcards):
+    n = int(wildcards.n) % 80
+    return [f"scenes/{n}.json", f"scenes/{n}.zarr", "weights/0.json", "weights/0.safetensors"]
 rule all:
-    input: expand("fits/{n}.txt", n=range(%(fits)d))
+    input: expand("fits/{n}.jsonl", n=range(3744)), "table.csv"
+rule table:
+    input: expand("fits/{n}.jsonl", n=range(3744))
+    output: "table.csv"
+    script: "nothing.py"
 rule fit:
-    input: lambda wildcards: f"pooled/{int(wildcards.n) %% %(pooled)d}.txt"
+    input: read
+    output: rows="fits/{n}.jsonl", weights="fits/{n}.w", history="fits/{n}.h", details="fits/{n}.d"
+    log: "logs/fits/{n}.log"
+    benchmark: "benchmarks/fits/{n}.jsonl"
+    params: spec=spec, code=code
+    resources: mem_mb=more, runtime=more, gpu=0
+    script: "nothing.py"
+rule index:
+    input: expand("pooled/{{n}}-{shard}.{kind}", shard=range(80), kind=["json", "zarr"])
+    output: "index/{n}.json"
+    script: "nothing.py"
+rule pooled:
+    input: scenes
+    output: manifest="pooled/{m}-{n}.json", store=directory("pooled/{m}-{n}.zarr")
+    log: "logs/pooled/{m}-{n}.log"
+    benchmark: "benchmarks/pooled/{m}-{n}.jsonl"
+    params: spec=spec, code=code
+    resources: mem_mb=more, runtime=more, gpu=0
+    script: "nothing.py"
+rule scenes:
+    output: manifest="scenes/{n}.json", store=directory("scenes/{n}.zarr")
+    script: "nothing.py"
+rule weights:
+    output: manifest="weights/{n}.json", weights="weights/{n}.safetensors"
+    script: "nothing.py"
+rule labels:
+    output: "labels.json"
+    script: "nothing.py"
+"""
+
+# As many jobs with one input and nothing else.
+BARE = """\
+rule all:
+    input: expand("fits/{n}.txt", n=range(3744))
+rule fit:
+    input: lambda wildcards: f"pooled/{int(wildcards.n) % 1091}.txt"
     output: "fits/{n}.txt"
-    log: "logs/{n}.log"
-    benchmark: "benchmarks/{n}.jsonl"
-    params: spec=lambda wildcards: "s" * 2000, code=lambda wildcards: "c" * 33
-    resources: mem_mb=lambda wildcards, attempt: 1000 * attempt
     shell: "touch {output}"
 rule pooled:
     output: "pooled/{n}.txt"
@@ -54,44 +91,43 @@ rule pooled:
 """
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds of one command."""
-
-    wall_s: float
-    cpu_s: float
-
-
-def main() -> int:
-    """Measure, print and write; returns 1 where a promise is broken."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", default="results/workflow_overhead.json", help="where to write")
-    parser.add_argument("--no-budget", action="store_true", help="exit 0 over budget too")
-    parser.add_argument("--only", choices=["plan", "no-op", "imports"], help="one part of it")
-    arguments = parser.parse_args()
+def entries(options: Options) -> list[Entry]:
+    """Time the dry runs in turns: once counted after once not counted, each takes long."""
     folder = fresh_copy()
-    print(f"working in {folder}", flush=True)
-    parts = {"plan": plan, "no-op": no_op, "imports": imports}
-    measured: dict[str, Any] = {"processor": processor(), "cores": os.cpu_count()}
-    measured["python"] = platform.python_version()
-    broken = []
-    for name, part in parts.items():
-        if arguments.only in (None, name):
-            measured[name] = {key: asdict(cost) for key, cost in part(folder).items()}
-            broken += over_budget(name, measured[name])
-    print(table(measured))
-    for line in broken:
-        print(f"over budget: {line}")
-    output = Path(arguments.json)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(measured, indent=1) + "\n")
-    return 1 if broken and not arguments.no_budget else 0
+    try:
+        times = _time(folder, replace(options, repetitions=min(options.repetitions, 1)))
+    finally:
+        shutil.rmtree(folder)
+    ours, graph, same, bare = (times[name] for name in ("ours", "graph", "same", "bare"))
+    same_shape = "Snakemake alone, same jobs and files"
+    return [
+        Entry("dry run, 4,836 jobs", ours, same_shape, same,
+              seconds_promised=PROMISED_S),
+        Entry("its graph of products alone, imports included", graph),
+        Entry(same_shape, same, "Snakemake alone, as many jobs with one input", bare),
+    ]  # fmt: skip
+
+
+def _time(folder: Path, options: Options) -> dict[str, float]:
+    (folder / CONFIG).write_text(yaml.safe_dump(many_jobs(), sort_keys=False))
+    (folder / "graph.py").write_text(GRAPH)
+    runs: dict[str, Callable[[], object]] = {
+        "ours": lambda: run_python(folder, *DRY, "--configfile", CONFIG),
+        "graph": lambda: run_python(folder, "graph.py"),
+    }
+    for name, text in (("same", SAME_SHAPE), ("bare", BARE)):
+        plain = folder / name
+        plain.mkdir()
+        (plain / "nothing.py").touch()
+        (plain / "Snakefile").write_text(text)
+        runs[name] = lambda plain=plain: run_python(plain, *DRY)  # type: ignore[misc]
+    return medians(side_by_side(runs, options))
 
 
 def many_jobs(models: int = 12, probes: int = 12, shards: int = 80) -> dict[str, Any]:
     """Return a configuration: fits of every layer, two kinds of tokens and every probe.
 
-    With the defaults 3,744 fits, 960 pooled shards, 80 shards of scenes; 4,835 jobs in all.
+    With the defaults 3,744 fits, 960 pooled shards, 80 shards of scenes; 4,836 jobs in all.
     """
     names = [f"vit-{i}" for i in range(models)]
     architecture = {"n_layers": 12, "width": 16, "n_heads": 2, "patch_px": 8}
@@ -125,88 +161,3 @@ def many_jobs(models: int = 12, probes: int = 12, shards: int = 80) -> dict[str,
              "tokens": ["cls", "mean"], "probes": probe_names}
         ],
     }  # fmt: skip
-
-
-def plan(folder: Path) -> dict[str, Cost]:
-    """Dry run of many jobs; our graph alone; Snakemake without anything of ours."""
-    (folder / "many.yaml").write_text(yaml.safe_dump(many_jobs(), sort_keys=False))
-    graph = "import yaml; from bindscope.graph.build import read_graph; "
-    graph += "read_graph(yaml.safe_load(open('many.yaml')), 'many.yaml')"
-    plain = folder / "plain"
-    plain.mkdir()
-    (plain / "Snakefile").write_text(PLAIN % {"fits": 3744, "pooled": 1091})
-    dry = ("-m", "snakemake", "--dry-run", "--quiet", "all", "--cores", "1")
-    return {
-        "dry run, 4,835 jobs": cost(folder, *dry, "--configfile", "many.yaml"),
-        "  our graph alone": cost(folder, "-c", graph),
-        "  floor: Snakemake alone": cost(plain, *dry),
-    }
-
-
-def no_op(folder: Path) -> dict[str, Cost]:
-    """The default run again, when nothing is to be done."""
-    for script in (folder / "workflow/scripts").glob("*.py"):
-        script.write_text(STUB)
-    run = ("-m", "snakemake", "--quiet", "all", "--cores", "all")
-    cost(folder, *run)
-    return {
-        "default run, nothing to do": cost(folder, *run, says="Nothing to be done"),
-        "  floor: snakemake --version": cost(folder, "-m", "snakemake", "--version"),
-    }
-
-
-def imports(folder: Path) -> dict[str, Cost]:
-    """Each script's imports; the better of two, the first one may write byte code."""
-    scripts = sorted((Path(__file__).parents[1] / "workflow/scripts").glob("*.py"))
-    commands = {f"import {path.stem}": f"import runpy; runpy.run_path({str(path)!r})"
-                for path in scripts}  # fmt: skip
-    commands["  floor: import torch"] = "import torch"
-    commands["  floor: import numpy, zarr"] = "import numpy, zarr"
-    return {
-        name: min((cost(folder, "-c", code) for _ in range(2)), key=lambda found: found.cpu_s)
-        for name, code in commands.items()
-    }
-
-
-def cost(folder: Path, *arguments: str, says: str = "") -> Cost:
-    """Time one command of this interpreter; it must succeed, and say something where asked."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
-    before, started = os.times(), time.monotonic()
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    wall, after = time.monotonic() - started, os.times()
-    if done.returncode or says not in done.stdout + done.stderr:
-        raise SystemExit(f"{arguments} failed\n{(done.stdout + done.stderr)[-4000:]}")
-    cpu = sum(after[2:4]) - sum(before[2:4])
-    return Cost(round(wall, 2), round(cpu, 2))
-
-
-def over_budget(part: str, measured: dict[str, dict[str, float]]) -> list[str]:
-    """Return the lines of one part that break a promise."""
-    first, *_ = measured
-    if part != "imports":
-        bound = BUDGET["dry_run_wall_s" if part == "plan" else "no_op_wall_s"]
-        return [f"{first}: {wall} s"] if (wall := measured[first]["wall_s"]) > bound else []
-    torch = measured["  floor: import torch"]["cpu_s"]
-    found = []
-    for name, entry in measured.items():
-        bound = BUDGET["torch_cpu_s" if entry["cpu_s"] >= torch else "light_cpu_s"]
-        if name.startswith("import") and entry["cpu_s"] > bound:
-            found.append(f"{name}: {entry['cpu_s']} s of processor time, promised {bound}")
-    return found
-
-
-def table(measured: dict[str, Any]) -> str:
-    """Write a Markdown table."""
-    lines = [f"{measured['processor']}, {measured['cores']} cores", ""]
-    lines += ["| what | wall s | processor s |", "|---|---|---|"]
-    for part in ("plan", "no-op", "imports"):
-        for name, entry in measured.get(part, {}).items():
-            lines.append(f"| {name} | {entry['wall_s']:.1f} | {entry['cpu_s']:.1f} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
