@@ -97,7 +97,8 @@ def paint(size_px: int, things: tuple[Thing, ...], random: np.random.Generator) 
 
 def _covered(kind: int, side: int) -> Floats:
     shape = SHAPES.index(tuple(KINDS.values())[kind])
-    return coverage(side, _ANTIALIAS)[shape][..., None]
+    covered: Floats = coverage(side, _ANTIALIAS)[shape][..., None]
+    return covered
 
 
 def _ink(thing: Thing) -> Floats:

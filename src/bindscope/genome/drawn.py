@@ -88,6 +88,7 @@ def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
     kinds = np.arange(config.n_categories)
     colors = np.ones((config.n_categories, config.n_colors + 1))
     colors[kinds, kinds % config.n_colors] = FAVOURITE
+    shares: npt.NDArray[np.float64]
     shares = colors / colors.sum(axis=1, keepdims=True) / (kinds + 2.0)[:, None]
     shares /= shares.sum()
     shares.flags.writeable = False
