@@ -73,8 +73,6 @@ class Entry:
         What it is compared with in the same run, and its median time.
     ratio_promised
         The ratio against_s / seconds that is promised.
-    seconds_promised
-        The time that is promised.
     limits
         Other quantities with a promise: name with unit -> (measured, the most that is promised).
     notes

@@ -167,7 +167,7 @@ def test_half_precision_tokens_are_kept_in_half_precision():
     data = problem(tokens=4)
     source = PatchBatches(data, 2**30, True, CPU)
     assert source.rows["train"]["patches"].values.dtype == np.float16
-    (patches, _), _ = next(source.train(8, 0))
-    assert patches.dtype == torch.float32
+    tokens, _ = next(source.train(8, 0))
+    assert tokens.patches.dtype == torch.float32
     assert isinstance(data.train.z, ArrayPatches)
     assert isinstance(data.train, SplitData)
