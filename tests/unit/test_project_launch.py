@@ -39,10 +39,10 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
-@pytest.fixture
-def sleeper(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
+@pytest.fixture(params=[launch.SNAKEMAKE, launch.FORKED])
+def sleeper(clone: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
     """A process that looks like `python -m snakemake` in the clone."""
-    process = subprocess.Popen([sys.executable, "-c", SLEEP, "snakemake"], cwd=clone)
+    process = subprocess.Popen([sys.executable, "-c", SLEEP, request.param], cwd=clone)
     yield process
     process.kill()
     process.wait()

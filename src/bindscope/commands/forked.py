@@ -55,7 +55,8 @@ THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 def main() -> None:
     """Fork the servers, then be Snakemake."""
     clients: dict[str, Client] = {}
-    for libraries, scripts in KINDS.items():
+    # What a server needs of the system, only Linux has; elsewhere every job gets an interpreter.
+    for libraries, scripts in KINDS.items() if hasattr(os, "pidfd_open") else ():
         clients |= dict.fromkeys(scripts, start(libraries, set(clients.values())))
     try:
         be_snakemake(clients)
