@@ -57,6 +57,7 @@ from bindscope.probes.standardise import padded
 
 TITLE = "Probe fitting"
 CURVE, TOLERANCE = 4, 1e-3  # steps whose losses are compared, and by how much they may differ
+TURN_S = 0.3  # a turn takes as many successive steps as fit into this
 AUTHORS = "BINDSCOPE_AUTHORS"
 
 
@@ -204,9 +205,9 @@ def measure(case: Case, options: Options, gemm: float, copy: float) -> list[Entr
         steps |= authors(case, folder, inputs, bits)
     if "twin" in steps:
         compare({name: [step() for _ in range(CURVE)] for name, step in steps.items()}, case)
-    times = side_by_side(steps, options)
+    times = side_by_side_in_rows(steps, options)
     typical = medians(times)
-    update = medians({"": fast.update_s[-options.repetitions :]})[""]
+    update = medians({"": fast.update_s[CURVE:]})[""]
     floor = flops(case) / gemm
     notes = {
         "flops": flops(case), "gemm_flop_per_s": gemm, "best_s": min(times["ours"]),
@@ -231,6 +232,21 @@ def measure(case: Case, options: Options, gemm: float, copy: float) -> list[Entr
     if case.tokens:
         found.append(prepared(given, options))
     return found
+
+
+def side_by_side_in_rows(steps: dict[str, Step], options: Options) -> dict[str, list[float]]:
+    """Time alternatives in turns of successive steps, as in a fit; seconds of a step."""
+    runs: dict[str, Callable[[], object]] = {}
+    lengths = {}
+    for name, step in steps.items():
+        step()
+        start = time.perf_counter()
+        step()
+        length = max(1, min(20, int(TURN_S / (time.perf_counter() - start))))
+        runs[name] = lambda step=step, length=length: [step() for _ in range(length)]
+        lengths[name] = length
+    times = side_by_side(runs, options)
+    return {name: [s / lengths[name] for s in values] for name, values in times.items()}
 
 
 def prepared(given: Inputs, options: Options) -> Entry:

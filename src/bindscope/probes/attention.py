@@ -24,7 +24,6 @@ from bindscope.probes.module import (
     drawn,
     drawn_rows,
     normal,
-    sum_of_products,
     visible,
 )
 
@@ -57,8 +56,8 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         seen, revealed, attention, tokens, transposed = ctx.saved_tensors
         by_attention = torch.bmm(gradient, transposed)
-        inner = (by_attention * attention).sum(2, keepdim=True)
-        by_scores = by_attention.sub_(inner).mul_(attention).mul_(ctx.temperature)
+        by_scores = torch._softmax_backward_data(by_attention, attention, 2, attention.dtype)
+        by_scores.mul_(ctx.temperature)
         by_queries = torch.bmm(by_scores, tokens)
         by_seen = by_revealed = None
         if seen is not None:
@@ -81,7 +80,7 @@ class AttentionQuadratic(Family):
     The query is linear in the bits, so Wq is folded into base and Q once per step and the queries
     of all heads are one product of the masked bits with Wq Q; no sample passes through Wq. In the
     readout [CLS] and bits are one product for all heads and both factors; s_k, which is the head's
-    own, a batched one.
+    own, a batched one per factor.
     """
 
     patches = True
@@ -106,7 +105,7 @@ class AttentionQuadratic(Family):
         if heads.anchored:
             for last in (*pooled[-1:], *rest[-1:]):
                 last.zero_()
-        self.pooled = nn.Parameter(torch.cat(pooled, dim=2))
+        self.pooled = nn.ParameterList(pooled)
         self.rest = Projection(torch.cat(rest, dim=2), heads, config.conditioned) if rest else None
         self.bias = nn.Parameter(torch.zeros(k))
         self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
@@ -129,13 +128,13 @@ class AttentionQuadratic(Family):
             *self._folded(bits), inputs.patches, inputs.transposed, self.temperature
         ).transpose(0, 1)
         if self.rest is None:
-            factors = torch.bmm(pooled, self.pooled)
+            left, right = (torch.bmm(pooled, weight) for weight in self.pooled)
         else:
             parts = [inputs.cls] if inputs.cls is not None else []
             parts += [bits] if self.conditioned else []
             rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
-            factors = torch.baddbmm(rest, pooled, self.pooled)
-        readout = sum_of_products(
-            factors.view(*factors.shape[:2], 2, -1), 2
-        ).t()  # (heads, B, 2, rank)
-        return readout * self.factor + self.bias
+            left, right = (
+                torch.baddbmm(own, pooled, weight)
+                for own, weight in zip(rest.chunk(2, dim=2), self.pooled, strict=True)
+            )
+        return (left * right).sum(2).t() * self.factor + self.bias
