@@ -106,13 +106,28 @@ def stamps(config: ShapesRenderer, n_colours: int, n_shapes: int) -> tuple[UInt8
     Returns
     -------
     Colours on the background, uint8 (n_colours * n_shapes, box, box, 3), in order of object-code
-    index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered.
+    index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both
+    read-only: they are drawn once per process.
     """
-    covered = coverage(config.object_px, config.antialias)[:n_shapes]
+    return _stamps(config.object_px, config.antialias, n_colours, n_shapes)
+
+
+@cache
+def _stamps(object_px: int, antialias: int, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
+    covered = coverage(object_px, antialias)[:n_shapes]
     colours = np.array(list(COLOURS.values())[:n_colours], float)
     ink = covered[None, ..., None] * (colours[:, None, None, None] - BACKGROUND)
     drawn = np.rint(BACKGROUND + ink).astype(np.uint8)
-    return drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
+    drawn, masks = drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
+    drawn.flags.writeable = masks.flags.writeable = False
+    return drawn, masks
+
+
+@cache
+def _are_distinct(object_px: int, antialias: int, n_shapes: int) -> bool:
+    """Tell whether no two shapes have the same mask."""
+    _, masks = _stamps(object_px, antialias, 1, n_shapes)
+    return len(np.unique(masks.reshape(n_shapes, -1), axis=0)) == n_shapes
 
 
 def capacity(dataset: SceneDistribution) -> int:
@@ -187,9 +202,7 @@ def _palette_sizes(dataset: SceneDistribution, config: ShapesRenderer) -> tuple[
                 f"({', '.join(known)})",
                 f"lower the group's size to {len(known)} or less",
             )
-    _, masks = stamps(config, n_colours, n_shapes)
-    distinct = np.unique(masks.reshape(n_shapes, -1), axis=0)
-    if len(distinct) < n_shapes:
+    if not _are_distinct(config.object_px, config.antialias, n_shapes):
         raise ConfigError(
             f"dataset {dataset.name!r}, render.object_px",
             f"{config.object_px} px are too few to tell the {n_shapes} shapes apart",
