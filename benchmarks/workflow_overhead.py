@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def _time(folder: Path, options: Options) -> dict[str, float]:
         plain.mkdir()
         (plain / "nothing.py").touch()
         (plain / "Snakefile").write_text(text)
-        runs[name] = lambda plain=plain: run_python(plain, *DRY)  # type: ignore[misc]
+        runs[name] = partial(run_python, plain, *DRY)
     return medians(side_by_side(runs, options))
 
 
