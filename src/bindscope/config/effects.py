@@ -47,8 +47,7 @@ _READ = (
 )
 _DATASET = _effect(
     "all of this dataset",
-    f"{_CODES} priors scenes scene_statistics {_READ} "
-    f"training encoded truth null {_ACTIVATIONS}",
+    f"{_CODES} priors scenes scene_statistics {_READ} training encoded truth null {_ACTIVATIONS}",
 )
 _RENDER = _effect(
     "scenes and all that is seen of them",
