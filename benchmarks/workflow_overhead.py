@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,32 @@ from bindscope.graph.build import read_graph
 read_graph(yaml.safe_load(open({CONFIG!r})), {CONFIG!r})
 """
 
+# As in common.smk, so that the floors are as low as they can be.
+TUNED = """\
+import gc, inspect
+gc.set_threshold(100_000, 20, 100)
+def signed(function):
+    function.__signature__ = inspect.signature(function)
+    return function
+"""
+
 # The jobs and files of `many_jobs`, with functions that look nothing up.
-SAME_SHAPE = """\
+SAME_SHAPE = (
+    TUNED
+    + """\
+@signed
 def spec(wildcards):
     return "s" * 2000
+@signed
 def code(wildcards):
     return "c" * 33
+@signed
 def more(wildcards, attempt):
     return 1000 * attempt
+@signed
 def read(wildcards):
     return [f"index/{int(wildcards.n) % 12}.json", "labels.json"]
+@signed
 def scenes(wildcards):
     n = int(wildcards.n) % 80
     return [f"scenes/{n}.json", f"scenes/{n}.zarr", "weights/0.json", "weights/0.safetensors"]
@@ -76,9 +93,12 @@ rule labels:
     output: "labels.json"
     script: "nothing.py"
 """
+)
 
 # As many jobs with one input and nothing else.
-BARE = """\
+BARE = (
+    TUNED
+    + """\
 rule all:
     input: expand("fits/{n}.txt", n=range(3744))
 rule fit:
@@ -89,6 +109,7 @@ rule pooled:
     output: "pooled/{n}.txt"
     shell: "touch {output}"
 """
+)
 
 
 def entries(options: Options) -> list[Entry]:
@@ -120,7 +141,7 @@ def _time(folder: Path, options: Options) -> dict[str, float]:
         plain.mkdir()
         (plain / "nothing.py").touch()
         (plain / "Snakefile").write_text(text)
-        runs[name] = lambda plain=plain: run_python(plain, *DRY)  # type: ignore[misc]
+        runs[name] = partial(run_python, plain, *DRY)
     return medians(side_by_side(runs, options))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -22,8 +23,9 @@ from bindscope.job import Job
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 HEAVY = (
-    "huggingface_hub", "matplotlib", "numpy", "pandas", "pydantic", "scipy", "sklearn", "timm",
-    "torch", "torchvision", "transformers", "zarr",
+    "PIL", "huggingface_hub", "jinja2", "matplotlib", "numpy", "pandas", "pandera", "pyarrow",
+    "pydantic", "safetensors", "scipy", "sklearn", "sympy", "timm", "torch", "torch._dynamo",
+    "torch._inductor", "torch.onnx", "torchvision", "transformers", "zarr",
 )  # fmt: skip
 
 
@@ -69,3 +71,38 @@ def loaded(code: str) -> set[str]:
         check=True,
     )  # fmt: skip
     return set(HEAVY) & set(done.stdout.split())
+
+
+_NURSERY = """
+import json, os, runpy, sys
+scripts, given, heavy = (json.loads(argument) for argument in sys.argv[1:])
+for name in given:
+    __import__(name)
+before = set(sys.modules)
+for script in scripts:
+    read, write = os.pipe()
+    if not os.fork():
+        runpy.run_path(f"workflow/scripts/{script}.py")
+        os.write(write, json.dumps(sorted(set(heavy) & set(sys.modules) - before)).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        print(json.dumps([script, json.load(pipe)]))
+    os.wait()
+"""
+
+
+def loaded_by_scripts(names: list[str], given: Iterable[str]) -> dict[str, set[str]]:
+    """Which heavy packages each script's imports load besides those that are given.
+
+    Each script has an interpreter of its own, forked from one in which the given packages are
+    loaded already: importing torch once for all takes less time.
+    """
+    beside = set(HEAVY) - {"pydantic"}  # the configuration, which nearly every script reads
+    arguments = [json.dumps(list(value)) for value in (names, given, sorted(beside))]
+    done = subprocess.run(
+        [sys.executable, "-c", _NURSERY, *arguments], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True,
+    )  # fmt: skip
+    found = dict(json.loads(line) for line in done.stdout.splitlines())
+    return {name: set(packages) for name, packages in found.items()}
