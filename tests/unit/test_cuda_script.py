@@ -45,6 +45,7 @@ def test_without_a_device_it_says_so_in_one_line_and_ends_with_2(tmp_path, monke
     assert not path.exists()
 
 
+@pytest.mark.slow  # its parts are in test_pretend_cuda
 def test_all_checks_pass_on_a_pretended_device(tmp_path, monkeypatch, capsys):
     """What a GPU would compute is computed here: the CPU's numbers must come out, and be compared.
 
