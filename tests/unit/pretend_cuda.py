@@ -121,6 +121,19 @@ def _no_grad(mode: Any) -> torch.no_grad:
     return mode.held
 
 
+class _Stream:
+    """A stream on which everything has happened already."""
+
+    def __init__(self, device: Any = None) -> None: ...
+
+    def wait_stream(self, other: _Stream) -> None: ...
+
+    def record_event(self) -> _Stream:
+        return self
+
+    def synchronize(self) -> None: ...
+
+
 @contextlib.contextmanager
 def pretend_cuda() -> Iterator[None]:
     """Give torch one pretended CUDA device."""
@@ -132,6 +145,8 @@ def pretend_cuda() -> Iterator[None]:
             "get_device_name": lambda index=0: device.name,
             "is_bf16_supported": lambda including_emulation=True: True,
             "synchronize": lambda device=None: None, "device": contextlib.nullcontext,
+            "Stream": _Stream, "current_stream": _Stream, "stream": contextlib.nullcontext,
+            "utilization": lambda device=None: 0,
         }.items():  # fmt: skip
             patch.setattr(torch.cuda, name, value)
         patch.setattr(torch.inference_mode, "__enter__", lambda self: _no_grad(self).__enter__())
