@@ -170,9 +170,9 @@ def forget() -> None:
 
 
 def codes() -> dict[str, tuple[str, str]]:
-    """Return own and chained code of each rule's first product."""
+    """Return own and chained code of each rule's last product (the first figure has no table)."""
     forget()
-    return {p.rule: tuple(p.code.split(":")) for p in reversed(ci_products())}  # type: ignore[misc]
+    return {p.rule: tuple(p.code.split(":")) for p in ci_products()}  # type: ignore[misc]
 
 
 def changed(
