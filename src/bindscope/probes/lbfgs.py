@@ -219,7 +219,7 @@ class Passes(Problem):
         """Return the regressions of some columns."""
         return replace(self, chosen=self.chosen[index], rows=self.rows[index])
 
-    def margins(self, w: Tensor) -> Iterator[Block]:
+    def margins(self, w: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield margins, x and sign of each block."""
         for x, sign, offset in self.blocks():
             own, logits = sign[:, self.chosen], x @ w
