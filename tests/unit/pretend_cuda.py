@@ -78,6 +78,8 @@ class _Placing(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func in _MOVES:
             return _move(func, args[0], args[1:], kwargs)
+        if func is torch.Tensor.pin_memory:
+            return args[0]  # type: ignore[no-any-return]
         if func in _NEEDS_CPU and isinstance(args[0], OnDevice):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
         if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
@@ -121,6 +123,20 @@ def _no_grad(mode: Any) -> torch.no_grad:
     return mode.held
 
 
+class _Stream:
+    """A stream on which all is done at once."""
+
+    def __init__(self, device: Any = None) -> None:
+        """Belong to the one device."""
+
+    def wait_stream(self, other: _Stream) -> None:
+        """Wait for nothing."""
+
+    def record_event(self) -> SimpleNamespace:
+        """Return an event that has happened."""
+        return SimpleNamespace(synchronize=lambda: None)
+
+
 @contextlib.contextmanager
 def pretend_cuda() -> Iterator[None]:
     """Give torch one pretended CUDA device."""
@@ -132,6 +148,7 @@ def pretend_cuda() -> Iterator[None]:
             "get_device_name": lambda index=0: device.name,
             "is_bf16_supported": lambda including_emulation=True: True,
             "synchronize": lambda device=None: None, "device": contextlib.nullcontext,
+            "Stream": _Stream, "current_stream": _Stream, "stream": contextlib.nullcontext,
         }.items():  # fmt: skip
             patch.setattr(torch.cuda, name, value)
         patch.setattr(torch.inference_mode, "__enter__", lambda self: _no_grad(self).__enter__())
