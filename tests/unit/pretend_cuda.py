@@ -78,8 +78,6 @@ class _Placing(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func in _MOVES:
             return _move(func, args[0], args[1:], kwargs)
-        if func is torch.Tensor.pin_memory:
-            return args[0]  # type: ignore[no-any-return]
         if func in _NEEDS_CPU and isinstance(args[0], OnDevice):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()")
         if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
