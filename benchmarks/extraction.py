@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from measure import Entry, Options, copy_rate, disk_rate, medians, side_by_side
+from measure import ROOT, Entry, Options, copy_rate, disk_rate, medians, side_by_side
 
 from bindscope.activations.extraction import StoreImages, extract
 from bindscope.activations.utilisation import Utilisation
@@ -101,7 +101,7 @@ CUDA_SCALE = 64  # a GPU is that much faster, so its shards are that much larger
 def entries(options: Options) -> list[Entry]:
     """Time every case on the CPU in float32, on a GPU also in bfloat16."""
     torch.set_num_threads(options.threads)
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # a disk, not /tmp's memory
+    with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
         rates = {"copy": copy_rate(options), **disk_rate(Path(folder), 2**28)}
         precisions = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
         return [
