@@ -8,8 +8,9 @@ from sample_tables import sheet, write_sheet
 
 from bindscope.config.loading import load_file
 from bindscope.figures import scenes
-from bindscope.figures.job import make_figure, read_sheets
+from bindscope.figures.job import make_figure, read_sheets, read_values
 from bindscope.graph.build import build
+from bindscope.sources.records import write_records
 
 ROOT = Path(__file__).parents[2]
 GROUPS = (("color", ("red", "blue")), ("shape", ("circle", "square", "star")))
@@ -67,3 +68,14 @@ def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one
     for product in shown:
         name = product.wildcards["dataset"]
         assert product.wildcards["split"] == "test" or (name, "test") not in splits
+
+
+def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path) -> None:
+    named = {"category": ("man", "cup"), "color": ("red", "blue", "no_color")}
+    records = tmp_path / "results" / "records" / "natural" / "records-0.parquet"
+    write_records(records, "photos", {}, named, {})
+    assert read_values([records]) == {"natural": list(named.items())}
+    graph = build(load_file(ROOT / "config" / "presets" / "natural_small.yaml"))
+    (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
+    read = {p.wildcards["dataset"] for p in figure.inputs["records"]}
+    assert read == {p.wildcards["dataset"] for p in graph.of("record_scenes")} != set()

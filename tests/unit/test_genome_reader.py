@@ -57,7 +57,7 @@ def dataset(images: Path, **changes: Any) -> Dataset:
 
 
 def test_records_are_the_mined_scenes(images: Path) -> None:
-    root, splits = read_source(dataset(images))
+    root, splits, *_ = read_source(dataset(images))
     records = [record for mine in splits.values() for record in mine]
     assert root == str(images)
     assert [record.image for record in records] == [
@@ -74,7 +74,7 @@ def test_splits_by_image_and_by_feature_code(images: Path, rule: str) -> None:
     buckets = {"rule": rule, "buckets": 3, "test": [0], "val": [1]}
     for salt in range(30):  # five scenes: not every salt leaves all splits some
         try:
-            _, splits = read_source(dataset(images, split={**buckets, "salt": str(salt)}))
+            _, splits, *_ = read_source(dataset(images, split={**buckets, "salt": str(salt)}))
         except BindscopeError:
             continue
         break
@@ -107,7 +107,7 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
         ("genome", "train", 3), ("genome", "val", 1), ("genome", "test", 1),
     ]  # fmt: skip
     assert all(row["spec_key"] == priors.key for row in rows)
-    _, splits = read_source(dataset(images))
+    _, splits, *_ = read_source(dataset(images))
     scenes = {
         split: [np.array([divmod(cell, 6) for cell in record.cells]) for record in mine]
         for split, mine in splits.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
 from bindscope.errors import BindscopeError, ConfigError, InputError, StoreError
 from bindscope.sources.base import Scene, SourceFiles
+from bindscope.sources.metadata import read_about
 from bindscope.sources.photos import load_image, write_photos
 from bindscope.sources.records import (
     Record,
@@ -37,6 +37,7 @@ ROWS = [
     "b.png,red,square,0,0,4,4,val",
     "c.png,blue,circle,0,0,4,4,test",
 ]
+VALUES = {"color": ("red", "blue"), "shape": ("circle", "square")}
 KEYS = {"spec_key": "0" * 64, "code_key": "1" * 16}
 
 
@@ -88,7 +89,7 @@ def write_rows(folder: Path, rows: list[str], header: str = HEADER) -> None:
 
 
 def test_a_table_becomes_records(folder: Path) -> None:
-    images, splits = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    images, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
     assert images == str(folder)
     assert {split: [r.image for r in records] for split, records in splits.items()} == {
         "train": ["a.png"], "val": ["b.png"], "test": ["c.png"],
@@ -108,9 +109,9 @@ def test_csv_and_parquet_say_the_same(folder: Path) -> None:
         table[name] = [int(value) for value in table[name]]
     pq.write_table(pa.table(table), folder / "objects.parquet")
     box = ["x0", "y0", "x1", "y1"]
-    _, csv = read_source(dataset(folder, source__box=box))
+    _, csv, *_ = read_source(dataset(folder, source__box=box))
     parquet = dataset(folder, source__box=box, source__path=str(folder / "objects.parquet"))
-    _, same = read_source(parquet)
+    _, same, *_ = read_source(parquet)
     for split in csv:
         assert [(r.image, r.cells, r.boxes) for r in csv[split]] == [
             (r.image, r.cells, r.boxes) for r in same[split]
@@ -119,14 +120,14 @@ def test_csv_and_parquet_say_the_same(folder: Path) -> None:
 
 def test_rows_of_an_image_need_not_stand_together(folder: Path) -> None:
     write_rows(folder, [ROWS[0], *ROWS[2:], ROWS[1]])
-    _, splits = read_source(dataset(folder))
+    _, splits, *_ = read_source(dataset(folder))
     assert splits["train"][0].cells == (0, 3)
 
 
 def test_numbers_are_values_too(folder: Path) -> None:
     write_rows(folder, ["a.png,1,x", "b.png,2,x", "c.png,3,x"], "image,color,shape")
     groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 1}]
-    _, splits = read_source(
+    _, splits, *_ = read_source(
         dataset(
             folder,
             space={"kind": "counted", "groups": groups, "max_objects": 1},
@@ -216,14 +217,14 @@ def test_images_may_lie_in_an_archive(folder: Path) -> None:
         for name in "abc":
             archive.write(folder / f"{name}.png", f"{name}.png")
             (folder / f"{name}.png").unlink()
-    images, splits = read_source(dataset(folder, source__images=str(folder / "photos.zip")))
+    images, splits, *_ = read_source(dataset(folder, source__images=str(folder / "photos.zip")))
     pixels, _ = load_image(SourceFiles(images), splits["train"][0], 8)
     assert (pixels == (255, 0, 0)).all()
 
 
 def test_repeats_are_kept_in_the_record_and_merged_in_the_code(folder: Path) -> None:
     write_rows(folder, [*ROWS, "c.png,blue,circle,4,0,8,4,test"])
-    _, splits = read_source(dataset(folder, source__repeats=True))
+    _, splits, *_ = read_source(dataset(folder, source__repeats=True))
     assert splits["test"][0].cells == (2, 2)
     assert objects_of(splits["test"], 4).tolist() == [[0, 0, 1, 0]]
 
@@ -260,7 +261,7 @@ def test_a_reader_of_ones_own_is_a_class_and_an_entry(folder: Path) -> None:
                 "options": {"images": str(folder)}},
         split={"rule": "index", "sizes": {"train": 1, "val": 1, "test": 1}},
     )  # fmt: skip
-    images, splits = read_source(own)
+    images, splits, *_ = read_source(own)
     assert images == str(folder)
     assert [splits[s][0].cells for s in ("train", "val", "test")] == [(0,), (2,), (0,)]
 
@@ -325,22 +326,24 @@ def test_a_split_without_scenes_is_named(folder: Path) -> None:
 
 
 def test_records_come_back_as_they_were(folder: Path) -> None:
-    images, splits = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    images, splits, values = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    assert values == VALUES
     path = folder / "out" / "records.parquet"
-    write_records(path, images, splits, KEYS)
+    write_records(path, images, splits, VALUES, KEYS)
     for split, records in splits.items():
         assert read_records(path, split).scenes == tuple(records)
     assert read_records(path, "test").images == str(folder)
-    about = json.loads(pq.read_schema(path).metadata[b"bindscope.records"])
-    assert about == {"images": images, **KEYS}
+    named = {group: list(known) for group, known in VALUES.items()}
+    assert read_about(path) == {"images": images, "values": named, **KEYS}
     first = path.read_bytes()
-    write_records(path, images, splits, KEYS)
+    write_records(path, images, splits, VALUES, KEYS)
     assert path.read_bytes() == first
     with pytest.raises(ConfigError, match=r"n_scenes\.test.*asks for 2 scenes.* has 1"):
         read_records(path, "test", 0, 2)
     path.write_bytes(first[: len(first) // 2])
-    with pytest.raises(StoreError, match="--forcerun"):
-        read_records(path, "test")
+    for read in (lambda: read_records(path, "test"), lambda: read_about(path)):
+        with pytest.raises(StoreError, match="--forcerun"):
+            read()
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -358,7 +361,7 @@ def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
     half = Image.new("RGB", (80, 40), "white")
     half.paste((0, 0, 255), (40, 0, 80, 40))
     half.save(folder / "a.png")
-    _, splits = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    _, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
     write_records(folder / "r.parquet", str(folder), splits, KEYS)
     write_photos(
         folder / "r.parquet", "train", 0, 1, 20, 3, folder / "s.zarr", folder / "s.json",
@@ -396,7 +399,7 @@ def test_images_are_turned_upright(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut off", "no image", "gone"])
 def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> None:
-    _, splits = read_source(dataset(folder))
+    _, splits, *_ = read_source(dataset(folder))
     write_records(folder / "r.parquet", str(folder), splits, KEYS)
     rng = np.random.default_rng(0)
     buffer = io.BytesIO()

@@ -53,7 +53,7 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
         update={"split": dataset(tmp_path).split.model_copy(
             update={"sizes": dataset(tmp_path).n_scenes.model_copy(update={"test": 1})})}
     )  # fmt: skip
-    _, splits = read_source(few)
+    _, splits, *_ = read_source(few)
     chosen = [s for part in parts.values() for s in part if len(s["objects"]) == 6]
     records = [record for mine in splits.values() for record in mine]
     assert [record.image.rpartition("/")[2] for record in records] == [

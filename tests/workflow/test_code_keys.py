@@ -105,6 +105,7 @@ ROOMS: dict[str, set[str]] = {
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "scenes/palette.py": {"scenes", "figure"},
+    "sources/metadata.py": {"figure"},
     "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},

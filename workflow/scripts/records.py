@@ -21,8 +21,8 @@ def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
     manifests = [*job.input.download, *job.input.get("drawn", ())]
     found = [json.loads(Path(path).read_text())["path"] for path in manifests]
-    images, splits = read_source(job.dataset, found)
-    write_records(job.output.rows, images, splits, job.keys)
+    images, splits, values = read_source(job.dataset, found)
+    write_records(job.output.rows, images, splits, values, job.keys)
 
 
 if "snakemake" in globals():

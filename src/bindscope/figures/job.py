@@ -30,6 +30,7 @@ from bindscope.figures import (
 )
 from bindscope.figures.assumed import marked
 from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.sources.metadata import read_about
 from bindscope.store.reader import open_store
 from bindscope.tables.rows import PathLike
 from bindscope.tables.rules import family_of
@@ -72,8 +73,8 @@ def make_figure(
     files
         Paths by role: `fits` and `nulls` (row files) with `fits_history`, `fits_details` and
         `nulls_details` in the same order; `training_history`; `maps`; `indexes`; `scenes` (their
-        manifests); `statistics` (the table `scene_statistics`); `priors` (the table). Only what
-        the figure reads.
+        manifests) with `records` of those that are read; `statistics` (the table
+        `scene_statistics`); `priors` (the table). Only what the figure reads.
     png, svg
         Where to write.
     published, trends
@@ -92,7 +93,8 @@ def make_figure(
     A figure whose data the run did not produce becomes one line that says so.
     """
     if table is None:
-        figure = _scenes(files.get("scenes", ()), groups or {})
+        named = {**(groups or {}), **read_values(files.get("records", ()))}
+        figure = _scenes(files.get("scenes", ()), named)
     else:
         about = (families or {}, groups or {}, datasets)
         figure = _figure(name, table, files, (published, trends), models, *about)
@@ -249,6 +251,16 @@ def read_maps(paths: Iterable[PathLike]) -> dict[str, attention.Maps]:
         else:
             found[model] = load_file(path)
     return found
+
+
+def read_values(records: Iterable[PathLike]) -> dict[str, list[breakdown.Group]]:
+    """Read the names of the values of datasets that are read; a dataset's name is the folder's."""
+    return {
+        Path(path).parent.name: [
+            (name, tuple(values)) for name, values in read_about(path)["values"].items()
+        ]
+        for path in records
+    }
 
 
 def _scenes(manifests: Sequence[PathLike], groups: Mapping[str, Groups]) -> Figure:

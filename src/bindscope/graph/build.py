@@ -139,7 +139,7 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     )
     families = {entities.probes[fit.wildcards["probe"]].family for fit in fits}
     return {
-        "scenes": {"scenes": shown} if (shown := _first_shards(graph)) else None,
+        "scenes": _contact_sheet(graph),
         "tokens": {} if headline else None,
         "layers": {} if many_layers else None,
         "attention": {"maps": maps} if (maps := graph.of("attention")) else None,
@@ -158,14 +158,19 @@ def _figure_inputs(graph: Graph, entities: Entities) -> dict[str, dict[str, list
     }
 
 
-def _first_shards(graph: Graph) -> list[Product]:
-    """The shard of every dataset that the contact sheet shows: of test scenes, if it has images."""
+def _contact_sheet(graph: Graph) -> dict[str, list[Product]] | None:
+    """A shard of every dataset that has images, of test scenes if there are, and what names them.
+
+    The values of read datasets have the names that their records say.
+    """
     first: dict[str, Product] = {}
     for product in graph.of("scenes", "record_scenes"):
         shown = first.setdefault(product.wildcards["dataset"], product)
         if SPLITS.index(product.wildcards["split"]) > SPLITS.index(shown.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
-    return list(first.values())
+    shown = list(first.values())
+    records = [p.inputs["records"][0] for p in shown if p.rule == "record_scenes"]
+    return ({"scenes": shown} | ({"records": records} if records else {})) if shown else None
 
 
 def _natural(entities: Entities) -> list[str]:

@@ -6,7 +6,6 @@ is made from it, whatever the scenes were read from.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -25,9 +24,10 @@ from bindscope.codes.space import build_space, feature_code, feature_counts
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
-from bindscope.errors import ConfigError, InputError, StoreError, snakemake_command
+from bindscope.errors import ConfigError, InputError
 from bindscope.files import write_atomic
 from bindscope.sources.base import Box, Reader, Roots, Scene, SourceFiles, build_reader
+from bindscope.sources.metadata import damaged, metadata, read_about
 from bindscope.sources.splits import assign
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Records:
 
 def read_source(
     dataset: SceneDistribution, found: Sequence[str] = ()
-) -> tuple[Roots, dict[str, list[Record]]]:
+) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]]]:
     """Read the scenes of a dataset's source, check all of them, and deal them out.
 
     Parameters
@@ -92,8 +92,8 @@ def read_source(
 
     Returns
     -------
-    images, records
-        Where image names start, and the scenes of each split.
+    images, records, values
+        Where image names start, the scenes of each split, and the names of every group's values.
 
     Raises
     ------
@@ -119,7 +119,8 @@ def read_source(
     log.info(
         "%d scenes: %s", len(scenes), ", ".join(f"{len(v)} {name}" for name, v in splits.items())
     )
-    return reader.images, splits
+    values = {group.name: tuple(reader.vocabulary[group.name]) for group in dataset.space.groups}
+    return reader.images, splits, values
 
 
 def _check_vocabulary(dataset: SceneDistribution, reader: Reader) -> None:
@@ -242,15 +243,19 @@ def objects_of(records: Sequence[Record], n_cells: int) -> npt.NDArray[np.uint8]
 
 
 def write_records(
-    path: Path | str, images: Roots, splits: Mapping[str, Sequence[Record]], keys: Mapping[str, str]
+    path: Path | str,
+    images: Roots,
+    splits: Mapping[str, Sequence[Record]],
+    values: Mapping[str, Sequence[str]],
+    keys: Mapping[str, str],
 ) -> None:
-    """Write the records as Parquet, atomically; `keys` and `images` go into its metadata."""
+    """Write the records as Parquet, atomically; all but the rows go into its metadata."""
     rows: list[dict[str, Any]] = [
         {"split": split, "image": r.image, "where": r.where, "cells": r.cells, "boxes": r.boxes}
         for split, records in splits.items()
         for r in records
     ]
-    about = {"bindscope.records": json.dumps({"images": images, **keys}, sort_keys=True)}
+    about = metadata({"images": images, "values": values, **keys})
     table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(about))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
@@ -270,11 +275,9 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
     try:
         table = pq.read_table(path)
         table = table.filter(pc.equal(table["split"], split))
-        about = json.loads(pq.read_schema(path).metadata[b"bindscope.records"])
     except (OSError, pa.ArrowException, KeyError, TypeError) as error:
-        raise StoreError(
-            str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
-        ) from error
+        raise damaged(path, error) from error
+    about = read_about(path)
     if stop is not None and len(table) < stop:
         raise ConfigError(
             f"n_scenes.{split}", f"asks for {stop} scenes, and {path} has {len(table)} of them",

@@ -1,0 +1,45 @@
+"""What a file of records says of itself, in its Parquet metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bindscope.errors import StoreError, snakemake_command
+
+_KEY = "bindscope.records"
+
+
+def metadata(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return the metadata of a schema that says this, JSON-able."""
+    return {_KEY: json.dumps(about, sort_keys=True)}
+
+
+def read_about(path: Path | str) -> dict[str, Any]:
+    """Read it back: `images`, `values` (the names of every group's values) and the job's keys.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
+    try:
+        about: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_KEY.encode()])
+    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
+    return about
+
+
+def damaged(path: Path | str, error: Exception) -> StoreError:
+    """Say that a file of records cannot be read."""
+    return StoreError(
+        str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
+    )
+
+
+__all__ = ["damaged", "metadata", "read_about"]
