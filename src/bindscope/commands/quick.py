@@ -12,12 +12,14 @@ from typing import Any
 import yaml
 
 from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.genome import GenomeSource
 from bindscope.config.loading import load_file
 from bindscope.config.models import Controlled
 from bindscope.config.root import Config
 from bindscope.files import write_atomic
 
 SCENES = {"train": 64, "val": 32, "test": 32}
+DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
 TRAINING_STEPS = 20
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
@@ -88,4 +90,9 @@ def _one_draw(config: Config) -> dict[str, str]:
 
 def _few_scenes(given: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     few = {split: min(getattr(dataset.n_scenes, split), SCENES[split]) for split in SPLITS}
-    return {**given, "n_scenes": few, "shard_size": dict(few)}
+    small = {**given, "n_scenes": few, "shard_size": dict(few)}
+    if isinstance(dataset.source, GenomeSource) and (drawn := dataset.source.drawn):
+        n_images = min(drawn.n_images, DRAWN_IMAGES)
+        drawing = {**given["source"]["drawn"], "n_images": n_images}
+        small["source"] = {**given["source"], "drawn": drawing}
+    return small
