@@ -362,7 +362,7 @@ def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
     half.paste((0, 0, 255), (40, 0, 80, 40))
     half.save(folder / "a.png")
     _, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
-    write_records(folder / "r.parquet", str(folder), splits, KEYS)
+    write_records(folder / "r.parquet", str(folder), splits, VALUES, KEYS)
     write_photos(
         folder / "r.parquet", "train", 0, 1, 20, 3, folder / "s.zarr", folder / "s.json",
         spec="{}", code="c:c",
@@ -400,7 +400,7 @@ def test_images_are_turned_upright(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut off", "no image", "gone"])
 def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> None:
     _, splits, *_ = read_source(dataset(folder))
-    write_records(folder / "r.parquet", str(folder), splits, KEYS)
+    write_records(folder / "r.parquet", str(folder), splits, VALUES, KEYS)
     rng = np.random.default_rng(0)
     buffer = io.BytesIO()
     Image.fromarray(rng.integers(0, 256, (64, 64, 3), np.uint8)).save(buffer, "PNG")
