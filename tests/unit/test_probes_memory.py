@@ -1,10 +1,6 @@
 """Where arrays of a fit lie: kept between steps, rows off the cache's aliases."""
 
 import ctypes
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,35 +12,30 @@ from bindscope.probes.standardise import ALIAS, Standardiser, padded
 CPU = torch.device("cpu")
 
 
-PAGES = """
-import resource
+class Mallinfo2(ctypes.Structure):
+    """What glibc says of its memory (malloc.h); `hblks` arrays were asked of the kernel singly."""
 
-import torch
-
-from bindscope.probes import memory
-
-def new_pages():
-    # Pages that the kernel finds for one array of 64 MB, more than glibc ever keeps by itself.
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(2**24)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-outside = new_pages()
-with memory.kept():
-    new_pages()
-    inside = new_pages()
-assert inside < outside / 4, (inside, outside)
-assert new_pages() > inside
-"""
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost",
+    )]  # fmt: skip
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
-def test_freed_memory_is_used_again_inside_and_given_back_after():
-    # In a fresh interpreter with one thread: other tests, or the start of torch's threads, may leave
-    # something small behind an array, and then its place is too short for the next, aligned one.
-    source = str(Path(memory.__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", PAGES], env=environment, check=True)
+def singly():
+    """Arrays of its own that one array of 64 MB, more than glibc ever keeps, adds."""
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Mallinfo2
+    before = mallinfo2().hblks
+    array = torch.ones(2**24)
+    return mallinfo2().hblks - before + 0 * len(array)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="not glibc 2.33 or later")
+def test_arrays_lie_in_memory_that_is_kept_inside_and_on_their_own_after():
+    assert singly() == 1
+    with memory.kept():
+        assert singly() == 0
+    assert singly() == 1
 
 
 def test_memory_is_given_back_after_an_error_too():

@@ -165,12 +165,13 @@ def _contact_sheet(graph: Graph) -> dict[str, list[Product]] | None:
     """
     first: dict[str, Product] = {}
     for product in graph.of("scenes", "record_scenes"):
-        shown = first.setdefault(product.wildcards["dataset"], product)
-        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(shown.wildcards["split"]):
+        other = first.setdefault(product.wildcards["dataset"], product)
+        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(other.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
     shown = list(first.values())
     records = [p.inputs["records"][0] for p in shown if p.rule == "record_scenes"]
-    return ({"scenes": shown} | ({"records": records} if records else {})) if shown else None
+    inputs = {"scenes": shown} | ({"records": records} if records else {})
+    return inputs if shown else None
 
 
 def _natural(entities: Entities) -> list[str]:
