@@ -71,7 +71,7 @@ def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one
 
 
 def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path) -> None:
-    named = {"category": ("man", "cup"), "color": ("red", "blue", "no_color")}
+    named = {"category": ("man", "cup"), "attribute": ("large", "striped", "no_attribute")}
     records = tmp_path / "results" / "records" / "natural" / "records-0.parquet"
     write_records(records, "photos", {}, named, {})
     assert read_values([records]) == {"natural": list(named.items())}

@@ -333,7 +333,7 @@ def test_records_come_back_as_they_were(folder: Path) -> None:
     for split, records in splits.items():
         assert read_records(path, split).scenes == tuple(records)
     assert read_records(path, "test").images == str(folder)
-    named = {group: list(known) for group, known in VALUES.items()}
+    named = [[group, list(known)] for group, known in VALUES.items()]
     assert read_about(path) == {"images": images, "values": named, **KEYS}
     first = path.read_bytes()
     write_records(path, images, splits, VALUES, KEYS)

@@ -257,7 +257,7 @@ def read_values(records: Iterable[PathLike]) -> dict[str, list[breakdown.Group]]
     """Read the names of the values of datasets that are read; a dataset's name is the folder's."""
     return {
         Path(path).parent.name: [
-            (name, tuple(values)) for name, values in read_about(Path(path))["values"].items()
+            (name, tuple(values)) for name, values in read_about(Path(path))["values"]
         ]
         for path in records
     }

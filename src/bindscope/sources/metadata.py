@@ -21,7 +21,7 @@ def metadata(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_about(path: Path | str) -> dict[str, Any]:
-    """Read it back: `images`, `values` (the names of every group's values) and the job's keys.
+    """Read it back: `images`, `values` (pairs of a group and its values' names) and the job's keys.
 
     Raises
     ------

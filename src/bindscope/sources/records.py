@@ -255,7 +255,8 @@ def write_records(
         for split, records in splits.items()
         for r in records
     ]
-    about = metadata({"images": images, "values": values, **keys})
+    # Pairs: keys of an object are sorted, and the order of groups is that of the object code.
+    about = metadata({"images": images, "values": list(values.items()), **keys})
     table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(about))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
