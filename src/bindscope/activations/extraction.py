@@ -119,13 +119,9 @@ def extract(
     """Write pooled tokens of all layers, patch tokens of some, or both in one forward pass.
 
     Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers``
-    (R * dim wide, concatenated) where the model has them. Attributes: ``layers`` = ["0", ..., "L",
-    "final"], ``token_map``, and what pins the model.
-
-    Patch arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim) where the model has a [CLS] token.
-    Attributes: ``layer``, ``token_map``, and what pins the model.
-
-    Each store is the same whether it is written alone or with others.
+    (R * dim wide, concatenated) where the model has them. Patch arrays: ``patches`` (n, T, dim),
+    and ``cls`` (n, dim) where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L",
+    "final"] or ``layer``, ``token_map``, and what pins the model. Each store is the same whether it is written alone or with others.
 
     Parameters
     ----------

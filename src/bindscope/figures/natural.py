@@ -89,11 +89,7 @@ def draw(
     said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
     marks = trend_beside(table, said, cells) if len(said) else said
     names = name_order(rows["model"], models)
-    lines = [
-        (dataset, token)
-        for dataset in sorted(rows["dataset"].unique())
-        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
-    ]
+    lines = _lines(rows)
     families = family_order(rows["family"])
     # No panel is lower than its title and axis.
     height = 0.75 + max(0.9, 0.13 * len(names) * len(families))
@@ -113,6 +109,15 @@ def draw(
     _legend(figure, rows, families, len(marks) > 0)
     note_above(figure, trend_note(said, marks))
     return figure
+
+
+def _lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the dataset and token input of each row of panels."""
+    return [
+        (dataset, token)
+        for dataset in sorted(rows["dataset"].unique())
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    ]
 
 
 def _assigned(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.DataFrame:
