@@ -121,7 +121,8 @@ def extract(
     Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers``
     (R * dim wide, concatenated) where the model has them. Patch arrays: ``patches`` (n, T, dim),
     and ``cls`` (n, dim) where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L",
-    "final"] or ``layer``, ``token_map``, and what pins the model. Each store is the same whether it is written alone or with others.
+    "final"] or ``layer``, ``token_map``, and what pins the model. Each store is the same whether it
+    is written alone or with others.
 
     Parameters
     ----------
