@@ -337,17 +337,17 @@ def stacked(options: Options, layers: int = 4) -> Entry:
     probes = [build(config_of("quadratic"), heads, InputShape(case.dim), s) for s in range(layers)]
     generator = torch.Generator().manual_seed(0)
     x, bits, _ = random_inputs(generator, case.batch, case.dim, heads, dtype=torch.float32)
-    given = torch.cat([x, bits - 0.5], dim=1).expand(layers, -1, -1).contiguous()
+    given = torch.cat([x, bits - 0.5], dim=1).t().expand(layers, -1, -1).contiguous()
     states = [probe.state_dict() for probe in probes]
     weight = torch.stack([state["factors.weight"] for state in states]).requires_grad_()
     bias = torch.stack([state["bias"] for state in states]).requires_grad_()
     mask, factor = probes[0].factors.mask, probes[0].factor
 
     def together() -> Tensor:
-        factors = torch.bmm(given, weight.flatten(2)).view(layers, case.batch, *weight.shape[2:])
-        logits = sum_of_products(factors, 2) * factor + bias[:, None]
-        loss = autograd(logits.flatten(0, 1), bits.repeat(layers, 1))
-        weight.grad[:, case.dim :].mul_(mask)
+        factors = torch.bmm(weight.flatten(1, 3), given).view(*weight.shape[:-1], case.batch)
+        logits = sum_of_products(factors.transpose(0, 1)) * factor + bias
+        loss = autograd(logits.flatten(0, 1), bits.repeat_interleave(layers, 0))
+        weight.grad[..., case.dim :].mul_(mask)
         return loss
 
     def own(probe: Family) -> Callable[[], Tensor]:

@@ -61,14 +61,14 @@ class LinearTwin(Twin):
     """w_k.x + b_k."""
 
     def _logit(self, k, x):
-        return (x @ self.leaves["weights.weight"][:, k])[:, 0] + self.leaves["bias"][k]
+        return (self.leaves["weights.weight"][k] @ x.t())[0] + self.leaves["bias"][k]
 
 
 class QuadraticTwin(Twin):
     """<W1_k x, W2_k x> / sqrt(dim x) + b_k."""
 
     def _logit(self, k, x):
-        u, v = (x @ self.leaves["factors.weight"][:, factor, k] for factor in range(2))
+        u, v = (x @ self.leaves["factors.weight"][factor, k].t() for factor in range(2))
         return (u * v).sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
 
@@ -83,10 +83,10 @@ class MultilinearTwin(Twin):
             rest //= size
         for group, value in enumerate(values):
             start = sum(self.heads.sizes[:group])
-            parts = [self.leaves["values"][:, start + value]]
+            parts = [self.leaves["values"][start + value]]
             if self.conditioned:
-                parts.append(self.leaves["bits.weight"][:, group, k])
-            product = product * (x @ torch.cat(parts))
+                parts.append(self.leaves["bits.weight"][group, k])
+            product = product * (x @ torch.cat(parts, dim=1).t())
         return product.sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
 
@@ -94,7 +94,7 @@ class DnnTwin(Twin):
     """Four linear layers with GELU."""
 
     def _logit(self, k, x):
-        y = gelu(x @ self.leaves["first.weight"][:, k] + self.leaves["first_bias"][k])
+        y = gelu(x @ self.leaves["first.weight"][k].t() + self.leaves["first_bias"][k])
         for layer in range(2):
             y = y @ self.leaves[f"hidden.{layer}"][k] + self.leaves[f"hidden_bias.{layer}"][k, 0]
             y = gelu(y)
@@ -126,7 +126,7 @@ class AttentionTwin(Twin):
         pooled = self.leaves[f"pooled.{factor}"][k]
         if "rest.weight" not in self.leaves:
             return pooled
-        rest = self.leaves["rest.weight"][:, k].chunk(2, dim=1)[factor]
+        rest = self.leaves["rest.weight"][k].t().chunk(2, dim=1)[factor]
         d = len(pooled) if self.has_cls else 0
         return torch.cat([rest[:d], pooled, rest[d:]])
 

@@ -115,5 +115,5 @@ def _load(family: Family, w: Tensor) -> None:
     """Copy weights (z; bias; bits) into a linear probe."""
     state = family.state_dict(keep_vars=True)
     bias = len(w) - 1 - (family.heads.length if family.conditioned else 0)
-    state["weights.weight"].copy_(torch.cat([w[:bias], w[bias + 1 :]])[:, :, None])
+    state["weights.weight"].copy_(torch.cat([w[:bias], w[bias + 1 :]]).t()[:, None])
     state["bias"].copy_(w[bias])

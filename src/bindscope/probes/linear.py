@@ -24,15 +24,17 @@ class Linear(Family):
         self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
-        weight = drawn_rows(shape.dim, heads, 1, config.conditioned, generator)
-        self.weights = Projection(weight, heads, config.conditioned)
-        self.bias = nn.Parameter(torch.zeros(heads.count))
+        rows = drawn_rows(shape.dim, heads, 1, config.conditioned, generator)
         bound = 0.0 if heads.anchored else self.scale(shape.dim)
+        self.bias = nn.Parameter(
+            torch.empty(heads.count).uniform_(-bound, bound, generator=generator)
+        )
+        self.weights = Projection(
+            rows.uniform_(-bound, bound, generator=generator), heads, config.conditioned
+        )
         with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.uniform_(-bound, bound, generator=generator)
             if self.weights.mask is not None:
-                self.weights.weight[shape.dim :].mul_(self.weights.mask)
+                self.weights.weight[..., shape.dim :].mul_(self.weights.mask)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""

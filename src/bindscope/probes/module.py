@@ -85,25 +85,32 @@ class Part(nn.Module):
 
 
 class _Project(torch.autograd.Function):
-    """x W, where the last rows of W (those of the bits) have gradients where `mask` is 1.
+    """W x of all heads, where the last columns of W (those of the bits) are masked.
 
-    Written out because weight and gradient are then used and made as they lie in memory.
+    `x` is (B, dim) and the weight (.., dim); returns (.., B) if `batch_last`, else (B, ..). Written
+    out because weight, gradient and output are then used and made as they lie in memory.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, mask: Tensor | None, batch_last: bool
+    ) -> Tensor:
         ctx.save_for_backward(x, weight, mask)
-        return (x @ weight.flatten(1)).view(-1, *weight.shape[1:])
+        ctx.batch_last = batch_last
+        rows, outer = weight.flatten(0, -2), weight.shape[:-1]
+        if batch_last:
+            return (rows @ x.t()).view(*outer, -1)
+        return (x @ rows.t()).view(-1, *outer)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mask = ctx.saved_tensors
-        gradient = gradient.flatten(1)
-        by_x = gradient @ weight.flatten(1).t() if ctx.needs_input_grad[0] else None
-        by_weight = (x.t() @ gradient).view_as(weight)
+        by_rows = gradient.flatten(0, -2) if ctx.batch_last else gradient.flatten(1).t()
+        by_x = by_rows.t() @ weight.flatten(0, -2) if ctx.needs_input_grad[0] else None
+        by_weight = (by_rows @ x).view_as(weight)
         if mask is not None:
-            by_weight[-len(mask) :].mul_(mask)
-        return by_x, by_weight, None
+            by_weight[..., -mask.shape[-1] :].mul_(mask)
+        return by_x, by_weight, None, None
 
 
 class Projection(Part):
@@ -114,55 +121,62 @@ class Projection(Part):
 
     Parameters
     ----------
-    weight
-        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`.
+    rows
+        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`; `weight` is
+        (.., heads, width, dim [+ length]).
     heads
         The heads.
     conditioned
-        Whether the last `length` rows are those of the bits.
+        Whether the last `length` of what is read are the bits.
+    batch_last
+        Whether outputs are (.., heads, width, B) instead of (B, .., heads, width). Passes over
+        what lies between products are fastest with the batch last, where sums and broadcasts over
+        `width` or heads run over whole rows.
     """
 
     mask: Tensor | None
 
-    def __init__(self, weight: Tensor, heads: Heads, conditioned: bool) -> None:
+    def __init__(
+        self, rows: Tensor, heads: Heads, conditioned: bool, *, batch_last: bool = False
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(weight)
-        between = (1,) * (weight.dim() - 3)
-        mask = visible(heads).view(heads.length, *between, heads.count, 1) if conditioned else None
+        self.weight = nn.Parameter(rows.movedim(0, -1).contiguous())
+        self.batch_last = batch_last
+        mask = visible(heads).t()[:, None].contiguous() if conditioned else None
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project `x` = [z; bits - 1/2], (B, dim [+ length]), to (B, .., heads, width)."""
-        projected: Tensor = _Project.apply(x, self.weight, self.mask)  # type: ignore[no-untyped-call]
+        """Project `x` = [z; bits - 1/2], (B, dim [+ length])."""
+        projected: Tensor = _Project.apply(x, self.weight, self.mask, self.batch_last)  # type: ignore[no-untyped-call]
         return projected
 
 
 class _SumOfProducts(torch.autograd.Function):
-    """sum_r prod_g y_g, from (.., G, .., r) with the groups along an axis."""
+    """sum_r prod_g y_g, (B, .., heads), from (G, .., heads, r, B)."""
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor, axis: int) -> Tensor:
+    def forward(ctx: Any, y: Tensor) -> Tensor:
         ctx.save_for_backward(y)
-        ctx.axis = axis
-        product: Tensor = reduce(torch.mul, y.unbind(axis))
-        return product.sum(-1)
+        product: Tensor = reduce(torch.mul, y.unbind())
+        return product.sum(-2).movedim(-1, 0).contiguous()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
-        factors, by_y = y.unbind(ctx.axis), torch.empty_like(y)
-        for g, by_factor in enumerate(by_y.unbind(ctx.axis)):
-            product = gradient.unsqueeze(-1)
+        factors, by_y = y.unbind(), torch.empty_like(y)
+        gradient = gradient.movedim(0, -1).contiguous().unsqueeze(-2)
+        for g, by_factor in enumerate(by_y.unbind()):
+            product = gradient
             for factor in (*factors[:g], *factors[g + 1 :]):
                 product = torch.mul(product, factor, out=by_factor)
             if len(factors) == 1:
                 by_factor.copy_(product)
-        return by_y, None
+        return by_y
 
 
-def sum_of_products(y: Tensor, axis: int) -> Tensor:
-    """Return sum_r prod_g y_g: y has the factors g along `axis` and r last."""
-    product: Tensor = _SumOfProducts.apply(y, axis)  # type: ignore[no-untyped-call]
+def sum_of_products(y: Tensor) -> Tensor:
+    """Return sum_r prod_g y_g, (B, .., heads), from factors (G, .., heads, r, B)."""
+    product: Tensor = _SumOfProducts.apply(y)  # type: ignore[no-untyped-call]
     return product
 
 

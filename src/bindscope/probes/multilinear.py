@@ -32,9 +32,9 @@ ReuseConfig = QuadraticReuseProbe | MultilinearReuseProbe
 class _Shared(torch.autograd.Function):
     """The factors of all objects: a z part per feature value and a bit part per head.
 
-    z (B, d) and its weight (d, values, rank), values those of all groups one after the other; bits
-    (B, length), their weight (length, groups, heads, rank) and mask, or None. Returns
-    (B, groups, heads, rank).
+    z (B, d) and its weight (values, rank, d), values those of all groups one after the other; bits
+    (B, length), their weight (groups, heads, rank, length) and mask, or None. Returns
+    (groups, heads, rank, B).
     """
 
     @staticmethod
@@ -47,36 +47,40 @@ class _Shared(torch.autograd.Function):
         mask: Tensor | None,
         sizes: tuple[int, ...],
     ) -> Tensor:
+        bits = (
+            bits.t().contiguous()
+        )  # few columns: as they are, products would take half as long again
         ctx.save_for_backward(z, bits, by_value, by_head, mask)
         ctx.sizes = sizes
-        shared = (z @ by_value.flatten(1)).view(len(z), *by_value.shape[1:])
+        shared = (by_value.flatten(0, 1) @ z.t()).view(*by_value.shape[:2], -1)
+        shape = (len(sizes), prod(sizes), *shared.shape[1:])
         if by_head is None:
-            shape = (len(z), len(sizes), prod(sizes), by_value.shape[2])
-            factors = z.new_zeros(shape)
+            factors = shared.new_zeros(shape)
         else:
-            factors = (bits @ by_head.flatten(1)).view(len(z), *by_head.shape[1:])
-        for g, values in enumerate(torch.split(shared, list(sizes), dim=1)):
+            factors = (by_head.flatten(0, 2) @ bits).view(shape)
+        for g, values in enumerate(torch.split(shared, list(sizes))):
             grid = [n if h == g else 1 for h, n in enumerate(sizes)]
-            factors[:, g].view(len(z), *sizes, -1).add_(values.reshape(len(z), *grid, -1))
+            factors[g].view(*sizes, *shape[2:]).add_(values.view(*grid, *shape[2:]))
         return factors
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         z, bits, by_value, by_head, mask = ctx.saved_tensors
         sizes, groups = ctx.sizes, range(len(ctx.sizes))
-        grid = gradient.view(*gradient.shape[:2], *sizes, -1)
+        grid = gradient.view(len(sizes), *sizes, *gradient.shape[2:])
         sums = []
         for g in groups:
-            others = [1 + h for h in groups if h != g]
-            sums.append(grid[:, g].sum(others) if others else grid[:, g])
-        shared = torch.cat(sums, dim=1).flatten(1)
-        by_z = shared @ by_value.flatten(1).t() if ctx.needs_input_grad[0] else None
-        by_by_value = (z.t() @ shared).view_as(by_value)
+            others = [h for h in groups if h != g]
+            sums.append(grid[g].sum(others) if others else grid[g])
+        shared = torch.cat(sums).flatten(0, 1)
+        by_z = shared.t() @ by_value.flatten(0, 1) if ctx.needs_input_grad[0] else None
+        by_by_value = (shared @ z).view_as(by_value)
         by_bits = by_by_head = None
         if by_head is not None:
+            rows = gradient.flatten(0, 2)
             if ctx.needs_input_grad[1]:
-                by_bits = gradient.flatten(1) @ by_head.flatten(1).t()
-            by_by_head = (bits.t() @ gradient.flatten(1)).view_as(by_head).mul_(mask)
+                by_bits = rows.t() @ by_head.flatten(0, 2)
+            by_by_head = (rows @ bits.t()).view_as(by_head).mul_(mask)
         return by_z, by_bits, by_by_value, by_by_head, None, None
 
 
@@ -102,12 +106,12 @@ class MultilinearReuse(Family):
         if heads.anchored:
             for last in (*values[-1:], *rows[-1:]):
                 last.zero_()
-        self.values = nn.Parameter(torch.cat(values, dim=1))
+        self.values = nn.Parameter(torch.cat(values, dim=1).movedim(0, -1).contiguous())
         self.bits = Projection(torch.stack(rows, dim=1), heads, True) if rows else None
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def factors(self, z: Tensor, bits: Tensor) -> Tensor:
-        """Return the factors of all objects, (B, groups, heads, rank)."""
+        """Return the factors of all objects, (groups, heads, rank, B)."""
         by_head, mask = (None, None) if self.bits is None else (self.bits.weight, self.bits.mask)
         factors: Tensor = _Shared.apply(z, bits, self.values, by_head, mask, self.sizes)  # type: ignore[no-untyped-call]
         return factors
@@ -115,7 +119,7 @@ class MultilinearReuse(Family):
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
-        return sum_of_products(self.factors(inputs, bits), 1) * self.factor + self.bias
+        return sum_of_products(self.factors(inputs, bits)) * self.factor + self.bias
 
 
 class QuadraticReuse(MultilinearReuse):

@@ -37,11 +37,12 @@ class Quadratic(Family):
         )
         if heads.anchored:
             right.zero_()
-        self.factors = Projection(torch.stack([left, right], dim=1), heads, config.conditioned)
+        rows = torch.stack([left, right], dim=1)
+        self.factors = Projection(rows, heads, config.conditioned, batch_last=True)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
-        factors = self.factors(self.read(inputs, bits))  # (B, 2, heads, rank)
-        return sum_of_products(factors, 1) * self.factor + self.bias
+        factors = self.factors(self.read(inputs, bits))  # (2, heads, rank, B)
+        return sum_of_products(factors) * self.factor + self.bias
