@@ -157,6 +157,17 @@ def test_a_coco_number_that_is_none_is_refused(tmp_path):
         read_images(tmp_path / "a.json")
 
 
+def peak_of_reading(folder):
+    """Traced bytes at the peak; other threads of the test run may add theirs."""
+    tracemalloc.start()
+    try:
+        for _ in read_annotations(folder / "objects.json", folder / "attributes.json"):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def test_memory_does_not_grow_with_the_files(tmp_path, monkeypatch):
     monkeypatch.setattr(json_list, "_CHUNK", 1 << 14)
     thing = {"object_id": 1, "names": ["tree"], "x": 0, "y": 0, "w": 1, "h": 1}
@@ -166,10 +177,6 @@ def test_memory_does_not_grow_with_the_files(tmp_path, monkeypatch):
             rows = [{"image_id": i, name: [thing] * 10} for i in range(n)]
             (tmp_path / f"{name}.json").write_text(json.dumps(rows))
         del rows
-        tracemalloc.start()
-        for _ in read_annotations(tmp_path / "objects.json", tmp_path / "attributes.json"):
-            pass
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        peaks.append(min(peak_of_reading(tmp_path) for _ in range(3)))
     assert peaks[1] < 1.3 * peaks[0]
     assert peaks[1] < 0.5 * (tmp_path / "objects.json").stat().st_size
