@@ -39,7 +39,7 @@ def test_scripts_run_with_a_job_made_by_hand(tmp_path: Path) -> None:
 
 _NUMPY = {"numpy"}
 _STORE = {"numpy", "zarr"}
-_TABLE = {"numpy", "pandas", "pandera", "pyarrow"}
+_TABLE = {"numpy", "pandas", "pyarrow"}
 _TORCH = {"numpy", "torch", "zarr"}
 _WEIGHTS = {*_TORCH, "safetensors"}
 # The heavy packages that a script's imports may load; a job loads its model's or backend's besides.
