@@ -109,8 +109,12 @@ def validate(frame: pd.DataFrame, schema: TableSchema, where: str) -> pd.DataFra
         Listing each broken rule with the first rows that break it.
     """
     frame = frame.reset_index(drop=True)
-    # A rule can only be asked about columns that are there and hold what they should.
-    broken = _wrong_columns(frame, schema) or _wrong_rows(frame, schema)
+    # Each can only be asked about a table that passed those before it.
+    broken = (
+        _wrong_columns(frame, schema)
+        or _wrong_values(frame, schema)
+        or _broken_rules(frame, schema)
+    )
     if broken:
         raise StoreError(
             where,
@@ -146,18 +150,25 @@ def _wrong_columns(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
     return broken
 
 
-def _wrong_rows(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
-    """Say which rules are broken, by which rows."""
-    checks = [
-        (f"column {column.name}: {words}", held)
+def _wrong_values(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
+    """Say which columns hold a value that they must not, in which rows."""
+    return [
+        f"column {column.name}: {words}{_rows(frame, schema, ~held)}"
         for column in schema.columns
         for words, held in _checks(column, frame[column.name])
+        if not held.all()
     ]
-    checks.append((f"one row per {schema.key}", ~frame.duplicated(list(schema.key), keep=False)))
-    checks += [(words, rule(frame)) for words, rule in schema.rules]
-    return [
-        words + _rows(frame, schema, held) for words, held in checks if not held.fillna(True).all()
-    ]
+
+
+def _broken_rules(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
+    """Say which rules are broken, by which rows; the key is one of them."""
+    twice = frame.duplicated(list(schema.key), keep=False)
+    broken = [f"one row per {schema.key}{_rows(frame, schema, twice)}"] if twice.any() else []
+    for words, rule in schema.rules:
+        held = rule(frame).fillna(True).astype(bool)
+        if not held.all():
+            broken.append(f"{words}{_rows(frame, schema, ~held)}")
+    return broken
 
 
 def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Series[bool]]]:
@@ -166,7 +177,7 @@ def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Se
     if column.null == "never":
         yield "must not be null", ~null
     if column.kind == "float64":
-        yield "finite", rules.finite(values) | null
+        yield "finite", rules.finite(values)
     if column.low is not None:
         yield f"at least {column.low:g}", (values >= column.low) | null
     if column.high is not None:
@@ -177,11 +188,11 @@ def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Se
         yield f"like {column.pattern}", values.str.match(column.pattern) | null
 
 
-def _rows(frame: pd.DataFrame, schema: TableSchema, held: pd.Series[bool]) -> str:
-    """Name the first rows (three) that break a rule, by their key."""
-    wrong = frame.loc[~held.fillna(True).astype(bool), list(schema.key)]
-    keys = [" ".join(map(str, row)) for row in wrong.head(3).itertuples(index=False)]
-    return f" [{'; '.join(keys)}{'; ...' if len(wrong) > 3 else ''}]"
+def _rows(frame: pd.DataFrame, schema: TableSchema, wrong: pd.Series[bool]) -> str:
+    """Name the first rows (three) of those that are wrong, by their key."""
+    found = frame.loc[wrong, list(schema.key)]
+    keys = [" ".join(map(str, row)) for row in found.head(3).itertuples(index=False)]
+    return f" [{'; '.join(keys)}{'; ...' if len(found) > 3 else ''}]"
 
 
 BINDING_INFORMATION = TableSchema(
