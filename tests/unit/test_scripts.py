@@ -63,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
         _TABLE,
     ),
     "report": {*_TABLE, "jinja2"},
-    "figure": {*_TABLE, *_STORE, "matplotlib", "PIL", "safetensors"},
+    "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     **dict.fromkeys(("patches", "pooled"), _TORCH),
     **dict.fromkeys(("attention", "fit", "training"), _WEIGHTS),
 }
