@@ -204,12 +204,14 @@ def _plan(folder: Path) -> None:
     """Dry run in this process; Snakemake says what it has to say into nothing."""
     import shutil
 
+    from workflow_overhead import DRY
+
     os.chdir(folder)
     try:
         from snakemake.cli import main
 
         with open(os.devnull, "w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):  # noqa: PTH123
-            main(["--dry-run", "--quiet", "all", "--cores", "1", "--configfile", "many.yaml"])
+            main([*DRY[2:], "--configfile", "many.yaml"])
     except SystemExit as stop:
         if stop.code:
             raise RuntimeError("the dry run failed") from None

@@ -23,7 +23,7 @@ from bindscope.job import Job
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"
 HEAVY = (
-    "PIL", "huggingface_hub", "jinja2", "matplotlib", "numpy", "pandas", "pandera", "pyarrow",
+    "PIL", "huggingface_hub", "jinja2", "matplotlib", "numpy", "pandas", "pyarrow",
     "pydantic", "safetensors", "scipy", "sklearn", "sympy", "timm", "torch", "torch._dynamo",
     "torch._inductor", "torch.onnx", "torchvision", "transformers", "zarr",
 )  # fmt: skip

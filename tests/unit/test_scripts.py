@@ -39,7 +39,7 @@ def test_scripts_run_with_a_job_made_by_hand(tmp_path: Path) -> None:
 
 _NUMPY = {"numpy"}
 _STORE = {"numpy", "zarr"}
-_TABLE = {"numpy", "pandas", "pandera", "pyarrow"}
+_TABLE = {"numpy", "pandas", "pyarrow"}
 _TORCH = {"numpy", "torch", "zarr"}
 _WEIGHTS = {*_TORCH, "safetensors"}
 # The heavy packages that a script's imports may load; a job loads its model's or backend's besides.
@@ -63,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
         _TABLE,
     ),
     "report": {*_TABLE, "jinja2"},
-    "figure": {*_TABLE, *_STORE, "matplotlib", "PIL", "safetensors"},
+    "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     **dict.fromkeys(("patches", "pooled"), _TORCH),
     **dict.fromkeys(("attention", "fit", "training"), _WEIGHTS),
 }

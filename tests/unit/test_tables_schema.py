@@ -63,10 +63,10 @@ BROKEN = {
     "column spec_key": {"spec_key": "0"},
     "column dataset": {"dataset": "Color Shape"},
     "column accuracy_object": {"accuracy_object": 1.2},
-    "column loss_object_bits: greater_than": {
+    "column loss_object_bits: at least 0": {
         "loss_object_bits": -1.0, "binding_bits": None, "binding_ratio": None, "reason": "why",
     },
-    "column h_object_bits: not_nullable": {"h_object_bits": None},
+    "column h_object_bits: must not be null": {"h_object_bits": None},
     "column binding_bits_high: finite": {"binding_bits_high": math.inf},
 }  # fmt: skip
 
@@ -113,11 +113,11 @@ def test_the_papers_estimate_above_the_truth_needs_no_flag():
 
 def test_strict_and_ordered():
     table = default_table()
-    with pytest.raises(StoreError, match="column_in_schema"):
+    with pytest.raises(StoreError, match="column extra: not in the schema"):
         validate(table.assign(extra=1), BINDING_INFORMATION, "table")
-    with pytest.raises(StoreError, match="column_ordered"):
+    with pytest.raises(StoreError, match=r"column .*: not in the schema's order"):
         validate(table[list(reversed(table.columns))], BINDING_INFORMATION, "table")
-    with pytest.raises(StoreError, match="flags"):
+    with pytest.raises(StoreError, match="column flags: missing"):
         validate(table.drop(columns="flags"), BINDING_INFORMATION, "table")
 
 
@@ -126,6 +126,21 @@ def test_a_value_of_another_type_is_named():
         check(make_row(n_train=None))
     with pytest.raises(StoreError, match=r"loss_object_bits.*'low'"):
         check(make_row() | {"loss_object_bits": "low"})
+    table = default_table()
+    with pytest.raises(StoreError, match="column seed: holds float64 instead of int64"):
+        validate(table.assign(seed=0.5), BINDING_INFORMATION, "table")
+    twice = pd.concat([table, table[["seed"]]], axis=1)
+    with pytest.raises(StoreError, match="column seed: twice"):
+        validate(twice, BINDING_INFORMATION, "table")
+
+
+def test_three_rows_are_named_and_that_there_are_more():
+    rows = [make_row(seed=seed) | {"status": "fine", "reason": "why"} for seed in range(4)]
+    with pytest.raises(StoreError, match=r"column status: one of .* 2; \.\.\.\]"):
+        check(*rows)
+    with pytest.raises(StoreError) as error:
+        check(*rows[:1], make_row(seed=1))
+    assert "..." not in str(error.value)
 
 
 def test_priors_add_up():

@@ -1,7 +1,6 @@
 """Helpers of the rules; all they know comes from the graph that the library builds."""
 
 import gc
-import inspect
 import json
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 # Before any import of bindscope: this clone's code, never an installed copy.
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
+from bindscope.commands.planning import plan_faster, signed
 from bindscope.errors import BindscopeError, remember_configfiles
 from bindscope.graph.build import leaves, read_graph
 from bindscope.graph.paths import PATHS, WILDCARDS, stem
@@ -33,6 +33,7 @@ graph = checked_graph()
 gc.collect()
 gc.freeze()
 gc.set_threshold(100_000, 20, 100)
+plan_faster()
 
 
 def product(rule_name, wildcards):
@@ -40,12 +41,6 @@ def product(rule_name, wildcards):
         return graph.find(rule_name, dict(wildcards.items()))
     except BindscopeError as error:
         raise WorkflowError(str(error)) from None
-
-
-def signed(function):
-    """Let a function know its signature: Snakemake asks for it several times per job."""
-    function.__signature__ = inspect.signature(function)
-    return function
 
 
 def spec(rule_name):

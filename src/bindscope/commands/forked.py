@@ -35,7 +35,7 @@ LONGEST_REQUEST = 2**20
 COMMON = ("numpy", "pydantic", "threadpoolctl", "snakemake.iocontainers", "snakemake.logging")
 STORES = (*COMMON, "zarr")
 TORCH = (*STORES, "torch", "safetensors.torch")
-TABLES = (*COMMON, "pandas", "pandera.pandas", "pyarrow.parquet", "matplotlib.pyplot", "jinja2")
+TABLES = (*COMMON, "pandas", "pyarrow.parquet", "matplotlib.pyplot", "jinja2")
 # Scripts that are not here are rare, or import next to nothing: they get an interpreter.
 KINDS = {
     STORES: (

@@ -19,7 +19,10 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 class Model(BaseModel):
     """A frozen model that forbids unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    # A job imports most models and validates none: each is built when it is first used.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), defer_build=True
+    )
 
 
 class SplitCounts(Model):

@@ -1,6 +1,6 @@
 """What a column is, and the columns of every table: type, unit, meaning, where it comes from.
 
-The declarations are the one source for the pandera schema, the Arrow types and docs/tables.md.
+The declarations are the one source for the schema, the Arrow types and docs/tables.md.
 """
 
 from __future__ import annotations

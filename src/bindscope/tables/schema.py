@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import pandera.pandas as pandera
 import pyarrow as pa
 
 from bindscope.errors import StoreError, snakemake_command
@@ -63,19 +62,6 @@ class TableSchema:
         ]
         return pa.schema(fields, metadata={"bindscope.schema": self.stamp})
 
-    def pandera(self) -> pandera.DataFrameSchema:
-        """Return the pandera schema: strict, ordered, unique by key, with every rule."""
-        return pandera.DataFrameSchema(
-            {column.name: _pandera_column(column) for column in self.columns},
-            name=self.stamp,
-            strict=True,
-            ordered=True,
-            checks=[
-                pandera.Check(_unique(self.key), name="key", error=f"one row per {self.key}"),
-                *(pandera.Check(rule, name=words, error=words) for words, rule in self.rules),
-            ],
-        )
-
 
 def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataFrame:
     """Make a table with the schema's columns and types from rows; absent fields are null.
@@ -123,15 +109,20 @@ def validate(frame: pd.DataFrame, schema: TableSchema, where: str) -> pd.DataFra
         Listing each broken rule with the first rows that break it.
     """
     frame = frame.reset_index(drop=True)
-    try:
-        return schema.pandera().validate(frame, lazy=True)
-    except pandera.errors.SchemaErrors as error:
+    # Each can only be asked about a table that passed those before it.
+    broken = (
+        _wrong_columns(frame, schema)
+        or _wrong_values(frame, schema)
+        or _broken_rules(frame, schema)
+    )
+    if broken:
         raise StoreError(
             where,
-            f"table {schema.stamp} breaks its schema: {_failures(frame, schema, error)}",
+            f"table {schema.stamp} breaks its schema: {' | '.join(broken)}",
             "rows of another version of the code? rerun the fits that the message names "
             f"({snakemake_command('--forcerun <row file>')}); otherwise report this as a bug",
-        ) from error
+        )
+    return frame
 
 
 def pandas_type(column: Column) -> str:
@@ -141,40 +132,67 @@ def pandas_type(column: Column) -> str:
     return "str" if column.kind == "string" else column.kind
 
 
-def _pandera_column(column: Column) -> pandera.Column:
-    checks = []
+def _wrong_columns(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
+    """Say which columns are missing, unknown, of another type or out of order."""
+    there = list(frame.columns)
+    broken = [f"column {name}: missing" for name in schema.names if name not in there]
+    broken += [f"column {name}: not in the schema" for name in there if name not in schema.names]
+    broken += [f"column {name}: twice" for name in frame.columns[frame.columns.duplicated()]]
+    if not broken and there != schema.names:
+        moved = next(a for a, b in zip(there, schema.names, strict=False) if a != b)
+        broken.append(f"column {moved}: not in the schema's order")
+    for column in schema.columns:
+        expected = pd.api.types.pandas_dtype(pandas_type(column))
+        # No type: it is missing, or stands twice.
+        found = getattr(frame.get(column.name), "dtype", expected)
+        if found != expected:
+            broken.append(f"column {column.name}: holds {found} instead of {expected}")
+    return broken
+
+
+def _wrong_values(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
+    """Say which columns hold a value that they must not, in which rows."""
+    return [
+        f"column {column.name}: {words}{_rows(frame, schema, ~held)}"
+        for column in schema.columns
+        for words, held in _checks(column, frame[column.name])
+        if not held.all()
+    ]
+
+
+def _broken_rules(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
+    """Say which rules are broken, by which rows; the key is one of them."""
+    twice = frame.duplicated(list(schema.key), keep=False)
+    broken = [f"one row per {schema.key}{_rows(frame, schema, twice)}"] if twice.any() else []
+    for words, rule in schema.rules:
+        held = rule(frame).fillna(True).astype(bool)
+        if not held.all():
+            broken.append(f"{words}{_rows(frame, schema, ~held)}")
+    return broken
+
+
+def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Series[bool]]]:
+    """Yield what must hold of a column, in words and by row; of a null, only that it may be."""
+    null = values.isna()
+    if column.null == "never":
+        yield "must not be null", ~null
     if column.kind == "float64":
-        checks.append(pandera.Check(rules.finite, name="finite", error="finite or null"))
+        yield "finite", rules.finite(values)
     if column.low is not None:
-        checks.append(pandera.Check.ge(column.low))
+        yield f"at least {column.low:g}", (values >= column.low) | null
     if column.high is not None:
-        checks.append(pandera.Check.le(column.high))
+        yield f"at most {column.high:g}", (values <= column.high) | null
     if column.values:
-        checks.append(pandera.Check.isin(list(column.values)))
+        yield f"one of {', '.join(column.values)}", values.isin(column.values) | null
     if column.pattern:
-        checks.append(pandera.Check.str_matches(column.pattern))
-    return pandera.Column(pandas_type(column), checks, nullable=column.null != "never")
+        yield f"like {column.pattern}", values.str.match(column.pattern) | null
 
 
-def _unique(key: tuple[str, ...]) -> Callable[[pd.DataFrame], pd.Series[bool]]:
-    return lambda frame: ~frame.duplicated(list(key), keep=False)
-
-
-def _failures(frame: pd.DataFrame, schema: TableSchema, error: pandera.errors.SchemaErrors) -> str:
-    """Say which rules are broken, by which rows (three per rule)."""
-    cases = error.failure_cases
-    parts = []
-    for (column, check), group in cases.groupby(["column", "check"], sort=False, dropna=False):
-        place = "" if column in (None, schema.stamp) else f"column {column}: "
-        indices = sorted({int(i) for i in group["index"].dropna()})
-        keys = [
-            " ".join(str(frame.at[i, name]) for name in schema.key if name in frame)
-            for i in indices[:3]
-        ]
-        cause = "" if indices else f" ({', '.join(map(str, group['failure_case'].head(3)))})"
-        rows = f" [{'; '.join(keys)}{'; ...' if len(indices) > 3 else ''}]" if keys else ""
-        parts.append(f"{place}{check}{cause}{rows}")
-    return " | ".join(parts)
+def _rows(frame: pd.DataFrame, schema: TableSchema, wrong: pd.Series[bool]) -> str:
+    """Name the first rows (three) of those that are wrong, by their key."""
+    found = frame.loc[wrong, list(schema.key)]
+    keys = [" ".join(map(str, row)) for row in found.head(3).itertuples(index=False)]
+    return f" [{'; '.join(keys)}{'; ...' if len(found) > 3 else ''}]"
 
 
 BINDING_INFORMATION = TableSchema(
