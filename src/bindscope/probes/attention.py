@@ -27,7 +27,6 @@ from bindscope.probes.module import (
     visible,
 )
 
-
 BLOCK = 2**21  # tokens' floats that a block of scenes reads
 
 
