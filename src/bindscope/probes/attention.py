@@ -28,6 +28,7 @@ from bindscope.probes.module import (
 )
 
 BLOCK = 2**21  # tokens' floats that a block of scenes reads
+PART = 32  # scenes whose gradients of the readout are one product
 
 
 class _Pool(torch.autograd.Function):
@@ -59,21 +60,23 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         seen, revealed, base, attention, tokens, transposed = ctx.saved_tensors
-        by_base = torch.zeros_like(base)
-        by_revealed = None if revealed is None else torch.zeros_like(revealed)
-        by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
-        ones = base.new_ones(1, len(tokens))
-        for block in _blocks(tokens):
+        blocks = _blocks(tokens)
+        ones = base.new_ones(1, len(tokens[blocks[0]]))
+        by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
+        if revealed is not None:  # summed over blocks for each place in them, then over places
+            by_revealed = revealed.new_zeros(ones.shape[1], *revealed.shape)
+            by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
+        for block in blocks:
             by_scores = torch.bmm(gradient[block], transposed[block])
             of = attention[block]
             torch._softmax_backward_data(by_scores, of, 2, of.dtype, grad_input=by_scores)
             by_queries = torch.bmm(by_scores, tokens[block])
             by_base.view(1, -1).addmm_(ones[:, : len(of)], by_queries.flatten(1))
             if by_revealed is not None:
-                by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
+                by_revealed[: len(of)].baddbmm_(seen[block].transpose(1, 2), by_queries)
             if by_seen is not None:
                 by_seen[block] = by_queries @ revealed.t()
-        return by_seen, by_revealed, by_base, None, None
+        return by_seen, None if by_revealed is None else by_revealed.sum(0), by_base, None, None
 
 
 def _blocks(tokens: Tensor) -> list[slice]:
@@ -93,10 +96,9 @@ def _attend(
 ) -> Tensor:
     """Return the attention weights of a block of scenes, (.., heads, T)."""
     tokens = transposed[block]
-    if seen is None or revealed is None:
-        queries = base.expand(len(tokens), *base.shape)
-    else:
-        queries = (seen[block].flatten(0, 1) @ revealed).view(-1, *base.shape).add_(base)
+    queries = base.expand(len(tokens), *base.shape)
+    if seen is not None and revealed is not None:
+        queries = torch.baddbmm(queries, seen[block], revealed.expand(len(tokens), *revealed.shape))
     return torch.softmax(torch.bmm(queries, tokens), 2, out=out)
 
 
@@ -122,7 +124,10 @@ class _Readout(torch.autograd.Function):
         torch.mul(gradient[:, :, None], left, out=by_right)
         by_own = by_y if ctx.needs_input_grad[0] else None
         by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
-        return by_own, by_pooled, torch.bmm(pooled.transpose(1, 2), by_y)
+        by_weight = torch.zeros_like(weight)
+        for part, of in zip(by_y.split(PART, 1), pooled.split(PART, 1), strict=True):
+            by_weight.baddbmm_(of.transpose(1, 2), part)
+        return by_own, by_pooled, by_weight
 
 
 class AttentionQuadratic(Family):
@@ -169,8 +174,8 @@ class AttentionQuadratic(Family):
         if self.revealed is None:
             return None, None, self.base @ self.query.t() * self.temperature
         parts = torch.cat([self.base, self.revealed]) @ self.query.t() * self.temperature
-        base, revealed = parts.split([len(self.base), len(self.revealed)])
-        return bits[:, None] * self.mask, revealed, base
+        k = len(self.base)
+        return bits[:, None] * self.mask, parts[k:], parts[:k]
 
     def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
         """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
