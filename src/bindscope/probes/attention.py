@@ -27,8 +27,7 @@ from bindscope.probes.module import (
     visible,
 )
 
-BLOCK = 2**21  # tokens' floats that a block of scenes reads
-PART = 32  # scenes whose gradients of the readout are one product
+BLOCK = 2**21  # floats of a block of scenes: of tokens, or of what is pooled
 
 
 class _Pool(torch.autograd.Function):
@@ -63,8 +62,8 @@ class _Pool(torch.autograd.Function):
         blocks = _blocks(tokens)
         ones = base.new_ones(1, len(tokens[blocks[0]]))
         by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
-        if revealed is not None:  # summed over blocks for each place in them, then over places
-            by_revealed = revealed.new_zeros(ones.shape[1], *revealed.shape)
+        if revealed is not None:
+            by_revealed = torch.zeros_like(revealed)
             by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
         for block in blocks:
             by_scores = torch.bmm(gradient[block], transposed[block])
@@ -73,16 +72,16 @@ class _Pool(torch.autograd.Function):
             by_queries = torch.bmm(by_scores, tokens[block])
             by_base.view(1, -1).addmm_(ones[:, : len(of)], by_queries.flatten(1))
             if by_revealed is not None:
-                by_revealed[: len(of)].baddbmm_(seen[block].transpose(1, 2), by_queries)
+                by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
             if by_seen is not None:
                 by_seen[block] = by_queries @ revealed.t()
-        return by_seen, None if by_revealed is None else by_revealed.sum(0), by_base, None, None
+        return by_seen, by_revealed, by_base, None, None
 
 
-def _blocks(tokens: Tensor) -> list[slice]:
-    """Return blocks of scenes; on a graphics card one."""
-    n = len(tokens)
-    step = max(1, BLOCK // tokens[0].numel()) if tokens.device.type == "cpu" else n
+def _blocks(scenes: Tensor) -> list[slice]:
+    """Return blocks of an array's scenes; on a graphics card one."""
+    n = len(scenes)
+    step = max(1, BLOCK // scenes[0].numel()) if scenes.device.type == "cpu" else n
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
@@ -125,8 +124,8 @@ class _Readout(torch.autograd.Function):
         by_own = by_y if ctx.needs_input_grad[0] else None
         by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
         by_weight = torch.zeros_like(weight)
-        for part, of in zip(by_y.split(PART, 1), pooled.split(PART, 1), strict=True):
-            by_weight.baddbmm_(of.transpose(1, 2), part)
+        for part in _blocks(pooled.transpose(0, 1)):
+            by_weight.baddbmm_(pooled[:, part].transpose(1, 2), by_y[:, part])
         return by_own, by_pooled, by_weight
 
 
