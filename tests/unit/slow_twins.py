@@ -123,7 +123,7 @@ class AttentionTwin(Twin):
 
     def readout(self, k, factor):
         """W_k' (dim x, rank) for x = [CLS; pooled; bits]."""
-        pooled = self.leaves[f"pooled.{factor}"][k]
+        pooled = self.leaves["pooled"][k].chunk(2, dim=1)[factor]
         if "rest.weight" not in self.leaves:
             return pooled
         rest = self.leaves["rest.weight"][k].t().chunk(2, dim=1)[factor]

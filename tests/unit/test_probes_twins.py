@@ -8,6 +8,7 @@ from slow_twins import bits_lost as definition
 from slow_twins import random_inputs, twin_of
 
 from bindscope.errors import ConfigError
+from bindscope.probes import attention
 from bindscope.probes.base import all_parts
 from bindscope.probes.module import InputShape, Projection, Tokens
 from bindscope.probes.runs import bits_lost, build
@@ -102,6 +103,12 @@ def test_attention_with_and_without_cls(cls):
     torch.testing.assert_close(family(inputs, bits), slow, rtol=1e-9, atol=1e-11)
     weights = family.attention(inputs, bits - 0.5)
     torch.testing.assert_close(weights.sum(2), torch.ones(BATCH, 12, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scenes", [1, 4, 6, 100])  # of a block; the batch has 6
+def test_attention_is_the_same_in_blocks_of_any_size(monkeypatch, scenes):
+    monkeypatch.setattr(attention, "BLOCK", scenes * TOKENS * DIM)
+    test_logits_and_gradients_equal_the_twin("attention_quadratic", "chained_object", True)
 
 
 @pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 3, 2)])

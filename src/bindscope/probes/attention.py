@@ -27,13 +27,16 @@ from bindscope.probes.module import (
     visible,
 )
 
+BLOCK = 2**21  # floats of a block of scenes: of tokens, or of what is pooled
+
 
 class _Pool(torch.autograd.Function):
     """Pooled tokens (B, heads, d) from what queries see, and what they are made of.
 
-    Queries are seen (B, heads, length) times `revealed` (length, d), plus `base` (heads, d). Tokens
-    are given as (B, T, d) and as (B, d, T), and have no gradient: products whose second factor lies
-    transposed in memory take up to three times as long.
+    Queries are seen (B, heads, length) times `revealed` (length, d), plus `base` (heads, d), scaled
+    for the softmax. Tokens are given as (B, T, d) and as (B, d, T), and have no gradient: products
+    whose second factor lies transposed in memory take up to three times as long. Queries and their
+    gradients are made for a block of scenes at a time, so that none of the whole batch is held.
     """
 
     @staticmethod
@@ -44,34 +47,86 @@ class _Pool(torch.autograd.Function):
         base: Tensor,
         tokens: Tensor,
         transposed: Tensor,
-        temperature: float,
     ) -> Tensor:
-        queries = _queries(seen, revealed, base, len(tokens))
-        attention = torch.bmm(queries, transposed).mul_(temperature).softmax(2)
-        ctx.save_for_backward(seen, revealed, attention, tokens, transposed)
-        ctx.temperature = temperature
-        return torch.bmm(attention, tokens)
+        attention = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
+        pooled = tokens.new_empty(len(tokens), *base.shape)
+        for block in _blocks(tokens):
+            _attend(seen, revealed, base, transposed, block, out=attention[block])
+            torch.bmm(attention[block], tokens[block], out=pooled[block])
+        ctx.save_for_backward(seen, revealed, base, attention, tokens, transposed)
+        return pooled
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        seen, revealed, attention, tokens, transposed = ctx.saved_tensors
-        by_attention = torch.bmm(gradient, transposed)
-        by_scores = torch._softmax_backward_data(by_attention, attention, 2, attention.dtype)
-        by_scores.mul_(ctx.temperature)
-        by_queries = torch.bmm(by_scores, tokens)
-        by_seen = by_revealed = None
-        if seen is not None:
-            if ctx.needs_input_grad[0]:
-                by_seen = by_queries @ revealed.t()
-            by_revealed = seen.flatten(0, 1).t() @ by_queries.flatten(0, 1)
-        return by_seen, by_revealed, by_queries.sum(0), None, None, None
+        seen, revealed, base, attention, tokens, transposed = ctx.saved_tensors
+        blocks = _blocks(tokens)
+        ones = base.new_ones(1, len(tokens[blocks[0]]))
+        by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
+        if revealed is not None:
+            by_revealed = torch.zeros_like(revealed)
+            by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
+        for block in blocks:
+            by_scores = torch.bmm(gradient[block], transposed[block])
+            of = attention[block]
+            torch._softmax_backward_data(by_scores, of, 2, of.dtype, grad_input=by_scores)
+            by_queries = torch.bmm(by_scores, tokens[block])
+            by_base.view(1, -1).addmm_(ones[:, : len(of)], by_queries.flatten(1))
+            if by_revealed is not None:
+                by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
+            if by_seen is not None:
+                by_seen[block] = by_queries @ revealed.t()
+        return by_seen, by_revealed, by_base, None, None
 
 
-def _queries(seen: Tensor | None, revealed: Tensor | None, base: Tensor, batch: int) -> Tensor:
-    """Return (B, heads, d)."""
-    if seen is None or revealed is None:
-        return base.expand(batch, *base.shape)
-    return (seen.flatten(0, 1) @ revealed).view(batch, *base.shape).add_(base)
+def _blocks(scenes: Tensor) -> list[slice]:
+    """Return blocks of an array's scenes; on a graphics card one."""
+    n = len(scenes)
+    step = max(1, BLOCK // scenes[0].numel()) if scenes.device.type == "cpu" else n
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _attend(
+    seen: Tensor | None,
+    revealed: Tensor | None,
+    base: Tensor,
+    transposed: Tensor,
+    block: slice,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the attention weights of a block of scenes, (.., heads, T)."""
+    tokens = transposed[block]
+    queries = base.expand(len(tokens), *base.shape)
+    if seen is not None and revealed is not None:
+        queries = torch.baddbmm(queries, seen[block], revealed.expand(len(tokens), *revealed.shape))
+    return torch.softmax(torch.bmm(queries, tokens), 2, out=out)
+
+
+class _Readout(torch.autograd.Function):
+    """sum_r u_r v_r (heads, B), where (u, v) = own + s W for pooled tokens s of each head.
+
+    `own` is (heads, B, 2 rank), `pooled` (heads, B, d) and `weight` (heads, d, 2 rank).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor | None, pooled: Tensor, weight: Tensor) -> Tensor:
+        y = torch.bmm(pooled, weight) if own is None else torch.baddbmm(own, pooled, weight)
+        ctx.save_for_backward(y, pooled, weight)
+        left, right = y.chunk(2, dim=2)
+        return (left * right).sum(2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        y, pooled, weight = ctx.saved_tensors
+        by_y = torch.empty_like(y)
+        (left, right), (by_left, by_right) = y.chunk(2, dim=2), by_y.chunk(2, dim=2)
+        torch.mul(gradient[:, :, None], right, out=by_left)
+        torch.mul(gradient[:, :, None], left, out=by_right)
+        by_own = by_y if ctx.needs_input_grad[0] else None
+        by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
+        by_weight = torch.zeros_like(weight)
+        for part in _blocks(pooled.transpose(0, 1)):
+            by_weight.baddbmm_(pooled[:, part].transpose(1, 2), by_y[:, part])
+        return by_own, by_pooled, by_weight
 
 
 class AttentionQuadratic(Family):
@@ -80,7 +135,7 @@ class AttentionQuadratic(Family):
     The query is linear in the bits, so Wq is folded into base and Q once per step and the queries
     of all heads are one product of the masked bits with Wq Q; no sample passes through Wq. In the
     readout [CLS] and bits are one product for all heads and both factors; s_k, which is the head's
-    own, a batched one per factor.
+    own, a batched one for both factors.
     """
 
     patches = True
@@ -105,36 +160,38 @@ class AttentionQuadratic(Family):
         if heads.anchored:
             for last in (*pooled[-1:], *rest[-1:]):
                 last.zero_()
-        self.pooled = nn.ParameterList(pooled)
+        self.pooled = nn.Parameter(torch.cat(pooled, dim=2))
         self.rest = Projection(torch.cat(rest, dim=2), heads, config.conditioned) if rest else None
         self.bias = nn.Parameter(torch.zeros(k))
         self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
 
     def _folded(self, bits: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
-        """Return what queries are made of: masked bits (B, heads, length), Wq Q and Wq base."""
+        """Return what queries are made of: masked bits (B, heads, length), Wq Q and Wq base.
+
+        The scale of the softmax is in the latter.
+        """
         if self.revealed is None:
-            return None, None, self.base @ self.query.t()
-        return bits[:, None] * self.mask, self.revealed @ self.query.t(), self.base @ self.query.t()
+            return None, None, self.base @ self.query.t() * self.temperature
+        parts = torch.cat([self.base, self.revealed]) @ self.query.t() * self.temperature
+        k = len(self.base)
+        return bits[:, None] * self.mask, parts[k:], parts[:k]
 
     def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
         """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
-        queries = _queries(*self._folded(bits), len(inputs.patches))
-        return (torch.bmm(queries, inputs.transposed) * self.temperature).softmax(2)
+        return _attend(*self._folded(bits), inputs.transposed, slice(None))
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tokens)
         pooled = _Pool.apply(  # type: ignore[no-untyped-call]
-            *self._folded(bits), inputs.patches, inputs.transposed, self.temperature
+            *self._folded(bits), inputs.patches, inputs.transposed
         ).transpose(0, 1)
-        if self.rest is None:
-            left, right = (torch.bmm(pooled, weight) for weight in self.pooled)
-        else:
+        rest = None
+        if self.rest is not None:
             parts = [inputs.cls] if inputs.cls is not None else []
             parts += [bits] if self.conditioned else []
             rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
-            left, right = (
-                torch.baddbmm(own, pooled, weight)
-                for own, weight in zip(rest.chunk(2, dim=2), self.pooled, strict=True)
-            )
-        return (left * right).sum(2).t() * self.factor + self.bias
+        products: Tensor = _Readout.apply(  # type: ignore[no-untyped-call]
+            rest, pooled, self.pooled
+        )
+        return products.t() * self.factor + self.bias
