@@ -10,6 +10,7 @@ Random weights, nothing is downloaded. The pass in memory is the floor.
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from measure import ROOT, Entry, Options, copy_rate, disk_rate, medians, side_by_side
 
+from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
 from bindscope.activations.extraction import StoreImages, extract
 from bindscope.activations.utilisation import Utilisation
 from bindscope.config.codes import Dataset
@@ -141,11 +143,18 @@ def _entries(
     runs = {"bare forward": bare, "both in one pass": together}
     if n >= ALONE:
         runs |= {"pooled alone": pooled_alone, "patches alone": patches_alone}
+
+    def clear() -> None:  # a run writes new stores; replacing old ones would time their removal
+        for path in folder.glob("p*.zarr"):
+            shutil.rmtree(path)
+
     with Utilisation(options.device) as utilisation:
-        times = medians(side_by_side(runs, options))
+        times = medians(side_by_side(runs, options, clear))
     used = utilisation.samples
     pooled_bytes = 4 * (last + 2) * n * model.token_map.n_tokens * model.dim
-    written = sum(path.stat().st_size for path in folder.glob("p*.zarr/*/c.*"))
+    about = model.dim, model.token_map, extraction.dtype
+    arrays = pooled_arrays(n, last, *about), patch_arrays(n, *about)
+    written = sum(map(bytes_needed, arrays))
     notes = {
         "images_per_s": n / times["both in one pass"],
         "pooling_reads_bytes": pooled_bytes,

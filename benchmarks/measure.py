@@ -121,15 +121,20 @@ class Entry:
 
 
 def side_by_side(
-    runs: Mapping[str, Callable[[], object]], options: Options
+    runs: Mapping[str, Callable[[], object]],
+    options: Options,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, list[float]]:
     """Time alternatives in turns: seconds of each counted repetition by name.
 
-    Taking turns lets a slow minute of the machine hit all alternatives alike.
+    Taking turns lets a slow minute of the machine hit all alternatives alike. `before` is called
+    before each and not timed.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for repetition in range(options.repetitions + 1):
         for name, run in runs.items():
+            if before is not None:
+                before()
             synchronise(options.device)
             start = time.perf_counter()
             run()

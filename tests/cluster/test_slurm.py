@@ -105,7 +105,7 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
             wait_for(run, lambda: script_of(clone, "training.py"))
             cancelled = wait_for(run, lambda: running(slurm, "rule_training"))
             slurm.run("scancel", cancelled.id)
-            victim = wait_for(run, lambda: script_of(clone, "pooled.py"))
+            victim = wait_for(run, lambda: script_of(clone, "extract.py"))
             os.kill(victim, signal.SIGKILL)
             code = run.wait(timeout=3000)
         finally:

@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     ),
     "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
-    **dict.fromkeys(("patches", "pooled"), _TORCH),
+    "extract": _TORCH,
     **dict.fromkeys(("attention", "fit", "training"), _WEIGHTS),
 }
 GROUPS = sorted({tuple(sorted(allowed)) for allowed in ALLOWED.values()})

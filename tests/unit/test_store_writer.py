@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import bindscope.store.writer as writer_module
 from bindscope.errors import StoreError
 from bindscope.files import sha256
 from bindscope.store.arrays import write_arrays
+from bindscope.store.dtypes import from_bfloat16, storage_dtype
 from bindscope.store.manifest import CHUNK_BYTES, ArrayLayout
 from bindscope.store.reader import open_store
 from bindscope.store.verify import verify
@@ -59,6 +61,41 @@ def test_a_store_and_its_manifest_appear_at_the_end(tmp_path):
     assert manifest["arrays"]["cls"]["n_chunks"] == 1
     assert {"bindscope", "numpy", "zarr"} <= set(manifest["versions"])
     assert verify(tmp_path / "x.json") == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "axis"),
+    [("float16", (2, 1901, 1200), 1), ("bfloat16", (901, 5, 500), 0), ("uint8", (700, 9999), 0)],
+)
+def test_files_are_those_that_zarr_writes(tmp_path, dtype, shape, axis):
+    values = np.random.default_rng(0).integers(0, 9, shape).astype(storage_dtype(dtype))
+    given = from_bfloat16(values) if dtype == "bfloat16" else values
+    write(tmp_path, dtype, shape, (slice(None), given), axis=axis)
+    ours = tmp_path / "x.zarr"
+    assert len(list(ours.glob("a/c.*"))) > shape[0] ** axis
+    assert (zarr.open_group(ours, mode="r")["a"][...] == values).all()
+    theirs = tmp_path / "y.zarr"
+    shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("c.*"))
+    zarr.open_group(theirs, mode="r+")["a"][...] = zarr.open_group(ours, mode="r")["a"][...]
+    for path in ours.glob("a/c.*"):
+        assert path.read_bytes() == (theirs / "a" / path.name).read_bytes()
+
+
+def test_all_is_forced_to_the_disk_before_the_manifest_is_there(tmp_path, monkeypatch):
+    forced, force = [], os.fsync
+
+    def record(descriptor):
+        forced.append((Path(f"/proc/self/fd/{descriptor}").resolve(), names(tmp_path)))
+        force(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    write(tmp_path, "float16", (4, 3), (slice(0, 4), np.ones((4, 3))))
+    temporary = tmp_path / f"x.zarr.tmp-{os.getpid()}"
+    inside = {path for path, there in forced if "x.json" not in there}
+    wanted = {"", "zarr.json", "a", "a/zarr.json", "a/c.0.0"}
+    assert {temporary / name for name in wanted} <= inside
+    after = [path for path, there in forced if "x.zarr" in there]
+    assert after[0] == after[-1] == tmp_path  # the rename of the folder, then the manifest's
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path):
@@ -229,8 +266,9 @@ def test_a_model_that_gives_nan_is_told_apart_from_overflow(tmp_path, dtype, bad
 
 _FAILING = {
     "start": "bindscope.store.writer.zarr.create_group",
-    "write": "zarr.storage._local._atomic_write",
+    "write": "bindscope.store.writer.write_chunk",
     "flush": "bindscope.store.writer.array_entry",
+    "force": "bindscope.store.writer.sync_tree",
     "rename": "bindscope.store.writer.fsync_directory",
     "manifest": "bindscope.store.writer.write_json",
 }
@@ -254,7 +292,7 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     monkeypatch.undo()
     assert str(tmp_path / "x.zarr") in caught.value.where
     assert "free space" in caught.value.remedy
-    kept = {"x.zarr", "x.json"} if earlier and moment != "manifest" else set()
+    kept = {"x.zarr", "x.json"} if earlier and moment not in ("rename", "manifest") else set()
     assert names(tmp_path) == kept
     assert all(verify(tmp_path / name) == [] for name in kept if name == "x.json")
 

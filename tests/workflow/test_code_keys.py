@@ -109,8 +109,8 @@ ROOMS: dict[str, set[str]] = {
     "sources/": set(),  # no scenes of this preset are read
     "job.py": set(),
     "store/arrays.py": {"codes", "anchors"},
-    "store/background.py": {"pooled", "patches"},
-    "store/chunks.py": {*READERS, *LISTINGS, "figure"},
+    "store/background.py": STORES,
+    "store/chunks.py": {*STORES, *READERS, *LISTINGS, "figure"},
     "store/dtypes.py": {*STORES, *READERS, *LISTINGS, "figure"},
     "store/listing.py": {*LISTINGS, *FIT, "attention"},
     "store/manifest.py": {*STORES, *READERS, *LISTINGS, "figure"},

@@ -39,7 +39,7 @@ rule pooled:
         spec=spec("pooled"),
         code=code("pooled"),
     script:
-        "../scripts/pooled.py"
+        "../scripts/extract.py"
 
 
 rule patches:
@@ -63,7 +63,7 @@ rule patches:
         spec=spec("patches"),
         code=code("patches"),
     script:
-        "../scripts/patches.py"
+        "../scripts/extract.py"
 
 
 use rule patches as patches_temporary with:

@@ -42,7 +42,7 @@ KINDS = {
         "anchors", "codes", "counted_anchors", "counted_priors", "encoded", "index", "priors",
         "record_codes", "record_scenes", "scene_statistics", "scenes", "truth",
     ),
-    TORCH: ("attention", "fit", "patches", "pooled", "training"),
+    TORCH: ("attention", "extract", "fit", "training"),
     TABLES: (
         "figure", "report", "table_attention", "table_binding_information", "table_priors",
         "table_scene_statistics",

@@ -62,7 +62,12 @@ class Product:
 
 
 # Which script makes a product; several rules share one where only their inputs differ.
-SCRIPT = {"null": "fit.py", "patches_temporary": "patches.py"}
+SCRIPT = {
+    "null": "fit.py",
+    "pooled": "extract.py",
+    "patches": "extract.py",
+    "patches_temporary": "extract.py",
+}
 
 
 def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -48,6 +48,15 @@ class Background:
             self._failed = True
             raise
 
+    def wait(self) -> None:
+        """Wait until all that was given is done; raises what failed."""
+        while self._unfinished:
+            self._unfinished.popleft().result()
+
+    def close(self) -> None:
+        """Finish the piece in hand and begin no other; nothing can be given afterwards."""
+        self._thread.shutdown(cancel_futures=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -58,7 +67,7 @@ class Background:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            while kind is None and self._unfinished:
-                self._unfinished.popleft().result()
+            if kind is None:
+                self.wait()
         finally:
-            self._thread.shutdown(cancel_futures=True)
+            self.close()

@@ -90,29 +90,27 @@ class ArrayLayout:
         return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
 
 
-def hash_file(path: Path, *, flush: bool = False) -> tuple[str, int]:
-    """Return the SHA-256 and the size in bytes of a file; `flush` also forces it to the disk."""
+def hash_file(path: Path) -> tuple[str, int]:
+    """Return the SHA-256 and the size in bytes of a file."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as handle:
         while block := handle.read(1 << 20):
             digest.update(block)
             size += len(block)
-        if flush:
-            os.fsync(handle.fileno())
     return digest.hexdigest(), size
 
 
 def array_entry(
     folder: Path, layout: ArrayLayout, hashes: Mapping[str, tuple[str, int]]
 ) -> dict[str, Any]:
-    """Describe a finished array for the manifest; `hashes` as `hash_file` gives them, by chunk."""
+    """Describe a finished array for the manifest; `hashes` by chunk, from `write_chunk`."""
     ordered = [hashes[name] for name in layout.chunk_names()]
     return {
         **asdict(layout),
         "n_chunks": len(ordered),
         "bytes": sum(size for _, size in ordered),
         "sha256": [digest for digest, _ in ordered],
-        "metadata_sha256": hash_file(folder / "zarr.json", flush=True)[0],
+        "metadata_sha256": hash_file(folder / "zarr.json")[0],
     }
 
 

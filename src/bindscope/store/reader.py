@@ -91,7 +91,7 @@ class Store:
             index = [self._layer(name, layer)]
         if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
             rows = slice(None) if rows is None else rows
-            if layout.dtype in FLOATS and layout.sample_axis == (layer is not None):
+            if layout.sample_axis == (layer is not None):
                 start, stop, _ = rows.indices(layout.n_rows)
                 shape = (max(stop - start, 0), *layout.shape[layout.sample_axis + 1 :])
                 wide = layout.dtype == "bfloat16"
@@ -109,7 +109,7 @@ class Store:
     ) -> NDArray[Any]:
         """Read successive scenes into memory that the caller owns, and return it.
 
-        Nothing else of the size of `out` is allocated: floats go from the file to their place, or,
+        Nothing else of the size of `out` is allocated: chunks go from the file to their place, or,
         at the ends of the range and where the type differs, by way of one chunk.
 
         Parameters
@@ -130,12 +130,13 @@ class Store:
             As for `read`.
         """
         layout, stop = self._layout(name), start + len(out)
-        if layout.dtype not in FLOATS or layout.sample_axis != (layer is not None):
+        if layout.sample_axis != (layer is not None):
             out[...] = self.read(name, slice(start, stop), layer)
             return out
         leading = [] if layer is None else [self._layer(name, layer)]
         rest = [0] * (len(layout.shape) - layout.sample_axis - 1)
         stored, step = storage_dtype(layout.dtype), layout.chunk_rows
+        compressed = layout.dtype not in FLOATS
         straight = out.dtype == stored and out.flags.c_contiguous
         spare = np.empty((step, *layout.shape[layout.sample_axis + 1 :]), stored)
         try:
@@ -144,7 +145,7 @@ class Store:
                 part = out[first - start : last - start]
                 chunk = part if straight and last - first == step else spare
                 file = "c." + ".".join(map(str, [*leading, low // step, *rest]))
-                read_chunk(self.manifest.store / name / file, chunk)
+                read_chunk(self.manifest.store / name / file, chunk, compressed=compressed)
                 if chunk is spare:
                     values = spare[first - low : last - low]
                     part[...] = from_bfloat16(values) if layout.dtype == "bfloat16" else values

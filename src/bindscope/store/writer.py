@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,8 +24,11 @@ from bindscope.files import (
     fsync_directory,
     remove_stale,
     sha256,
+    sync_tree,
     write_json,
 )
+from bindscope.store.background import Background
+from bindscope.store.chunks import LEVEL, write_chunk
 from bindscope.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
 from bindscope.store.manifest import (
     ArrayLayout,
@@ -37,14 +39,16 @@ from bindscope.store.manifest import (
     seal,
 )
 
+CHUNKS_WAITING = 4  # full chunks that wait to be written
+
 
 class StoreWriter:
     """Write the arrays of one product into a Zarr v3 directory store.
 
-    A context manager. Everything goes to ``<store>.tmp-<pid>``; on a clean exit the rows are
-    counted, files and folders are flushed to the disk, the folder is renamed to `store_path`
-    (replacing a store that is there), and the manifest is written last. After an exception nothing
-    of this attempt remains.
+    A context manager. Everything goes to ``<store>.tmp-<pid>``, full chunks by another thread; on a
+    clean exit the rows are counted, files and folders are flushed to the disk, the folder is
+    renamed to `store_path` (replacing a store that is there), and the manifest is written last.
+    After an exception nothing of this attempt remains.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ class StoreWriter:
             except BaseException:
                 shutil.rmtree(self._temporary, ignore_errors=True)
                 raise
-        self._hasher = ThreadPoolExecutor(1, "hash")
+        self._disk = Background(CHUNKS_WAITING, "disk")
         return self
 
     def create(
@@ -115,9 +119,9 @@ class StoreWriter:
             raise ValueError(f"array {name!r} exists")
         layout = ArrayLayout.plan(shape, dtype, sample_axis)
         # crc32c comes last everywhere: it covers every byte of the file, zstd's frame header too.
-        compress = [] if dtype in FLOATS else [ZstdCodec(level=3, checksum=True)]
+        compress = [] if dtype in FLOATS else [ZstdCodec(level=LEVEL, checksum=True)]
         with disk_errors(self.store_path):
-            target = self._group.create_array(
+            self._group.create_array(
                 name,
                 shape=layout.shape,
                 dtype=storage_dtype(dtype),
@@ -128,7 +132,8 @@ class StoreWriter:
                 attributes={"dtype": dtype, "sample_axis": sample_axis},
                 config={"write_empty_chunks": True},
             )
-        self._arrays[name] = _Pending(layout, target, self._flush_later)
+        folder = self._temporary / name
+        self._arrays[name] = _Pending(layout, folder, fill_value(dtype), self._disk.submit)
         return layout
 
     def write(
@@ -172,10 +177,6 @@ class StoreWriter:
         with disk_errors(self.store_path):
             array.put(start, stop, stored)
 
-    def _flush_later(self, path: Path) -> Future[tuple[str, int]]:
-        """Hash a finished file and force it to the disk while the next ones are computed."""
-        return self._hasher.submit(hash_file, self._temporary / path, flush=True)
-
     def _refuse(self, name: str, values: NDArray[Any], layout: ArrayLayout) -> None:
         """Say which layer holds a value that is not finite after the cast."""
         finite = np.isfinite(values)
@@ -214,7 +215,7 @@ class StoreWriter:
                 with disk_errors(self.store_path):
                     self._commit()
         finally:
-            self._hasher.shutdown(cancel_futures=True)
+            self._disk.close()
             shutil.rmtree(self._temporary, ignore_errors=True)
             shutil.rmtree(self._old, ignore_errors=True)
 
@@ -235,14 +236,13 @@ class StoreWriter:
             "code": self.code,
         }
         self._group.attrs.put(json.loads(canonical_json(content)))
+        self._disk.wait()
         entries = {
-            name: array_entry(self._temporary / name, array.layout, array.hashes())
+            name: array_entry(self._temporary / name, array.layout, array.hashes)
             for name, array in sorted(self._arrays.items())
         }
-        metadata, _ = hash_file(self._temporary / "zarr.json", flush=True)
-        for name in entries:
-            fsync_directory(self._temporary / name)
-        fsync_directory(self._temporary)
+        metadata, _ = hash_file(self._temporary / "zarr.json")
+        sync_tree(self._temporary)
         manifest = seal(
             {
                 **content,
@@ -256,9 +256,10 @@ class StoreWriter:
 
     def _replace(self, manifest: dict[str, Any]) -> None:
         """Put the new store in the place of an old one, the old manifest first out of the way."""
-        self.manifest_path.unlink(missing_ok=True)
         try:
-            fsync_directory(self.manifest_path.parent)
+            if self.manifest_path.exists():
+                self.manifest_path.unlink()
+                fsync_directory(self.manifest_path.parent)
             if self.store_path.exists():
                 self.store_path.replace(self._old)
             self._temporary.replace(self.store_path)
@@ -275,17 +276,14 @@ class _Pending:
     def __init__(
         self,
         layout: ArrayLayout,
-        target: zarr.Array[Any],
-        flush: Callable[[Path], Future[tuple[str, int]]],
+        folder: Path,
+        fill: float,
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
-        self.layout, self.target, self._flush = layout, target, flush
+        self.layout, self.folder, self._fill, self._later = layout, folder, fill, later
         self.written = np.zeros(layout.n_rows, dtype=bool)
+        self.hashes: dict[str, tuple[str, int]] = {}
         self._waiting: dict[int, tuple[NDArray[Any], int]] = {}
-        self._flushed: dict[str, Future[tuple[str, int]]] = {}
-
-    def hashes(self) -> dict[str, tuple[str, int]]:
-        """SHA-256 and size of every chunk; waits until all are on the disk."""
-        return {name: future.result() for name, future in self._flushed.items()}
 
     def claim(self, name: str, rows: slice, shape: tuple[int, ...]) -> tuple[int, int]:
         """Mark scenes as written, and return where they start and stop."""
@@ -300,28 +298,36 @@ class _Pending:
         return start, stop
 
     def put(self, start: int, stop: int, stored: NDArray[Any]) -> None:
-        """Write the chunks that become full, keep the rest."""
+        """Copy scenes to their chunks, and hand on the chunks that become full."""
         layout = self.layout
         for low in range(start // layout.chunk_rows * layout.chunk_rows, stop, layout.chunk_rows):
             high = min(low + layout.chunk_rows, layout.n_rows)
             first, last = max(start, low), min(stop, high)
-            part = stored[self._rows(first - start, last - start)]
-            if (first, last) != (low, high):
-                shape = (*layout.shape[: layout.sample_axis], high - low)
-                empty = (np.empty((*shape, *layout.shape[len(shape) :]), stored.dtype), 0)
-                whole, have = self._waiting.pop(low, empty)
-                whole[self._rows(first - low, last - low)] = part
-                if have + last - first < high - low:
-                    self._waiting[low] = whole, have + last - first
-                    continue
-                part = whole
-            try:
-                self.target[self._rows(low, high)] = part
-            except OSError:
-                time.sleep(0.1)  # zarr's other writes end, or they would make the folder again
-                raise
-            for name in layout.chunk_names(low, high):
-                self._flushed[name] = self._flush(Path(self.target.basename, name))
+            if low not in self._waiting:
+                self._waiting[low] = self._empty(stored.dtype), 0
+            whole, have = self._waiting.pop(low)
+            whole[self._rows(first - low, last - low)] = stored[
+                self._rows(first - start, last - start)
+            ]
+            have += last - first
+            if have < high - low:
+                self._waiting[low] = whole, have
+                continue
+            whole[self._rows(have, layout.chunk_rows)] = self._fill
+            grid = np.ndindex(*layout.shape[: layout.sample_axis])
+            for name, index in zip(layout.chunk_names(low, high), grid, strict=True):
+                self._later(partial(self._write, name, whole[index]))
+
+    def _write(self, name: str, chunk: NDArray[Any]) -> None:
+        compress = self.layout.dtype not in FLOATS
+        self.hashes[name] = write_chunk(self.folder / name, chunk, compress=compress)
+
+    def _empty(self, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return memory for a chunk of every entry of the axes before the scenes."""
+        layout = self.layout
+        return np.empty(
+            (*layout.shape[: layout.sample_axis], *layout.chunks[layout.sample_axis :]), dtype
+        )
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)

@@ -1,4 +1,4 @@
-"""Run a frozen model over one shard up to one layer and keep its patch tokens."""
+"""Run a frozen model over one shard: pooled tokens of all layers, or patch tokens of one."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
-from bindscope.activations.extraction import StoreImages, extract_patches
+from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
 from bindscope.models.devices import hold_device
 from bindscope.models.loading import load_model
 from bindscope.store.reader import open_store
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `patches`, and `cls` where the model has one."""
+    """Write the store of rule `patches` if the specification names a layer, else of `pooled`."""
     images = StoreImages(open_store(job.input.scenes[0]))
     weights = next(iter(job.input.weights), None)
     with (
@@ -31,7 +31,10 @@ def main(job: "Job") -> None:
         ) as writer,
     ):
         model = load_model(job.model, weights and Path(weights), device, images.size_px)
-        extract_patches(model, job.spec["layer"], images, writer, job.model.extraction)
+        if "layer" in job.spec:
+            extract_patches(model, job.spec["layer"], images, writer, job.model.extraction)
+        else:
+            extract_pooled(model, images, writer, job.model.extraction)
 
 
 if "snakemake" in globals():
