@@ -6,7 +6,7 @@ held where they are small beside what may be held, and read in the blocks of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, Protocol
 
@@ -106,10 +106,11 @@ class VectorBatches:
         self.standardisers = {"z": Standardiser.identity(dim)}
         self.z: dict[str, Tensor] = {}
         for name, split in data.splits.items():  # train comes first
-            values = _vectors(split.z)
+            z, rows = torch.empty(split.z.shape), as_rows(split.z)
+            rows.read(0, len(z), z.numpy())
             if standardise and name == "train":
-                self.standardisers["z"] = Standardiser.of([values], dim)
-            self.z[name] = self.standardisers["z"].apply(values, device)
+                self.standardisers["z"] = _measured(ArrayRows(z.numpy()))
+            self.z[name] = self.standardisers["z"].scaled(z.to(device))
 
     def train(self, batch: int, seed: int) -> Iterator[Batch]:
         """Yield full training batches without end."""
@@ -224,7 +225,7 @@ class Streamed:
     def split(self, name: str, batch: int) -> Iterator[Batch]:
         """Yield all scenes of a split in order."""
         columns = self._columns(name)
-        plan = in_order(self.scenes[name], _at_a_time(columns, batch))
+        plan = in_order(self.scenes[name], _at_a_time(columns))
         for made, index in batches(columns, plan, batch, rest=True):
             yield self._batch(name, made, index)
 
@@ -234,7 +235,7 @@ class Streamed:
             yield self.held[name]
             return
         columns = self._columns(name)[len(self.inputs) :]
-        size = _at_a_time(columns, 1)
+        size = _at_a_time(columns)
         for made, _ in batches(columns, in_order(self.scenes[name], size), size, rest=True):
             yield Labels.of_batch(made, self.device)
 
@@ -298,28 +299,18 @@ class StreamedVectors(Streamed):
         super().__init__(data, rows, memory, standardise, device)
 
 
-def _at_a_time(columns: list[Column], batch: int) -> int:
-    """Return how many scenes to read at a time: whole batches, in `READ_BYTES` if one fits.
+def _at_a_time(columns: Sequence[Column]) -> int:
+    """Return how many scenes to read at a time where all are read in order: about `READ_BYTES`.
 
-    A file holds more scenes than a batch of vectors or labels, and is read whole.
+    A file holds several scenes and is read whole: whole files where that many fit.
     """
-    bytes_each = sum(row_bytes(column.rows) for column in columns)
-    return max(READ_BYTES // bytes_each // batch, 1) * batch
+    rows = max(READ_BYTES // max(sum(row_bytes(column.rows) for column in columns), 1), 1)
+    file = int(getattr(columns[0].rows, "block", 1))
+    return max(rows // file * file, min(file, rows))
 
 
 def _measured(column: Rows) -> Standardiser:
-    """Measure a column of the train split in pieces, each read while the last one is measured.
-
-    One of [CLS] that is in memory is one piece.
-    """
+    """Measure a column of the train split in pieces, each read while the last one is measured."""
     n, dim = column.shape[0], column.shape[-1]
     step = max(1, READ_BYTES // max(row_bytes(column), 1))
-    if len(column.shape) == 2 and isinstance(column, ArrayRows):
-        step = n
     return Standardiser.of((content[0] for content, _ in buffers([column], in_order(n, step))), dim)
-
-
-def _vectors(z: npt.NDArray[np.floating] | Rows) -> npt.NDArray[np.float32]:
-    if isinstance(z, np.ndarray):
-        return np.ascontiguousarray(z, np.float32)
-    return z.read(0, z.shape[0], np.empty(z.shape, np.float32))

@@ -126,6 +126,7 @@ def fit_stochastic(runs: Sequence[Run], source: Source, plan: Plan) -> None:
             for one in live:
                 given = labels.of(one.run.heads)
                 one.seen(backward(one.run.family, inputs, given, 1 / plan.accumulate))
+            del inputs  # the next batch, or an evaluation's, takes the place of its tokens
         for group in optimiser.param_groups:
             group["lr"] = plan.rate(step - 1)
         optimiser.step()  # of the live ones: the others have no gradients

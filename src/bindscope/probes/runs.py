@@ -145,6 +145,7 @@ def validate(runs: Sequence[Run], source: Source, batch: int) -> list[float]:
         for i, run in enumerate(runs):
             bits, anchors, truth = labels.of(run.heads)
             totals[i] = totals[i] + _sum(bits_lost(run.family(inputs, bits, anchors), truth))
+        del inputs  # the next batch takes the place of its tokens
     return [float(total) / n for total in totals]
 
 
@@ -187,6 +188,7 @@ def evaluate(runs: Sequence[Run], source: Source, split: str, batch: int) -> dic
             here.heads = np.concatenate([here.heads[None], losses]).sum(0)  # row after row
             here.accuracy += int(right.sum())
             here.exact_match += int(right.all(1).sum())
+        del inputs
         position += len(labels)
     for here in found.values():
         here.accuracy /= n * len(here.heads)

@@ -7,7 +7,7 @@ with the last one. Both buffers are allocated once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -44,30 +44,29 @@ class Part(NamedTuple):
     last: bool
 
 
-def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> list[Part]:
-    """Plan one epoch over `n` scenes.
+def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> Iterator[Part]:
+    """Plan one epoch over `n` scenes, buffer by buffer.
 
-    Returns
-    -------
-    list
-        Per buffer: the ranges [start, stop) to read, one after the other, and the shuffle of what
-        they hold. Every scene is in exactly one buffer.
+    Yields
+    ------
+    Part
+        The ranges [start, stop) to read, one after the other, and the shuffle of what they hold.
+        Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
     """
-    ranges = [(start, min(start + block, n)) for start in range(0, n, block)]
-    shuffled = [ranges[i] for i in generator.permutation(len(ranges))]
+    blocks = generator.permutation(-(-n // block))
     per_buffer = max(buffer // block, 1)
-    plan = []
-    for first in range(0, len(shuffled), per_buffer):
-        part = shuffled[first : first + per_buffer]
-        size = sum(stop - start for start, stop in part)
-        plan.append(Part(part, generator.permutation(size), first + per_buffer >= len(shuffled)))
-    return plan
+    for first in range(0, len(blocks), per_buffer):
+        starts = [int(i) * block for i in blocks[first : first + per_buffer]]
+        ranges = [(start, min(start + block, n)) for start in starts]
+        order = generator.permutation(sum(stop - start for start, stop in ranges))
+        yield Part(ranges, order, first + per_buffer >= len(blocks))
 
 
-def in_order(n: int, rows: int) -> list[Part]:
+def in_order(n: int, rows: int) -> Iterator[Part]:
     """Plan one pass over `n` scenes in order, `rows` to a buffer."""
-    ends = [(start, min(start + rows, n)) for start in range(0, n, rows)]
-    return [Part([pair], np.arange(pair[1] - pair[0]), pair[1] == n) for pair in ends]
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        yield Part([(start, stop)], np.arange(stop - start), stop == n)
 
 
 @dataclass(frozen=True)
