@@ -44,7 +44,7 @@ EPOCH = {"ci": 1000, "full": 5000}  # scenes of which an epoch is timed; they do
 SHARD = {"ci": {"patches": 50, "cls": 100}, "full": {"patches": 500, "cls": 2000}}
 MEMORY_MB = {
     "ci": {"patches": 256, "cls": 64},
-    "full": {"patches": 1024, "cls": 512},
+    "full": {"patches": 768, "cls": 512},
 }
 PROMISED_GB = {"patches": 3.0, "cls": 1.5}
 EPOCH_SHARE = 0.9

@@ -87,7 +87,8 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
     _, source = streamed(2**30)
     orders = [
-        torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)]) for seed in (0, 1)
+        torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)])
+        for seed in (0, 1)
     ]
     assert torch.equal(*orders)
     assert not torch.equal(orders[0][:300], orders[0][300:])
