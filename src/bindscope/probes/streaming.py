@@ -96,7 +96,11 @@ class Column:
             mean, scale = torch.from_numpy(self.scaling.mean), torch.from_numpy(self.scaling.scale)
         for start in range(0, len(rows), step):
             target = out[start : start + step]
-            target.copy_(torch.from_numpy(content[rows[start : start + step]]))
+            chosen = rows[start : start + step]
+            if step == 1:  # a large scene is not gathered first
+                target.copy_(torch.from_numpy(content[chosen[0] : chosen[0] + 1]))
+            else:
+                target.copy_(torch.from_numpy(content[chosen]))
             if self.scaling is not None:
                 target.sub_(mean).mul_(scale)
 
