@@ -17,7 +17,7 @@ from bindscope.probes.data import ProbeData, SplitData
 from bindscope.probes.fitting import fit
 from bindscope.probes.lbfgs import Passes, Preconditioner, Regressions, minimise
 from bindscope.probes.runs import Run, build
-from bindscope.probes.streaming import buffers, epoch_order, in_order
+from bindscope.probes.streaming import Places, buffers, epoch_order, in_order
 
 CPU = torch.device("cpu")
 MEMORY = 4_000_000
@@ -152,6 +152,18 @@ def test_the_memory_of_vectors_decides_whether_they_are_streamed():
     assert batches.held_bytes(data, convex=True) > 2 * batches.held_bytes(data, convex=False)
     small = problem()
     assert isinstance(make_source(probe("linear", memory_mb=1), small), VectorBatches)
+
+
+def test_a_batch_s_memory_is_used_again_only_when_nobody_holds_the_batch():
+    places, dtype = Places(), np.dtype(np.float32)
+    first, second = (places.empty((3,), dtype) for _ in range(2))
+    place = first.data_ptr()
+    part = first[1:]
+    del first
+    third = places.empty((3,), dtype)
+    assert len({place, second.data_ptr(), third.data_ptr()}) == 3  # a part of it is still held
+    del part
+    assert places.empty((3,), dtype).data_ptr() == place
 
 
 def test_the_next_buffer_is_read_while_one_is_used():

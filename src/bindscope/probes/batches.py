@@ -6,6 +6,7 @@ held where they are small beside what may be held, and read in the blocks of the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, Protocol
@@ -23,6 +24,7 @@ from bindscope.probes.streaming import (
     Column,
     Indices,
     Part,
+    Places,
     batches,
     buffers,
     epoch_order,
@@ -172,6 +174,7 @@ class Streamed:
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         self.inputs = tuple(self.rows["train"])
         self.shape, self.sizes = self._shape(), data.sizes
+        self.places: defaultdict[str, Places] = defaultdict(Places)
         self.held: dict[str, Labels] = {}
         if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
             self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
@@ -242,7 +245,7 @@ class Streamed:
         """Return the columns of a split; for another device they are scaled there."""
         here = self.device.type == "cpu"
         return [
-            Column(rows, self.standardisers.get(column) if here else None)
+            Column(rows, self.standardisers.get(column) if here else None, self.places[column])
             for column, rows in self.rows[name].items()
         ]
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from sys import getrefcount
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from bindscope.probes.standardise import Standardiser
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
+UNUSED = 2  # references: of the list, and of the call that counts
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
 
@@ -69,6 +72,27 @@ def in_order(n: int, rows: int) -> Iterator[Part]:
         yield Part([(start, stop)], np.arange(stop - start), stop == n)
 
 
+class Places:
+    """Memory for batches, given out again when nobody holds the batch that was made in it.
+
+    New memory costs more than the batch itself: the kernel finds and zeroes its pages.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Array] = []
+        self._lock = Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+        """Return memory; NumPy's, which asks for large pages."""
+        with self._lock:
+            self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
+            for i in range(len(self._made)):
+                if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
+                    return torch.from_numpy(self._made[i])
+            self._made.append(np.empty(shape, dtype))
+            return torch.from_numpy(self._made[-1])
+
+
 @dataclass(frozen=True)
 class Column:
     """One array of the scenes: where its rows come from, and what is made of them.
@@ -79,15 +103,18 @@ class Column:
         The source.
     scaling
         Makes float32 of them, scaled; None leaves them as they are stored.
+    places
+        Where batches are made; columns of the same shape may share it.
     """
 
     rows: Rows
     scaling: Standardiser | None = None
+    places: Places = field(default_factory=Places)
 
     def empty(self, n: int) -> Tensor:
-        """Return memory for a batch (n, ...); NumPy's, which asks for large pages."""
+        """Return memory for a batch (n, ...)."""
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        return torch.from_numpy(np.empty((n, *self.rows.shape[1:]), dtype))
+        return self.places.empty((n, *self.rows.shape[1:]), dtype)
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
