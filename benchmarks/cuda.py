@@ -137,7 +137,7 @@ def check_steps(sizes: Sizes, device: str) -> Iterator[Check]:
     from problems import FAMILIES, probe
 
     from bindscope.probes.batches import make_source
-    from bindscope.probes.runs import Labels, bits_lost, build
+    from bindscope.probes.runs import bits_lost, build
 
     for family in FAMILIES:
         data = _data(sizes, family)
@@ -146,13 +146,13 @@ def check_steps(sizes: Sizes, device: str) -> Iterator[Check]:
         results = []
         for where in _sides(device):
             placed = config.model_copy(update={"device": where})
-            source, labels = make_source(placed, data), Labels(data, torch.device(where))
+            source = make_source(placed, data)
             module = build(placed, heads, source.shape, 0, where)
             with torch.no_grad():  # zero factors would make most gradients zero
                 for i, p in enumerate(module.parameters()):
                     p.add_(0.01 * _noise(p.shape, i).to(where))
-            inputs, scenes = next(source.train(128, 0))
-            bits, prior, truth = labels.of("train", heads, scenes)
+            inputs, _, labels = next(source.train(128, 0))
+            bits, prior, truth = labels.of(heads)
             logits = module(inputs, bits, prior)
             bits_lost(logits, truth).sum(1).mean().backward()  # type: ignore[no-untyped-call]
             results.append([logits, *(p.grad for p in module.parameters() if p.grad is not None)])
@@ -173,7 +173,7 @@ def check_fits(sizes: Sizes, device: str) -> Iterator[Check]:
         losses = []
         for where in _sides(device):
             (result,) = run_fit(probe(family, device=where, **fields), data, [0], "none")
-            losses.append({k: float(v.sum(1).mean()) for k, v in result.losses.items()})
+            losses.append({k: float(v.sum()) for k, v in result.head_losses.items()})
         worst = max(abs(losses[0][target] - losses[1][target]) for target in losses[0])
         allowed = FIT_TOLERANCE_BITS.get(family, OTHERS_TOLERANCE_BITS)
         yield Check(f"fit, {family}", worst, allowed, "bits")

@@ -166,9 +166,11 @@ def _losses(case: Case) -> Any:
     sizes = (case.side, case.side)
     features = feature_code(objects, sizes)
     rng = np.random.default_rng(0)
-    losses = {t.name: rng.random((case.scenes, t.n_heads), np.float32) for t in all_targets(sizes)}
-    val = {name: float(values.sum(1).mean()) for name, values in losses.items()}
-    result = FitResult(0, losses, val, 0.5, 0.5, 0.5, [], {}, {}, 1, (), "linear")
+    targets = all_targets(sizes)
+    losses = {p.name: p.count * rng.random(case.scenes) for t in targets for p in t.parts}
+    val = {t.name: sum(float(losses[p.name].mean()) for p in t.parts) for t in targets}
+    per_head = {t.name: rng.random(t.n_heads) for t in targets}
+    result = FitResult(0, losses, per_head, val, 0.5, 0.5, 0.5, [], {}, {}, 1, (), "linear")
     prior = next(row for row in entropies(scenes) if row["split"] == "test")
     return result, prior, objects, features, case.seeds
 

@@ -52,7 +52,7 @@ from bindscope.probes.data import ProbeData
 from bindscope.probes.fitting import fit
 from bindscope.probes.module import Family, Inputs, InputShape, Tokens, sum_of_products
 from bindscope.probes.protocols import converged_plan, fit_stochastic
-from bindscope.probes.runs import Labels, Run, backward, bits_lost, build
+from bindscope.probes.runs import Run, backward, bits_lost, build
 from bindscope.probes.standardise import padded
 
 TITLE = "Probe fitting"
@@ -368,9 +368,9 @@ def one_fit(probe: AnyProbe, data: ProbeData, seed: int) -> None:
     """Fit the parts of the four targets one after the other, each with its own pass."""
     for target in ("feature", "object", "object_anchored", "chained"):
         for heads in Target(target, data.sizes).parts:
-            source, labels = make_source(probe, data), Labels(data, torch.device("cpu"))
+            source = make_source(probe, data)
             run = Run(seed, heads, build(probe, heads, source.shape, seed))
-            fit_stochastic([run], source, labels, converged_plan(probe))
+            fit_stochastic([run], source, converged_plan(probe))
 
 
 def config_of(family: str, **options: Any) -> AnyProbe:

@@ -31,26 +31,22 @@ def codes():
 
 
 def losses(object_=4.0, feature=1.0, anchored=3.5, chained=(0.5, 2.5), spread=0.0):
-    """Per-scene losses with these means, shared out over heads."""
-    wave = spread * np.resize([1.0, -1.0], N)[:, None]
+    """Per-scene losses with these means."""
+    means = dict(zip(LOSSES, (object_, feature, anchored, *chained), strict=True))
+    return {name: mean + spread * np.resize([1.0, -1.0], N) for name, mean in means.items()}
 
-    def heads(total, width):
-        return np.full((N, width), total / width) + wave / width
 
-    return {
-        "object": heads(object_, N_CELLS).astype(np.float32),
-        "feature": heads(feature, N_FEATURES).astype(np.float32),
-        "object_anchored": heads(anchored, N_CELLS).astype(np.float32),
-        "chained": np.hstack([heads(chained[0], N_FEATURES), heads(chained[1], N_CELLS)]).astype(
-            np.float32
-        ),
-    }
+HEADS = {
+    "object": np.ones(N_CELLS), "feature": np.ones(N_FEATURES),
+    "object_anchored": np.ones(N_CELLS), "chained": np.ones(N_FEATURES + N_CELLS),
+}  # fmt: skip
 
 
 def result(val=(3.6, 3.1), flags=(), **options):
     return FitResult(
         seed=7,
         losses=losses(**options),
+        head_losses=HEADS,
         val_loss_bits={"object": 4.0, "feature": 1.0, "object_anchored": val[0], "chained": val[1]},
         accuracy_object=0.9,
         exact_match_object=0.5,
@@ -156,7 +152,7 @@ def test_each_loss_is_held_against_its_own_entropy(name):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_makes_nulls_with_a_reason(value):
     fit = result(flags=("diverged",))
-    fit.losses["feature"][3, 2] = value
+    fit.losses["feature"][3] = value
     row = row_of(fit)
     assert row["status"] == "failed"
     assert "feature" in row["reason"]
@@ -223,3 +219,5 @@ def test_losses_of_other_codes_are_refused():
     objects, features = codes()
     with pytest.raises(StoreError, match="losses of object"):
         estimate(result(), PRIOR, objects[:-1], features[:-1], CONFIG)
+    with pytest.raises(StoreError, match="heads of object"):
+        estimate(result(), PRIOR, objects[:, :-1], features, CONFIG)

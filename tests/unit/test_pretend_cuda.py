@@ -41,6 +41,8 @@ def agree(expected, found):
         assert here.history == there.history
         for name, losses in here.losses.items():
             np.testing.assert_array_equal(losses, there.losses[name])
+        for name, losses in here.head_losses.items():
+            np.testing.assert_array_equal(losses, there.head_losses[name])
         assert here.weights.keys() == there.weights.keys()
         for name, values in here.weights.items():
             assert type(there.weights[name]) is np.ndarray

@@ -73,20 +73,22 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     assert source.buffer < 300
     assert source.buffer * 6 * 10 * 2 * 2 <= 20_000
     drawn = list(islice(source.train(32, 0), 25))
-    every = torch.cat([scenes for _, scenes in drawn])
+    every = torch.cat([scenes for _, scenes, _ in drawn])
     assert len(every[: 32 * 9].unique()) == 32 * 9  # the first epoch
-    for tokens, scenes in drawn:
+    for tokens, scenes, labels in drawn:
         raw = data.train.z.tokens[scenes.numpy()]
         expected = held.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
         assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
+        assert torch.equal(labels.columns["objects"], torch.from_numpy(data.train.objects)[scenes])
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
     _, source = streamed(2**30)
     orders = [
-        torch.cat([scenes for _, scenes in islice(source.train(100, seed), 6)]) for seed in (0, 1)
+        torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)])
+        for seed in (0, 1)
     ]
     assert torch.equal(*orders)
     assert not torch.equal(orders[0][:300], orders[0][300:])
@@ -95,7 +97,7 @@ def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
 def test_the_order_of_vectors_is_the_seed_s_own():
     source = VectorBatches(problem(), True, CPU)
     first, again, other = (
-        torch.cat([scenes for _, scenes in islice(source.train(100, seed), 6)])
+        torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)])
         for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
@@ -107,7 +109,7 @@ def test_the_order_of_vectors_is_the_seed_s_own():
 def test_splits_come_in_order_and_whole(memory):
     data, source = streamed(memory)
     for name, split in data.splits.items():
-        scenes = torch.cat([index for _, index in source.split(name, 32)])
+        scenes = torch.cat([index for _, index, _ in source.split(name, 32)])
         assert scenes.tolist() == list(range(split.n_scenes))
 
 
@@ -156,9 +158,9 @@ def test_inputs_are_raw_without_standardisation_and_under_the_paper_s_protocol()
     data = problem()
     for fields in ({"standardise": False}, {"protocol": "paper"}):
         source = make_source(probe("quadratic", **fields), data)
-        inputs, _ = next(source.split("val", 1000))
+        inputs, *_ = next(source.split("val", 1000))
         assert np.array_equal(inputs.numpy(), data.val.z)
-    inputs, _ = next(make_source(probe("quadratic"), data).split("train", 1000))
+    inputs, *_ = next(make_source(probe("quadratic"), data).split("train", 1000))
     assert inputs.mean(0).abs().max() < 1e-5
     assert inputs.std(0, correction=0).numpy() == pytest.approx(1, abs=1e-4)
 
@@ -167,7 +169,7 @@ def test_half_precision_tokens_are_kept_in_half_precision():
     data = problem(tokens=4)
     source = PatchBatches(data, 2**30, True, CPU)
     assert source.rows["train"]["patches"].values.dtype == np.float16
-    tokens, _ = next(source.train(8, 0))
+    tokens, *_ = next(source.train(8, 0))
     assert tokens.patches.dtype == torch.float32
     assert isinstance(data.train.z, ArrayPatches)
     assert isinstance(data.train, SplitData)

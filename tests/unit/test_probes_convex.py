@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from bindscope.probes.batches import make_source
 from bindscope.probes.convex import _regressions
 from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
-from bindscope.probes.runs import Labels, Run, build
+from bindscope.probes.runs import Run, build
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +22,9 @@ def _one_thread():
 
 def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     data, config = problem(**fields), probe("linear", conditioned=conditioned)
-    source, labels = make_source(config, data), Labels(data, torch.device("cpu"))
+    source = make_source(config, data)
     run = Run(0, heads(part), build(config, heads(part), source.shape))
-    found = _regressions(run, source, labels, "train")
+    found = _regressions(run, source, "train")
     offset = None if found.offset is None else found.offset.to(dtype)
     return Regressions(
         found.x.to(dtype), found.sign.to(dtype), offset, found.rows, found.penalised.to(dtype)

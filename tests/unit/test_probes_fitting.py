@@ -30,20 +30,24 @@ def fitted(name, seeds=(0,), data=None, **fields):
 
 
 def bits_of(result, target):
-    return float(result.losses[target].sum(1).mean())
+    return float(result.head_losses[target].sum())
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_result_holds_what_the_contract_says(name):
     (result,) = fitted(name, seeds=(5,))
     assert result.seed == 5
-    assert set(result.losses) == set(TARGETS)
+    assert set(result.losses) == {part.name for part in all_parts(SIZES)}
+    assert set(result.head_losses) == set(TARGETS)
     for target in all_targets(SIZES):
-        losses = result.losses[target.name]
-        assert losses.shape == (80, target.n_heads)
-        assert losses.dtype == np.float32
-        assert np.isfinite(losses).all()
-        assert losses.min() >= 0
+        heads = result.head_losses[target.name]
+        scenes = sum(result.losses[part.name] for part in target.parts)
+        for losses, length in ((heads, target.n_heads), (scenes, 80)):
+            assert losses.shape == (length,)
+            assert losses.dtype == np.float64
+            assert np.isfinite(losses).all()
+            assert losses.min() >= 0
+        assert heads.sum() == pytest.approx(scenes.mean())
     assert result.val_loss_bits["chained"] == pytest.approx(
         result.val_loss_bits["chained_feature"] + result.val_loss_bits["chained_object"]
     )
@@ -70,7 +74,9 @@ def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
         assert other.history == block[1].history
         assert other.metadata == block[1].metadata
         for target in TARGETS:
-            assert np.array_equal(other.losses[target], block[1].losses[target])
+            assert np.array_equal(other.head_losses[target], block[1].head_losses[target])
+        for part, losses in block[1].losses.items():
+            assert np.array_equal(other.losses[part], losses)
         for key, value in block[1].weights.items():
             assert np.array_equal(other.weights[key], value)
     if name != "linear":  # convex: one optimum for all seeds
@@ -92,7 +98,10 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
             anchors = target.anchors(test.anchors)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
             losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
-            np.testing.assert_allclose(losses, result.losses[target.name], rtol=1e-4, atol=1e-5)
+            found = sum(result.losses[part.name] for part in target.parts)
+            np.testing.assert_allclose(found, losses.sum(1), rtol=1e-4, atol=1e-5)
+            found = result.head_losses[target.name]
+            np.testing.assert_allclose(found, losses.mean(0), rtol=1e-4, atol=1e-5)
     assert load_probe(path).config == probe(name, **FAST)
     with pytest.raises(StoreError, match="no probe of seed 9"):
         load_probe(path, 9)

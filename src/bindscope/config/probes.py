@@ -15,7 +15,10 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 
 PATCH_FAMILIES = ("attention_quadratic",)
 MEMORY_MB = 1024
-_MEMORY = "Memory for activations; what is larger is streamed in shuffled blocks."
+_MEMORY = (
+    "Memory for activations (and labels that take more than an eighth of it); what is larger is "
+    "streamed in shuffled blocks."
+)
 
 
 class _Probe(Model):

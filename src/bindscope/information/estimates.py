@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bindscope.config.information import Information
     from bindscope.probes.base import FitResult
+    from bindscope.probes.data import Rows
 
 # Columns of per-scene losses: plain O and F probes, anchored O probe, the two parts of the chained.
 LOSSES = ("object", "feature", "object_anchored", "chained_feature", "chained_object")
@@ -42,7 +43,7 @@ ENTROPIES = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "
 def estimate(
     result: FitResult,
     prior: Mapping[str, Any],
-    objects: NDArray[np.integer],
+    objects: NDArray[np.integer] | Rows,
     features: NDArray[np.integer],
     config: Information,
     *,
@@ -57,8 +58,8 @@ def estimate(
     prior
         The row of `priors.entropies` for the test split.
     objects, features
-        Test codes in the order of the losses, (N, K) and (N, n). Under the control
-        `shuffled_labels`: the shuffled ones that the probe was tested on.
+        Test codes in the order of the losses, (N, K) and (N, n); only the shape of the first is
+        used. Under the control `shuffled_labels`: the shuffled ones that the probe was tested on.
     config
         Resamples and their seed.
     disjoint
@@ -97,7 +98,13 @@ def estimate(
 def scene_losses(
     result: FitResult, objects_shape: tuple[int, ...], features_shape: tuple[int, ...]
 ) -> dict[str, NDArray[np.float64]]:
-    """Sum the losses of the heads of each probe, in bits: name in `LOSSES` -> float64 (N,)."""
+    """Return the losses of each probe in bits, name in `LOSSES` -> float64 (N,).
+
+    Raises
+    ------
+    StoreError
+        If the fit was tested on other scenes or heads than these codes have.
+    """
     n, n_features = features_shape
     widths = {
         "object": objects_shape[1],
@@ -105,24 +112,16 @@ def scene_losses(
         "object_anchored": objects_shape[1],
         "chained": n_features + objects_shape[1],
     }
-    heads = {}
-    for target, width in widths.items():
-        found = result.losses[target].shape
-        if found != (n, width):
+    found = [(f"losses of {name}", result.losses[name], n) for name in LOSSES]
+    found += [(f"heads of {t}", result.head_losses[t], width) for t, width in widths.items()]
+    for what, values, length in found:
+        if values.shape != (length,):
             raise StoreError(
-                f"fit, losses of {target}",
-                f"they are {found} where ({n}, {width}) belongs to these codes",
+                f"fit, {what}",
+                f"they are {values.shape} where ({length},) belongs to these codes",
                 "fit and estimate from codes of the same dataset and split",
             )
-        heads[target] = result.losses[target].astype(np.float64)
-    parts = {
-        "object": heads["object"],
-        "feature": heads["feature"],
-        "object_anchored": heads["object_anchored"],
-        "chained_feature": heads["chained"][:, :n_features],
-        "chained_object": heads["chained"][:, n_features:],
-    }
-    return {name: parts[name].sum(axis=1) for name in LOSSES}
+    return {name: result.losses[name] for name in LOSSES}
 
 
 def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from bindscope.activations.reader import Activations
+from bindscope.activations.reader import Activations, RowReader
 from bindscope.config.codes import SPLITS
 from bindscope.config.information import Information
 from bindscope.config.probes import AnyProbe
@@ -21,7 +21,7 @@ from bindscope.information.estimates import estimate
 from bindscope.models.devices import hold_device
 from bindscope.priors.labels import Labels
 from bindscope.probes.base import FitResult
-from bindscope.probes.data import ANCHORS, ArrayPatches, ProbeData, Rows, SplitData
+from bindscope.probes.data import ANCHORS, ArrayPatches, ProbeData, Rows, SplitData, whole
 from bindscope.probes.fitting import fit
 from bindscope.probes.weights import to_safetensors
 
@@ -34,7 +34,7 @@ def load_data(
     representation: Mapping[str, Any],
     sizes: Sequence[int],
 ) -> ProbeData:
-    """Read what one fit needs.
+    """Open what one fit needs; labels and activations are read when the fit asks for them.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def load_data(
     activations = Activations(index) if index else None
     splits = {}
     for name in SPLITS:
-        codes, anchors = labels.codes(name), labels.anchors(name)
-        objects = codes.read("objects")
-        zeros = np.zeros((len(objects), 1), np.float32)
+        codes, anchors = [labels.codes(name)], [labels.anchors(name)]
+        objects, features = (RowReader(codes, [array]) for array in ("objects", "features"))
+        zeros = np.zeros((objects.shape[0], 1), np.float32)
         z: NDArray[np.float32] | Rows = zeros
         if tokens == "null" and representation["patches"]:
             z = ArrayPatches(zeros[:, None], zeros)
@@ -63,7 +63,7 @@ def load_data(
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
         splits[name] = SplitData(
-            z, objects, codes.read("features"), {a: anchors.read(a) for a in ANCHORS}
+            z, objects, features, {a: RowReader(anchors, [a]) for a in ANCHORS}
         )
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 
@@ -117,10 +117,9 @@ def write_fit(
     options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
     counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
     rows, details = [], {}
+    objects, features = data.test.objects, whole(data.test.features)
     for result in results:
-        row = estimate(
-            result, prior, data.test.objects, data.test.features, information, disjoint=disjoint
-        )
+        row = estimate(result, prior, objects, features, information, disjoint=disjoint)
         rows.append(
             {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
              "options": canonical_json(options), **row}
@@ -130,8 +129,8 @@ def write_fit(
             result.seed, row["binding_bits"], row["h_object_bits"], row["conditional_binding_bits"],
             row["h_object_given_feature_bits"], " ".join(result.flags),
         )  # fmt: skip
-        for target, losses in result.losses.items():
-            details[f"{result.seed}.{target}_loss_bits"] = losses.mean(0, dtype=np.float64)
+        for target, losses in result.head_losses.items():
+            details[f"{result.seed}.{target}_loss_bits"] = losses
     write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))

@@ -17,6 +17,17 @@ import numpy.typing as npt
 TargetName = Literal["object", "feature", "object_anchored", "chained"]
 TARGETS: tuple[TargetName, ...] = ("object", "feature", "object_anchored", "chained")
 FLAGS = ("diverged", "collapsed", "not_converged")
+# Which codes a target's bits are, and which anchors its logits start from, in the order of heads.
+CODES: dict[str, tuple[str, ...]] = {
+    "object": ("objects",),
+    "feature": ("features",),
+    "object_anchored": ("objects",),
+    "chained": ("features", "objects"),
+}
+PRIORS: dict[str, tuple[str, ...]] = {
+    "object_anchored": ("object",),
+    "chained": ("feature", "object_given_feature"),
+}
 LN2 = float(np.log(2.0))
 
 Floats = npt.NDArray[np.float32]
@@ -53,6 +64,11 @@ class Heads:
     def length(self) -> int:
         """Number of bits up to the last head: the width of the teacher-forced input."""
         return self.first + self.count
+
+    @property
+    def target(self) -> str:
+        """Name of the target that the heads belong to."""
+        return "chained" if self.name.startswith("chained") else self.name
 
 
 @dataclass(frozen=True)
@@ -108,17 +124,15 @@ class Target:
 
     def bits(self, objects: npt.NDArray[Any], features: npt.NDArray[Any]) -> Bits:
         """Return the bits to predict, uint8 (N, heads), from codes (N, K) and (N, n)."""
-        parts = {"feature": [features], "chained": [features, objects]}.get(self.name, [objects])
-        return np.concatenate([np.asarray(part, np.uint8) for part in parts], axis=1)
+        codes = {"objects": objects, "features": features}
+        return np.concatenate([np.asarray(codes[c], np.uint8) for c in CODES[self.name]], axis=1)
 
     def anchors(self, anchors: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
         """Return the prior log-odds of the heads in nats, float32 (N, heads), or None."""
-        if self.name == "object_anchored":
-            return np.asarray(anchors["object"], np.float32)
-        if self.name == "chained":
-            parts = [anchors["feature"], anchors["object_given_feature"]]
-            return np.concatenate([np.asarray(part, np.float32) for part in parts], axis=1)
-        return None
+        if self.name not in PRIORS:
+            return None
+        parts = [np.asarray(anchors[part], np.float32) for part in PRIORS[self.name]]
+        return np.concatenate(parts, axis=1)
 
 
 def all_targets(sizes: tuple[int, ...]) -> tuple[Target, ...]:
@@ -140,9 +154,13 @@ class FitResult:
     seed
         The seed.
     losses
-        Target -> test loss of every scene and head in BITS, float32 (N_test, heads). Summed over
-        heads and averaged over scenes: the cross-entropy in bits per scene. The first n heads of
-        `chained` are feature heads.
+        Part of a target -> test loss of every scene in BITS, summed over heads, float64 (N_test,).
+        Averaged over scenes: the cross-entropy in bits per scene. The parts of `chained` are
+        `chained_feature` and `chained_object`. Losses of every scene *and* head are not kept: they
+        would be the one thing of a fit that is large in both.
+    head_losses
+        Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
+        n heads of `chained` are feature heads.
     val_loss_bits
         Target, and parts of `chained` -> validation loss in bits per scene, of the same weights.
     accuracy_object, exact_match_object, accuracy_feature
@@ -167,7 +185,8 @@ class FitResult:
     """
 
     seed: int
-    losses: dict[str, Floats]
+    losses: dict[str, npt.NDArray[np.float64]]
+    head_losses: dict[str, npt.NDArray[np.float64]]
     val_loss_bits: dict[str, float]
     accuracy_object: float
     exact_match_object: float

@@ -1,28 +1,30 @@
-"""Batches of standardised inputs: from memory, or streamed in shuffled blocks (`streaming`).
+"""Batches of standardised inputs with their labels: from memory, or streamed in shuffled blocks.
 
-A source yields (inputs, scenes): a batch of inputs on the device and the indices of its scenes, by
-which the caller picks the labels.
+Both kinds of source yield the same `Batch`. What is streamed comes through `streaming`. Labels are
+held where they are small beside what may be held, and read in the blocks of the inputs where not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from bindscope.config.probes import AnyProbe
 from bindscope.probes.data import ArrayRows, PatchSource, ProbeData, Rows, as_rows, row_bytes
+from bindscope.probes.labels import Labels, label_bytes, label_rows
 from bindscope.probes.module import Inputs, InputShape, Tokens
 from bindscope.probes.standardise import Standardiser
 from bindscope.probes.streaming import (
     Column,
     Indices,
     Part,
+    Places,
     batches,
     buffers,
     epoch_order,
@@ -32,20 +34,34 @@ from bindscope.probes.streaming import (
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
 WORK = 8  # arrays (N, heads) that L-BFGS holds: signs, offsets, margins, changes, slopes
+LABELS_SHARE = 8  # labels are held beside streamed inputs up to this part of the memory
+
+
+class Batch(NamedTuple):
+    """Some scenes on the device: inputs, indices in their split, and labels."""
+
+    inputs: Inputs
+    scenes: Tensor
+    labels: Labels
 
 
 class Source(Protocol):
-    """Where a fit's inputs come from."""
+    """Where a fit's inputs and labels come from."""
 
     shape: InputShape
+    sizes: tuple[int, ...]  # of the feature groups
+    scenes: dict[str, int]  # number of them by split
     standardisers: dict[str, Standardiser]
     shared_order: bool  # whether all seeds of a block read the same order
 
-    def train(self, batch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def train(self, batch: int, seed: int) -> Iterator[Batch]:
         """Yield full training batches without end, in an order that `seed` decides."""
 
-    def split(self, name: str, batch: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def split(self, name: str, batch: int) -> Iterator[Batch]:
         """Yield all scenes of a split in order."""
+
+    def labels(self, name: str) -> Iterator[Labels]:
+        """Yield the labels of a split in order, without its inputs."""
 
 
 def rng(*key: int) -> np.random.Generator:
@@ -66,7 +82,7 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
 
 
 def held_bytes(data: ProbeData, *, convex: bool) -> int:
-    """Return what a fit to vectors takes that are in memory, in float32, per scene.
+    """Return what a fit takes whose vectors, in float32, and labels are in memory.
 
     A convex fit adds the design matrices of train and val, and `WORK` numbers per scene and head.
     """
@@ -75,7 +91,7 @@ def held_bytes(data: ProbeData, *, convex: bool) -> int:
     if convex:
         numbers += (data.train.n_scenes + data.val.n_scenes) * (dim + 1 + heads)
         numbers += data.train.n_scenes * WORK * heads
-    return 4 * numbers
+    return 4 * numbers + sum(s.n_scenes * label_bytes(s) for s in data.splits.values())
 
 
 class VectorBatches:
@@ -85,16 +101,19 @@ class VectorBatches:
 
     def __init__(self, data: ProbeData, standardise: bool, device: torch.device) -> None:
         dim = data.train.z.shape[1]
-        self.shape = InputShape(dim)
+        self.shape, self.sizes = InputShape(dim), data.sizes
+        self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
+        self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
         self.standardisers = {"z": Standardiser.identity(dim)}
         self.z: dict[str, Tensor] = {}
         for name, split in data.splits.items():  # train comes first
-            values = _vectors(split.z)
+            z, rows = torch.empty(split.z.shape), as_rows(split.z)
+            rows.read(0, len(z), z.numpy())
             if standardise and name == "train":
-                self.standardisers["z"] = Standardiser.of([values], dim)
-            self.z[name] = self.standardisers["z"].apply(values, device)
+                self.standardisers["z"] = _measured(ArrayRows(z.numpy()))
+            self.z[name] = self.standardisers["z"].scaled(z.to(device))
 
-    def train(self, batch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def train(self, batch: int, seed: int) -> Iterator[Batch]:
         """Yield full training batches without end."""
         z, epoch = self.z["train"], 0
         batch = min(batch, len(z))
@@ -102,15 +121,20 @@ class VectorBatches:
             order = torch.from_numpy(rng(seed, 1, epoch).permutation(len(z))).to(z.device)
             for start in range(0, len(z) - batch + 1, batch):
                 index = order[start : start + batch]
-                yield z[index], index
+                yield Batch(z[index], index, self.held["train"].at(index))
             epoch += 1
 
-    def split(self, name: str, batch: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def split(self, name: str, batch: int) -> Iterator[Batch]:
         """Yield all scenes of a split in order."""
         z = self.z[name]
         for start in range(0, len(z), batch):
             stop = min(start + batch, len(z))
-            yield z[start:stop], torch.arange(start, stop, device=z.device)
+            scenes = torch.arange(start, stop, device=z.device)
+            yield Batch(z[start:stop], scenes, self.held[name].at(slice(start, stop)))
+
+    def labels(self, name: str) -> Iterator[Labels]:
+        """Yield the labels of a split, at once."""
+        yield self.held[name]
 
 
 class Streamed:
@@ -122,6 +146,9 @@ class Streamed:
 
     Parameters
     ----------
+    data
+        The splits. Their labels are held on the device, beside `memory`, if they take an eighth of
+        it at most; otherwise they are columns as the inputs are.
     rows
         Split -> name of the column -> its rows; the first column is the largest.
     memory
@@ -137,28 +164,39 @@ class Streamed:
 
     def __init__(
         self,
+        data: ProbeData,
         rows: Mapping[str, dict[str, Rows]],
         memory: int,
         standardise: bool,
         device: torch.device,
     ) -> None:
         self.device, self.rows = device, {name: dict(columns) for name, columns in rows.items()}
-        self.first = next(iter(self.rows["train"]))
-        self.scenes = {name: columns[self.first].shape[0] for name, columns in rows.items()}
-        self.shape = self._shape()
+        self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
+        self.inputs = tuple(self.rows["train"])
+        self.shape, self.sizes = self._shape(), data.sizes
+        self.places: defaultdict[str, Places] = defaultdict(Places)
+        self.held: dict[str, Labels] = {}
+        if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
+            self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
+        else:
+            for name, split in data.splits.items():
+                self.rows[name] |= label_rows(split)
         self._place(memory)
+        measured = {name: self.rows["train"][name] for name in self.inputs}
         self.standardisers = {
             name: _measured(column) if standardise else Standardiser.identity(column.shape[-1])
-            for name, column in self.rows["train"].items()
+            for name, column in measured.items()
         }
 
     def _shape(self) -> InputShape:
-        return InputShape(self.rows["train"][self.first].shape[-1])
+        return InputShape(self.rows["train"][self.inputs[0]].shape[-1])
 
     def _place(self, memory: int) -> None:
         """Decide what is held in memory, and how many scenes a buffer and a block have."""
         train = self.rows["train"]
-        sizes = {name: n * row_bytes(train[self.first]) for name, n in self.scenes.items()}
+        deciding = [self.inputs[0], *list(train)[len(self.inputs) :]]  # labels where they are read
+        bytes_each = sum(row_bytes(train[column]) for column in deciding)
+        sizes = {name: n * bytes_each for name, n in self.scenes.items()}
         held = ["val"] * (sizes["val"] <= memory // 4)
         if sizes["train"] + sizes["val"] <= memory:
             held = ["train", "val"]
@@ -171,14 +209,14 @@ class Streamed:
             per_scene = sum(map(row_bytes, train.values()))
             self.buffer = max(left // 2 // per_scene, BLOCKS_PER_BUFFER)
             self.block = self.buffer // BLOCKS_PER_BUFFER
-            file = int(getattr(train[self.first], "block", 1))  # scenes that are read at a time
+            file = int(getattr(train[self.inputs[0]], "block", 1))  # scenes that are read at a time
             self.block = max(self.block // file * file, min(file, self.block))
 
-    def train(self, batch: int, seed: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def train(self, batch: int, seed: int) -> Iterator[Batch]:
         """Yield full training batches without end; `seed` has no effect."""
         columns, batch = self._columns("train"), min(batch, self.scenes["train"])
         for made, index in batches(columns, self._epochs(), batch):
-            yield self._batch(made, index)
+            yield self._batch("train", made, index)
 
     def _epochs(self) -> Iterator[Part]:
         epoch = 0
@@ -186,25 +224,41 @@ class Streamed:
             yield from epoch_order(self.scenes["train"], self.block, self.buffer, rng(0, 1, epoch))
             epoch += 1
 
-    def split(self, name: str, batch: int) -> Iterator[tuple[Inputs, Tensor]]:
+    def split(self, name: str, batch: int) -> Iterator[Batch]:
         """Yield all scenes of a split in order."""
-        plan = in_order(self.scenes[name], batch)
-        for made, index in batches(self._columns(name), plan, batch, rest=True):
-            yield self._batch(made, index)
+        columns = self._columns(name)
+        plan = in_order(self.scenes[name], _at_a_time(columns))
+        for made, index in batches(columns, plan, batch, rest=True):
+            yield self._batch(name, made, index)
+
+    def labels(self, name: str) -> Iterator[Labels]:
+        """Yield the labels of a split in order, at once or in pieces."""
+        if self.held:
+            yield self.held[name]
+            return
+        columns = self._columns(name)[len(self.inputs) :]
+        size = _at_a_time(columns)
+        for made, _ in batches(columns, in_order(self.scenes[name], size), size, rest=True):
+            yield Labels.of_batch(made, self.device)
 
     def _columns(self, name: str) -> list[Column]:
         """Return the columns of a split; for another device they are scaled there."""
         here = self.device.type == "cpu"
         return [
-            Column(rows, self.standardisers[column] if here else None)
+            Column(rows, self.standardisers.get(column) if here else None, self.places[column])
             for column, rows in self.rows[name].items()
         ]
 
-    def _batch(self, made: list[Tensor], index: Indices) -> tuple[Inputs, Tensor]:
+    def _batch(self, name: str, made: list[Tensor], index: Indices) -> Batch:
+        values, read = made[: len(self.inputs)], made[len(self.inputs) :]
         if self.device.type != "cpu":
             scalings = self.standardisers.values()
-            made = [s.apply(t.numpy(), self.device) for s, t in zip(scalings, made, strict=True)]
-        return self._inputs(made), torch.from_numpy(index).to(self.device)
+            values = [
+                s.apply(t.numpy(), self.device) for s, t in zip(scalings, values, strict=True)
+            ]
+        scenes = torch.from_numpy(index).to(self.device)
+        labels = self.held[name].at(scenes) if self.held else Labels.of_batch(read, self.device)
+        return Batch(self._inputs(values), scenes, labels)
 
     def _inputs(self, made: list[Tensor]) -> Inputs:
         return made[0]
@@ -224,7 +278,7 @@ class PatchBatches(Streamed):
             assert isinstance(split.z, PatchSource)
             cls = split.z.cls()
             rows[name] = {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
-        super().__init__(rows, memory, standardise, device)
+        super().__init__(data, rows, memory, standardise, device)
 
     def _shape(self) -> InputShape:
         train = self.rows["train"]
@@ -244,22 +298,21 @@ class StreamedVectors(Streamed):
         self, data: ProbeData, memory: int, standardise: bool, device: torch.device
     ) -> None:
         rows = {name: {"z": as_rows(split.z)} for name, split in data.splits.items()}
-        super().__init__(rows, memory, standardise, device)
+        super().__init__(data, rows, memory, standardise, device)
+
+
+def _at_a_time(columns: Sequence[Column]) -> int:
+    """Return how many scenes to read at a time where all are read in order: about `READ_BYTES`.
+
+    A file holds several scenes and is read whole: whole files where that many fit.
+    """
+    rows = max(READ_BYTES // max(sum(row_bytes(column.rows) for column in columns), 1), 1)
+    file = int(getattr(columns[0].rows, "block", 1))
+    return max(rows // file * file, min(file, rows))
 
 
 def _measured(column: Rows) -> Standardiser:
-    """Measure a column of the train split in pieces, each read while the last one is measured.
-
-    One of [CLS] that is in memory is one piece.
-    """
+    """Measure a column of the train split in pieces, each read while the last one is measured."""
     n, dim = column.shape[0], column.shape[-1]
     step = max(1, READ_BYTES // max(row_bytes(column), 1))
-    if len(column.shape) == 2 and isinstance(column, ArrayRows):
-        step = n
     return Standardiser.of((content[0] for content, _ in buffers([column], in_order(n, step))), dim)
-
-
-def _vectors(z: npt.NDArray[np.floating] | Rows) -> npt.NDArray[np.float32]:
-    if isinstance(z, np.ndarray):
-        return np.ascontiguousarray(z, np.float32)
-    return z.read(0, z.shape[0], np.empty(z.shape, np.float32))

@@ -14,9 +14,10 @@ from torch import Tensor
 from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.probes.base import LN2
 from bindscope.probes.batches import Source, VectorBatches
+from bindscope.probes.labels import Labels
 from bindscope.probes.lbfgs import Block, Passes, Preconditioner, Problem, Regressions, minimise
 from bindscope.probes.module import Family, Inputs
-from bindscope.probes.runs import EVERYTHING, MOVED, RESTART, Labels, Run
+from bindscope.probes.runs import MOVED, RESTART, Run, prior_bits
 from bindscope.progress import Progress
 
 ITERATIONS = 150
@@ -24,17 +25,17 @@ LOOK = 5
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 
 
-def fit_convex(runs: Sequence[Run], source: Source, labels: Labels, probe: AnyProbe) -> None:
+def fit_convex(runs: Sequence[Run], source: Source, probe: AnyProbe) -> None:
     """Fit linear probes to their optimum for every ridge strength; validation chooses.
 
     Each strength starts from the optimum of the next stronger one.
     """
     assert isinstance(probe, LinearProbe)
     progress = Progress(len(runs) * len(probe.l2), "convex fits")
-    limit = MOVED * labels.prior_bits("val")
+    limit = MOVED * prior_bits(source, "val")
     for run in runs:
-        train = _regressions(run, source, labels, "train")
-        val = _regressions(run, source, labels, "val")
+        train = _regressions(run, source, "train")
+        val = _regressions(run, source, "val")
         path = _Path(run, train, val, min(probe.steps, ITERATIONS))
         for l2 in sorted(set(probe.l2), reverse=True):
             path.extend(l2, limit)
@@ -81,7 +82,7 @@ def _loss(problem: Problem, w: Tensor) -> float:
     return problem.mean_loss(w) / LN2
 
 
-def _regressions(run: Run, source: Source, labels: Labels, split: str) -> Problem:
+def _regressions(run: Run, source: Source, split: str) -> Problem:
     """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2].
 
     Their data are in memory where the vectors are, and read block by block where those are
@@ -95,18 +96,18 @@ def _regressions(run: Run, source: Source, labels: Labels, split: str) -> Proble
     if run.family.conditioned:
         rows += run.heads.first + torch.arange(count, device=device)
 
-    def block(z: Inputs, scenes: Tensor | slice) -> Block:
+    def block(z: Inputs, labels: Labels) -> Block:
         assert isinstance(z, Tensor)
-        bits, anchors, truth = labels.of(split, run.heads, scenes)
+        bits, anchors, truth = labels.of(run.heads)
         ones = torch.ones(len(z), 1, device=device)
         parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
         return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
 
     if isinstance(source, VectorBatches):
-        return Regressions(*block(source.z[split], EVERYTHING), rows, penalised)
+        return Regressions(*block(source.z[split], source.held[split]), rows, penalised)
     return Passes(
-        lambda: (block(*read) for read in source.split(split, BLOCK)),
-        len(labels.bits[split, "object"]), torch.arange(count, device=device), rows, penalised,
+        lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)),
+        source.scenes[split], torch.arange(count, device=device), rows, penalised,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """What a probe is fitted to: a representation, codes and prior anchors, per split.
 
-Arrays are numpy and stay where they are; patch tokens may be a reader over a store.
+Arrays are numpy and stay where they are, or readers over a store, which read a range of scenes when
+it is needed.
 """
 
 from __future__ import annotations
@@ -101,6 +102,12 @@ def row_bytes(rows: Rows) -> int:
     return prod(rows.shape[1:]) * rows.dtype.itemsize
 
 
+def whole(values: Array | Rows) -> Array:
+    """Return all scenes, in memory."""
+    rows = as_rows(values)
+    return rows.read(0, rows.shape[0])
+
+
 @dataclass(frozen=True)
 class SplitData:
     """One split.
@@ -116,17 +123,24 @@ class SplitData:
     anchors
         Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n) and
         `object_given_feature` (N, K).
+
+    Each of them is in memory or `Rows`.
     """
 
     z: Array | Rows
-    objects: Array
-    features: Array
-    anchors: Mapping[str, Array]
+    objects: Array | Rows
+    features: Array | Rows
+    anchors: Mapping[str, Array | Rows]
 
     @property
     def n_scenes(self) -> int:
         """Number of scenes."""
-        return len(self.objects)
+        return self.objects.shape[0]
+
+    @property
+    def labels(self) -> dict[str, Array | Rows]:
+        """Codes and anchors by name: `objects`, `features`, and the keys of `anchors`."""
+        return {"objects": self.objects, "features": self.features, **self.anchors}
 
 
 @dataclass(frozen=True)
@@ -151,7 +165,7 @@ class ProbeData:
         shapes = {"objects": k, "features": n}
         shapes |= dict(zip(ANCHORS, (k, n, k), strict=True))
         for name, split in self.splits.items():
-            arrays = {"objects": split.objects, "features": split.features, **split.anchors}
+            arrays = split.labels
             for array, width in shapes.items():
                 found = np.shape(arrays[array]) if array in arrays else "absent"
                 if found != (split.n_scenes, width):
@@ -184,7 +198,8 @@ class ProbeData:
     def shuffled_labels(self, seed: int) -> ProbeData:
         """Return the data with codes and anchors permuted over the scenes of each split.
 
-        The control for a probe that reads more than the pairing of representation and labels.
+        The control for a probe that reads more than the pairing of representation and labels. All
+        labels are read into memory, for a permutation has to reach each of them.
         """
 
         def permute(split: SplitData, index: int) -> SplitData:
@@ -192,9 +207,9 @@ class ProbeData:
             order = rng.permutation(split.n_scenes)
             return replace(
                 split,
-                objects=split.objects[order],
-                features=split.features[order],
-                anchors={name: array[order] for name, array in split.anchors.items()},
+                objects=whole(split.objects)[order],
+                features=whole(split.features)[order],
+                anchors={name: whole(array)[order] for name, array in split.anchors.items()},
             )
 
         return self._map(permute)

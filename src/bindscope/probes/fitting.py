@@ -18,12 +18,12 @@ from torch import Tensor
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.errors import ConfigError
 from bindscope.probes import memory
-from bindscope.probes.base import FitResult, Floats, Target, all_parts, all_targets
+from bindscope.probes.base import FitResult, Floats, all_parts, all_targets
 from bindscope.probes.batches import Source, make_source
 from bindscope.probes.data import ProbeData
 from bindscope.probes.module import Family, Inputs, Tokens
 from bindscope.probes.protocols import converged_plan, fit_stochastic, paper_plan
-from bindscope.probes.runs import TOO_MUCH, Labels, Run, bits_lost, build, predict
+from bindscope.probes.runs import TOO_MUCH, Run, build, evaluate, unfitted_bits
 from bindscope.probes.weights import attention_maps, load_probe, to_safetensors
 from bindscope.registries import FAMILIES, resolve
 
@@ -51,7 +51,7 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
         One per seed. A fit that diverges is a result with a flag.
     """
     _check(probe, data)
-    source, labels = make_source(probe, data), Labels(data, torch.device(probe.device))
+    source = make_source(probe, data)
     family: type[Family] = resolve(FAMILIES[probe.family])
 
     def start(seed: int) -> list[Run]:
@@ -60,16 +60,16 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
 
     if probe.protocol == "converged" and family.convex:
         runs = start(seeds[0])
-        family.convex(runs, source, labels, probe)
-        result = _result(probe, data, source, labels, runs)
+        family.convex(runs, source, probe)
+        result = _result(probe, source, runs)
         return [_for_seed(result, seed) for seed in seeds]
     paper = probe.protocol == "paper"
     plan = paper_plan(data.train.n_scenes) if paper else converged_plan(probe)
     block = [start(seed) for seed in seeds]
     with memory.kept():
         for runs in [list(chain(*block))] if source.shared_order else block:
-            fit_stochastic(runs, source, labels, plan)
-    return [_result(probe, data, source, labels, runs) for runs in block]
+            fit_stochastic(runs, source, plan)
+    return [_result(probe, source, runs) for runs in block]
 
 
 def _check(probe: AnyProbe, data: ProbeData) -> None:
@@ -86,31 +86,27 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
         )
 
 
-def _result(
-    probe: AnyProbe, data: ProbeData, source: Source, labels: Labels, runs: list[Run]
-) -> FitResult:
+def _result(probe: AnyProbe, source: Source, runs: list[Run]) -> FitResult:
     """Evaluate fitted runs of one seed on the test split."""
-    parts: dict[str, Tensor] = {}
-    right: dict[str, Tensor] = {}
-    predicted = predict(runs, source, labels, "test", probe.batch_size)
-    for run, logits in zip(runs, predicted, strict=True):
-        truth, name = labels.of("test", run.heads)[2], run.heads.name
-        parts[name] = bits_lost(logits, truth)
-        right[name] = (logits > 0) == (truth > 0.5)
-        _flag(run, parts[name], source, labels, probe.batch_size)
+    parts = evaluate(runs, source, "test", probe.batch_size)
+    for run in runs:
+        _flag(run, parts[run.heads.name].scenes.mean(), source, probe.batch_size)
     flags = {run.heads.name: run.flags for run in runs}
     val = {run.heads.name: run.best_loss for run in runs}
-    targets = all_targets(data.sizes)
+    targets = all_targets(source.sizes)
     return FitResult(
         seed=runs[0].seed,
-        losses={t.name: _joined(t, parts) for t in targets},
+        losses={name: part.scenes for name, part in parts.items()},
+        head_losses={
+            t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
+        },
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
-        accuracy_object=float(right["object"].double().mean()),
-        exact_match_object=float(right["object"].all(1).double().mean()),
-        accuracy_feature=float(right["feature"].double().mean()),
+        accuracy_object=parts["object"].accuracy,
+        exact_match_object=parts["object"].exact_match,
+        accuracy_feature=parts["feature"].accuracy,
         history=_history(runs),
         weights=_weights(runs, source),
-        metadata=_metadata(probe, data, source, runs),
+        metadata=_metadata(probe, source, runs),
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=runs[0].family.feature_probe or probe.family,
@@ -119,11 +115,6 @@ def _result(
             for t in targets
         },
     )
-
-
-def _joined(target: Target, parts: dict[str, Tensor]) -> Floats:
-    joined = torch.cat([parts[part.name] for part in target.parts], dim=1)
-    return np.asarray(joined.cpu().numpy(), np.float32)
 
 
 def _history(runs: list[Run]) -> list[dict[str, Any]]:
@@ -149,32 +140,24 @@ def _history(runs: list[Run]) -> list[dict[str, Any]]:
     return rows
 
 
-def _flag(run: Run, losses: Tensor, source: Source, labels: Labels, batch: int) -> None:
-    """Add `diverged` and `collapsed` where they apply."""
-    if not losses.sum(1).mean() <= TOO_MUCH * _unfitted_bits(run, labels):
+def _flag(run: Run, loss: float, source: Source, batch: int) -> None:
+    """Add `diverged` and `collapsed` where they apply; `loss` is that on test, bits per scene."""
+    if not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
-    if _ignores_inputs(run, source, labels, min(batch, WATCHED)):
+    if _ignores_inputs(run, source, min(batch, WATCHED)):
         run.flags.add("collapsed")
 
 
-def _unfitted_bits(run: Run, labels: Labels) -> float:
-    """Return the test loss of a probe before its fit: that of the anchors, or a bit per head."""
-    _, anchors, truth = labels.of("test", run.heads)
-    if anchors is None:
-        return run.heads.count
-    return float(bits_lost(anchors, truth).sum(1).double().mean())
-
-
 @torch.inference_mode()
-def _ignores_inputs(run: Run, source: Source, labels: Labels, batch: int) -> bool:
+def _ignores_inputs(run: Run, source: Source, batch: int) -> bool:
     """Return whether predictions stay the same when scenes swap their representations."""
-    inputs, scenes = next(iter(source.split("test", batch)))
+    inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
         other: Inputs = inputs.roll(1, 0)
     else:
         cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
         other = Tokens(inputs.patches.roll(1, 0), cls)
-    bits, anchors, _ = labels.of("test", run.heads, scenes)
+    bits, anchors, _ = labels.of(run.heads)
     here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
     return bool((here - there).abs().mean() < CONSTANT)
 
@@ -191,10 +174,10 @@ def _weights(runs: list[Run], source: Source) -> dict[str, Floats]:
     return weights
 
 
-def _metadata(probe: AnyProbe, data: ProbeData, source: Source, runs: list[Run]) -> dict[str, Any]:
+def _metadata(probe: AnyProbe, source: Source, runs: list[Run]) -> dict[str, Any]:
     return {
         "probe": probe.model_dump(mode="json"),
-        "sizes": list(data.sizes),
+        "sizes": list(source.sizes),
         "dim": source.shape.dim,
         "cls": source.shape.cls,
         "best_step": {run.heads.name: run.best_step for run in runs},

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.probes.batches import Source
-from bindscope.probes.runs import MOVED, RESTART, Labels, Run, backward, validate
+from bindscope.probes.runs import MOVED, RESTART, Run, backward, prior_bits, validate
 from bindscope.progress import Progress
 
 EVALUATIONS = 20
@@ -103,7 +103,7 @@ def paper_plan(n_train: int) -> Plan:
     )
 
 
-def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Plan) -> None:
+def fit_stochastic(runs: Sequence[Run], source: Source, plan: Plan) -> None:
     """Fit runs that share their batches; each stops on its own.
 
     Parameters
@@ -111,9 +111,7 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
     runs
         Targets, and seeds if all seeds read the same order.
     source
-        Inputs.
-    labels
-        Bits and anchors.
+        Inputs and labels.
     plan
         The protocol.
     """
@@ -121,13 +119,14 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
     optimiser = plan.optimiser([p for run in runs for p in run.family.parameters()])
     batches = source.train(plan.batch, runs[0].seed)
     progress = Progress(plan.steps, "steps")
-    _evaluate(live, source, labels, plan, 0)
+    _evaluate(live, source, plan, 0)
     for step in range(1, plan.steps + 1):
         for _ in range(plan.accumulate):
-            inputs, scenes = next(batches)
+            inputs, _, labels = next(batches)
             for one in live:
-                given = labels.of("train", one.run.heads, scenes)
+                given = labels.of(one.run.heads)
                 one.seen(backward(one.run.family, inputs, given, 1 / plan.accumulate))
+            del inputs  # the next batch, or an evaluation's, takes the place of its tokens
         for group in optimiser.param_groups:
             group["lr"] = plan.rate(step - 1)
         optimiser.step()  # of the live ones: the others have no gradients
@@ -135,11 +134,11 @@ def fit_stochastic(runs: Sequence[Run], source: Source, labels: Labels, plan: Pl
         for one in live:
             one.run.steps += 1
         if step % plan.every == 0 or step == plan.steps:
-            live = _evaluate(live, source, labels, plan, step)
+            live = _evaluate(live, source, plan, step)
         progress.advance(note=f"{len(live)} probes left")
         if not live:
             break
-    limit = MOVED * labels.prior_bits("val")
+    limit = MOVED * prior_bits(source, "val")
     for run in runs:
         if run.moved_since(plan.restart) > limit:
             run.flags.add("not_converged")
@@ -170,10 +169,8 @@ class _Live:
         return "diverged" not in self.run.flags and not (patience and self.stale >= patience)
 
 
-def _evaluate(
-    live: list[_Live], source: Source, labels: Labels, plan: Plan, step: int
-) -> list[_Live]:
-    losses = validate([one.run for one in live], source, labels, plan.batch)
+def _evaluate(live: list[_Live], source: Source, plan: Plan, step: int) -> list[_Live]:
+    losses = validate([one.run for one in live], source, plan.batch)
     return [
         one for one, loss in zip(live, losses, strict=True) if one.look(step, loss, plan.patience)
     ]

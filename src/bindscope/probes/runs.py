@@ -1,27 +1,26 @@
-"""The heads of one seed being fitted, their labels, and its losses on a split."""
+"""The heads of one seed being fitted, and their losses on a split."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.base import LN2, Heads, all_targets
+from bindscope.probes.base import LN2, Heads, all_parts
 from bindscope.probes.batches import Source, rng
-from bindscope.probes.data import ProbeData
+from bindscope.probes.labels import Labelled
 from bindscope.probes.module import Family, Inputs, InputShape
 from bindscope.registries import FAMILIES, resolve
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
-EVERYTHING = slice(None)
-Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
 RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
 
 
@@ -44,38 +43,6 @@ def backward(family: Family, inputs: Inputs, labels: Labelled, share: float = 1.
         scale = share / (len(truth) * LN2)
         logits.backward(margins.sigmoid().mul_(sign).mul_(scale))  # type: ignore[no-untyped-call]
         return softplus(margins).sum() / (len(truth) * LN2)
-
-
-class Labels:
-    """Bits and anchors of all targets and splits, on the device."""
-
-    def __init__(self, data: ProbeData, device: torch.device) -> None:
-        self.bits: dict[tuple[str, str], Tensor] = {}
-        self.anchors: dict[tuple[str, str], Tensor] = {}
-        for name, split in data.splits.items():
-            for target in all_targets(data.sizes):
-                bits = target.bits(split.objects, split.features)
-                self.bits[name, target.name] = torch.from_numpy(bits).to(device)
-                anchors = target.anchors(split.anchors)
-                if anchors is not None:
-                    self.anchors[name, target.name] = torch.from_numpy(anchors).to(device)
-
-    def of(self, split: str, heads: Heads, scenes: Tensor | slice = EVERYTHING) -> Labelled:
-        """Return the bits that go in, the anchors or None, and the bits to predict.
-
-        Floats (B, length), (B, heads) and (B, heads).
-        """
-        key = (split, "chained" if heads.name.startswith("chained") else heads.name)
-        bits = self.bits[key][scenes, : heads.length].float()
-        anchors = None
-        if heads.anchored:
-            anchors = self.anchors[key][scenes, heads.first : heads.length]
-        return bits, anchors, bits[:, heads.first :]
-
-    def prior_bits(self, split: str) -> float:
-        """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
-        key = (split, "object_anchored")
-        return float(bits_lost(self.anchors[key], self.bits[key].float()).sum(1).double().mean())
 
 
 @dataclass
@@ -150,23 +117,86 @@ def build(
     return family(probe, heads, shape, generator).to(device)
 
 
-@torch.inference_mode()
-def predict(
-    runs: Sequence[Run], source: Source, labels: Labels, split: str, batch: int
-) -> list[Tensor]:
-    """Return each run's logits over a split, (N, heads) on the device, in one pass."""
-    parts: list[list[Tensor]] = [[] for _ in runs]
-    for inputs, scenes in source.split(split, batch):
-        for run, part in zip(runs, parts, strict=True):
-            part.append(run.family(inputs, *labels.of(split, run.heads, scenes)[:2]))
-    return [torch.cat(part) for part in parts]
+def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
+    """Return the loss of a probe before its fit: that of the anchors, or a bit per head."""
+    if not heads.anchored:
+        return heads.count
+    total = 0.0
+    for labels in source.labels(split):
+        _, anchors, truth = labels.of(heads)
+        assert anchors is not None
+        total += float(_sum(bits_lost(anchors, truth)))
+    return total / source.scenes[split]
+
+
+def prior_bits(source: Source, split: str) -> float:
+    """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
+    parts = {heads.name: heads for heads in all_parts(source.sizes)}
+    return unfitted_bits(source, split, parts["object_anchored"])
 
 
 @torch.inference_mode()
-def validate(runs: Sequence[Run], source: Source, labels: Labels, batch: int) -> list[float]:
-    """Return each run's validation loss in bits per scene."""
-    losses = []
-    for run, logits in zip(runs, predict(runs, source, labels, "val", batch), strict=True):
-        truth = labels.of("val", run.heads)[2]
-        losses.append(float(bits_lost(logits, truth).sum(1).double().mean()))
-    return losses
+def validate(runs: Sequence[Run], source: Source, batch: int) -> list[float]:
+    """Return each run's validation loss in bits per scene, in one pass; nothing is kept of it."""
+    totals: list[Tensor | float] = [0.0] * len(runs)
+    n = 0
+    for inputs, _, labels in source.split("val", batch):
+        n += len(labels)
+        for i, run in enumerate(runs):
+            bits, anchors, truth = labels.of(run.heads)
+            totals[i] = totals[i] + _sum(bits_lost(run.family(inputs, bits, anchors), truth))
+        del inputs  # the next batch takes the place of its tokens
+    return [float(total) / n for total in totals]
+
+
+@dataclass
+class Evaluation:
+    """Losses of one run on a split, gathered batch by batch.
+
+    Attributes
+    ----------
+    scenes
+        Loss of each scene in bits, summed over heads, float64 (N,).
+    heads
+        Loss of each head in bits, averaged over scenes, float64 (heads,).
+    accuracy, exact_match
+        Share of bits that are right at threshold 0, and of scenes all of whose bits are.
+    """
+
+    scenes: npt.NDArray[np.float64]
+    heads: npt.NDArray[np.float64]
+    accuracy: float = 0.0
+    exact_match: float = 0.0
+
+
+@torch.inference_mode()
+def evaluate(runs: Sequence[Run], source: Source, split: str, batch: int) -> dict[str, Evaluation]:
+    """Return each run's losses on a split, by the name of its heads, in one pass.
+
+    Of N scenes, 8 bytes per run and scene are kept.
+    """
+    n, position = source.scenes[split], 0
+    found = {run.heads.name: Evaluation(np.empty(n), np.zeros(run.heads.count)) for run in runs}
+    for inputs, _, labels in source.split(split, batch):
+        for run in runs:
+            bits, anchors, truth = labels.of(run.heads)
+            logits = run.family(inputs, bits, anchors)
+            losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
+            right = (logits > 0) == (truth > 0.5)
+            here = found[run.heads.name]
+            here.scenes[position : position + len(losses)] = losses.sum(1)
+            here.heads = np.concatenate([here.heads[None], losses]).sum(0)  # row after row
+            here.accuracy += int(right.sum())
+            here.exact_match += int(right.all(1).sum())
+        del inputs
+        position += len(labels)
+    for here in found.values():
+        here.accuracy /= n * len(here.heads)
+        here.exact_match /= n
+        here.heads /= n
+    return found
+
+
+def _sum(losses: Tensor) -> Tensor:
+    """Return the sum over scenes, in double precision, of losses (B, heads)."""
+    return losses.sum(1).double().sum()

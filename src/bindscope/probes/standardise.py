@@ -63,9 +63,13 @@ class Standardiser:
     def apply(self, values: Array, device: torch.device) -> Tensor:
         """Return values (.., d), float16 or float32, scaled, as float32 on a device."""
         z = torch.from_numpy(np.ascontiguousarray(values)).to(device)
-        mean, scale = (torch.from_numpy(part).to(device) for part in (self.mean, self.scale))
         out = padded(z.shape, device) if z.dim() == 3 else torch.empty(z.shape, device=device)
-        return out.copy_(z).sub_(mean).mul_(scale)  # the fastest way to cast half precision
+        return self.scaled(out.copy_(z))  # the fastest way to cast half precision
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """Scale values (.., d), float32, in place, and return them."""
+        mean, scale = (torch.from_numpy(part).to(z.device) for part in (self.mean, self.scale))
+        return z.sub_(mean).mul_(scale)
 
 
 def padded(shape: Sequence[int], device: torch.device) -> Tensor:

@@ -7,11 +7,13 @@ with the last one. Both buffers are allocated once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from sys import getrefcount
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from bindscope.probes.standardise import Standardiser
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
+UNUSED = 2  # references: of the list, and of the call that counts
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
 
@@ -44,30 +47,50 @@ class Part(NamedTuple):
     last: bool
 
 
-def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> list[Part]:
-    """Plan one epoch over `n` scenes.
+def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> Iterator[Part]:
+    """Plan one epoch over `n` scenes, buffer by buffer.
 
-    Returns
-    -------
-    list
-        Per buffer: the ranges [start, stop) to read, one after the other, and the shuffle of what
-        they hold. Every scene is in exactly one buffer.
+    Yields
+    ------
+    Part
+        The ranges [start, stop) to read, one after the other, and the shuffle of what they hold.
+        Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
     """
-    ranges = [(start, min(start + block, n)) for start in range(0, n, block)]
-    shuffled = [ranges[i] for i in generator.permutation(len(ranges))]
+    blocks = generator.permutation(-(-n // block))
     per_buffer = max(buffer // block, 1)
-    plan = []
-    for first in range(0, len(shuffled), per_buffer):
-        part = shuffled[first : first + per_buffer]
-        size = sum(stop - start for start, stop in part)
-        plan.append(Part(part, generator.permutation(size), first + per_buffer >= len(shuffled)))
-    return plan
+    for first in range(0, len(blocks), per_buffer):
+        starts = [int(i) * block for i in blocks[first : first + per_buffer]]
+        ranges = [(start, min(start + block, n)) for start in starts]
+        order = generator.permutation(sum(stop - start for start, stop in ranges))
+        yield Part(ranges, order, first + per_buffer >= len(blocks))
 
 
-def in_order(n: int, rows: int) -> list[Part]:
+def in_order(n: int, rows: int) -> Iterator[Part]:
     """Plan one pass over `n` scenes in order, `rows` to a buffer."""
-    ends = [(start, min(start + rows, n)) for start in range(0, n, rows)]
-    return [Part([pair], np.arange(pair[1] - pair[0]), pair[1] == n) for pair in ends]
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        yield Part([(start, stop)], np.arange(stop - start), stop == n)
+
+
+class Places:
+    """Memory for batches, given out again when nobody holds the batch that was made in it.
+
+    New memory costs more than the batch itself: the kernel finds and zeroes its pages.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Array] = []
+        self._lock = Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+        """Return memory; NumPy's, which asks for large pages."""
+        with self._lock:
+            self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
+            for i in range(len(self._made)):
+                if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
+                    return torch.from_numpy(self._made[i])
+            self._made.append(np.empty(shape, dtype))
+            return torch.from_numpy(self._made[-1])
 
 
 @dataclass(frozen=True)
@@ -80,15 +103,18 @@ class Column:
         The source.
     scaling
         Makes float32 of them, scaled; None leaves them as they are stored.
+    places
+        Where batches are made; columns of the same shape may share it.
     """
 
     rows: Rows
     scaling: Standardiser | None = None
+    places: Places = field(default_factory=Places)
 
     def empty(self, n: int) -> Tensor:
-        """Return memory for a batch (n, ...); NumPy's, which asks for large pages."""
+        """Return memory for a batch (n, ...)."""
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        return torch.from_numpy(np.empty((n, *self.rows.shape[1:]), dtype))
+        return self.places.empty((n, *self.rows.shape[1:]), dtype)
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
@@ -97,7 +123,11 @@ class Column:
             mean, scale = torch.from_numpy(self.scaling.mean), torch.from_numpy(self.scaling.scale)
         for start in range(0, len(rows), step):
             target = out[start : start + step]
-            target.copy_(torch.from_numpy(content[rows[start : start + step]]))
+            chosen = rows[start : start + step]
+            if step == 1:  # a large scene is not gathered first
+                target.copy_(torch.from_numpy(content[chosen[0] : chosen[0] + 1]))
+            else:
+                target.copy_(torch.from_numpy(content[chosen]))
             if self.scaling is not None:
                 target.sub_(mean).mul_(scale)
 
