@@ -90,6 +90,7 @@ ROOMS: dict[str, set[str]] = {
     "probes/base.py": PROBE,
     "probes/batches.py": PROBE,
     "probes/data.py": PROBE,
+    "probes/labels.py": PROBE,
     "probes/module.py": PROBE,
     "probes/runs.py": PROBE,
     "probes/standardise.py": PROBE,
