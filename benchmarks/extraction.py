@@ -53,11 +53,14 @@ class Case:
         Builds it on a device, in a precision.
     n_scenes
         Scenes in the shard, by size of the benchmark.
+    threads
+        CPU threads, if not those of the options.
     """
 
     name: str
     load: Callable[[str, Precision], FrozenViT]
     n_scenes: dict[str, int]
+    threads: int | None = None
 
 
 def controlled(px: int, patch_px: int) -> Callable[[str, Precision], FrozenViT]:
@@ -90,9 +93,12 @@ def timm(name: str) -> Callable[[str, Precision], FrozenViT]:
     return load
 
 
+SMALL = {"ci": 512, "full": 4000}
 CASES = (
-    Case("controlled ViT, 48 px", controlled(48, 12), {"ci": 512, "full": 4000}),
-    Case("controlled ViT, 96 px", controlled(96, 16), {"ci": 512, "full": 4000}),
+    # One thread, which is the default: two on two cores leave none for reading and writing.
+    Case("controlled ViT, 48 px, 1 thread", controlled(48, 12), SMALL, threads=1),
+    Case("controlled ViT, 96 px, 1 thread", controlled(96, 16), SMALL, threads=1),
+    Case("controlled ViT, 96 px", controlled(96, 16), SMALL),
     Case("ViT-S/16, 224 px", timm("vit_small_patch16_224"), {"ci": 32, "full": 128}),
     Case("ViT-B/16, 224 px", timm("vit_base_patch16_224"), {"ci": 16, "full": 32}),
 )
@@ -102,7 +108,6 @@ CUDA_SCALE = 64  # a GPU is that much faster, so its shards are that much larger
 
 def entries(options: Options) -> list[Entry]:
     """Time every case on the CPU in float32, on a GPU also in bfloat16."""
-    torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
         rates = {"copy": copy_rate(options), **disk_rate(Path(folder), 2**28)}
         precisions = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
@@ -117,10 +122,12 @@ def _entries(
     case: Case, precision: Precision, folder: Path, options: Options, rates: dict[str, float]
 ) -> list[Entry]:
     n = case.n_scenes[options.size] * (CUDA_SCALE if options.device == "cuda" else 1)
+    threads = case.threads or options.threads
+    torch.set_num_threads(threads)
     model = case.load(options.device, precision)
     images = _scenes(folder, n, model.transform.px)
     extraction = Extraction(
-        batch_size=64, device=options.device, precision=precision, threads=options.threads
+        batch_size=64, device=options.device, precision=precision, threads=threads
     )
     last = model.n_layers
 
