@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.errors import ConfigError
-from bindscope.probes import memory
+from bindscope.probes import denormals, memory
 from bindscope.probes.base import FitResult, Floats, all_parts, all_targets
 from bindscope.probes.batches import Source, make_source
 from bindscope.probes.data import ProbeData
@@ -33,6 +33,7 @@ CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collaps
 WATCHED = 512
 
 
+@denormals.flushed()
 def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResult]:
     """Fit the four targets of a probe for every seed.
 

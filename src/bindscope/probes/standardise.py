@@ -79,5 +79,10 @@ def padded(shape: Sequence[int], device: torch.device) -> Tensor:
     long; 64 bytes more per row prevent it.
     """
     *rows, width = shape
-    room = width + (PADDING if device.type == "cpu" and width % ALIAS == 0 else 0)
+    room = roomy(width) if device.type == "cpu" else width
     return torch.empty(*rows, room, device=device)[..., :width]
+
+
+def roomy(width: int) -> int:
+    """Return how many float32 a row of `width` takes in memory of a processor (see `padded`)."""
+    return width + (PADDING if width % ALIAS == 0 else 0)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bindscope.probes.data import Array, ArrayRows, Rows
-from bindscope.probes.standardise import Standardiser
+from bindscope.probes.standardise import Standardiser, roomy
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -83,13 +83,14 @@ class Places:
         self._lock = Lock()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
-        """Return memory; NumPy's, which asks for large pages."""
+        """Return memory; NumPy's, which asks for large pages. Rows of tokens are `padded`."""
         with self._lock:
             self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
             for i in range(len(self._made)):
                 if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
                     return torch.from_numpy(self._made[i])
-            self._made.append(np.empty(shape, dtype))
+            width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
+            self._made.append(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
             return torch.from_numpy(self._made[-1])
 
 

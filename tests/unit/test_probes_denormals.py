@@ -1,0 +1,42 @@
+"""Numbers too small for full precision are zero during a fit, and only then."""
+
+import pytest
+import torch
+from probe_problems import probe, problem
+
+from bindscope.probes import denormals, fitting
+from bindscope.probes.fitting import fit
+
+SMALL = 1e-39
+
+
+def kept():
+    """Whether a number below the least with full precision survives a product."""
+    return bool((torch.full((8,), SMALL) * 1.0).ne(0).all())
+
+
+def test_they_are_zero_inside_and_not_after():
+    assert kept()
+    with denormals.flushed():
+        assert not kept()
+    assert kept()
+
+
+def test_they_are_kept_again_after_an_error():
+    with pytest.raises(ZeroDivisionError), denormals.flushed():
+        1 / 0  # noqa: B018
+    assert kept()
+
+
+def test_a_fit_flushes_them(monkeypatch):
+    seen = []
+    plain = fitting.make_source
+
+    def watched(*given):
+        seen.append(kept())
+        return plain(*given)
+
+    monkeypatch.setattr(fitting, "make_source", watched)
+    fit(probe("quadratic", steps=1), problem(), [0])
+    assert seen == [False]
+    assert kept()
