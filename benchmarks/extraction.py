@@ -122,8 +122,7 @@ def _entries(
     case: Case, precision: Precision, folder: Path, options: Options, rates: dict[str, float]
 ) -> list[Entry]:
     n = case.n_scenes[options.size] * (CUDA_SCALE if options.device == "cuda" else 1)
-    threads = case.threads or options.threads
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads := case.threads or options.threads)
     model = case.load(options.device, precision)
     images = _scenes(folder, n, model.transform.px)
     extraction = Extraction(
