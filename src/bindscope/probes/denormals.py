@@ -1,6 +1,6 @@
 """Numbers too small for full precision are zero during a fit.
 
-Processors take a hundred times longer for them, and attention that has become peaked is full of
+Processors take many times longer for them, and attention that has become peaked is full of
 them: an epoch of such a fit took 97 s with them and 37 s without.
 """
 
