@@ -6,13 +6,15 @@ import pytest
 from sample_tables import default_table, make_row, make_table, paper_table
 
 from bindscope.errors import StoreError
-from bindscope.tables.compare import STABLE, compare, main, write_reference
+from bindscope.tables.compare import STABLE, compare, main, trained_models, write_reference
 from bindscope.tables.published import TREND_COLUMNS, beside, read_published, slug, why_not
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.views import last_layers, measured, over_seeds
 from bindscope.tables.write import write_table
 
-PUBLISHED = Path(__file__).parents[2] / "resources" / "published"
+CLONE = Path(__file__).parents[2]
+PUBLISHED = CLONE / "resources" / "published"
+CONFIG = CLONE / "config" / "config.yaml"
 
 
 @pytest.fixture
@@ -59,6 +61,26 @@ def test_labels_missing_rows_and_missing_numbers_fail(reference):
     assert "is nan, not" in words
     other = make_table([make_row("new")])
     assert "not in the reference" in " ".join(compare(other, reference).problems)
+
+
+def test_measured_numbers_of_trained_models_are_left_out_and_named(reference):
+    table = default_table()
+    model = table.loc[3, "model"]
+    table.loc[3, "loss_object_bits"] += 2.0
+    assert not compare(table, reference).passed
+    result = compare(table, reference, trained=[model, "absent"])
+    assert result.passed
+    assert result.not_compared == {model: int((table["model"] == model).sum())}
+    assert f"NOT COMPARED: measured numbers of {model}" in result.text()
+    other = table.index[table["model"] != model][0]
+    table.loc[other, "loss_object_bits"] += 2.0
+    assert not compare(table, reference, trained=[model]).passed
+    table = default_table().drop(index=3)
+    assert not compare(table, reference, trained=[model]).passed
+
+
+def test_the_default_run_trains_two_of_its_models():
+    assert trained_models(CONFIG) == ["vit-objects", "vit-features"]
 
 
 def test_unstable_columns_are_left_out(reference):
