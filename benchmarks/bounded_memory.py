@@ -110,7 +110,7 @@ def _parts(n: int) -> dict[str, int]:
 
 def _write_shard(path: Path, n: int, values: Any) -> None:
     """Write a shard of patches with [CLS], or of pooled vectors, repeating `values`."""
-    from bindscope.store.writer import StoreWriter
+    from bindscope.core.store.writer import StoreWriter
 
     pooled = values.ndim == 3 and values.shape[0] == LAYERS
     with StoreWriter(
@@ -133,9 +133,9 @@ def _write_labels(folder: Path, n: int, sizes: tuple[int, ...], rng: Any) -> Non
     """Write random codes, anchors that belong to them, and what lists them, of every split."""
     import numpy as np
 
-    from bindscope.files import write_json
+    from bindscope.core.files import write_json
+    from bindscope.core.store.arrays import write_arrays
     from bindscope.priors.labels import build_labels
-    from bindscope.store.arrays import write_arrays
 
     for split, count in _parts(n).items():
         objects = (rng.random((count, int(np.prod(sizes)))) < 0.25).astype(np.uint8)
@@ -156,7 +156,7 @@ def _write_labels(folder: Path, n: int, sizes: tuple[int, ...], rng: Any) -> Non
 def _write_index(folder: Path, kind: str, n: int, shard: int) -> None:
     """List the first shards of each split: the smaller data sets are parts of the largest."""
     from bindscope.activations.index import build_index
-    from bindscope.files import write_json
+    from bindscope.core.files import write_json
 
     parts = _parts(n)
     shards = {
@@ -213,8 +213,8 @@ def task(
     from pydantic import TypeAdapter
 
     from bindscope.config.probes import AnyProbe
-    from bindscope.information.job import load_data, run_fit
     from bindscope.priors.labels import Labels
+    from bindscope.studies.binding_information.fit import load_data, run_fit
 
     torch.set_num_threads(threads)
     probe = TypeAdapter[Any](AnyProbe).validate_python(
@@ -237,11 +237,11 @@ def task(
 
 def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
     """Time one cold epoch of training steps, its reading alone, and its computing alone."""
-    from bindscope.probes import memory
-    from bindscope.probes.base import all_parts
-    from bindscope.probes.batches import make_source
-    from bindscope.probes.protocols import converged_plan
-    from bindscope.probes.runs import Run, build
+    from bindscope.fitting import memory
+    from bindscope.studies.binding_information.probes.base import all_parts
+    from bindscope.studies.binding_information.probes.batches import make_source
+    from bindscope.studies.binding_information.probes.protocols import converged_plan
+    from bindscope.studies.binding_information.probes.runs import Run, build
 
     source = make_source(probe, data)
     print("inputs are measured", file=sys.stderr, flush=True)
@@ -278,7 +278,7 @@ def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
 
 def train(runs: list[Any], optimiser: Any, batches: Iterable[Any]) -> float:
     """Take the steps of `fit_stochastic` on batches; return the seconds spent waiting for them."""
-    from bindscope.probes.runs import backward
+    from bindscope.studies.binding_information.probes.runs import backward
 
     waited, before = 0.0, time.perf_counter()
     for inputs, _, labels in batches:

@@ -123,7 +123,7 @@ def check_device(sizes: Sizes, device: str) -> Iterator[Check]:
     """A job gets a device, and what is computed there is right."""
     import torch
 
-    from bindscope.models.devices import hold_device
+    from bindscope.core.devices import hold_device
 
     with hold_device(device) as held:
         a = torch.arange(64.0, device=held).view(8, 8)
@@ -136,8 +136,8 @@ def check_steps(sizes: Sizes, device: str) -> Iterator[Check]:
     import torch
     from problems import FAMILIES, probe
 
-    from bindscope.probes.batches import make_source
-    from bindscope.probes.runs import bits_lost, build
+    from bindscope.studies.binding_information.probes.batches import make_source
+    from bindscope.studies.binding_information.probes.runs import bits_lost, build
 
     for family in FAMILIES:
         data = _data(sizes, family)
@@ -165,7 +165,7 @@ def check_fits(sizes: Sizes, device: str) -> Iterator[Check]:
     """A whole fit of every family: test losses of all targets."""
     from problems import FAMILIES, probe
 
-    from bindscope.information.job import run_fit
+    from bindscope.studies.binding_information.fit import run_fit
 
     for family in FAMILIES:
         data = _data(sizes, family)
@@ -207,12 +207,12 @@ def check_known_answers(sizes: Sizes, device: str) -> Iterator[Check]:
     from bindscope.codes.space import feature_code
     from bindscope.config.information import Information
     from bindscope.config.models import KnownAnswer
-    from bindscope.information.estimates import estimate
-    from bindscope.information.job import run_fit
     from bindscope.models.known_answer import encode, truth
     from bindscope.priors.anchors import anchors
     from bindscope.priors.entropies import entropies
-    from bindscope.probes.data import ProbeData, SplitData
+    from bindscope.studies.binding_information.estimates import estimate
+    from bindscope.studies.binding_information.fit import run_fit
+    from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 
     scenes = dataset(4, 4, sizes.n_known)
     prior = next(row for row in entropies(scenes) if row["split"] == "test")
@@ -325,7 +325,7 @@ def _data(sizes: Sizes, family: str) -> Any:
 
 
 def _parts(group_sizes: tuple[int, ...]) -> Any:
-    from bindscope.probes.base import all_parts
+    from bindscope.studies.binding_information.probes.base import all_parts
 
     return all_parts(group_sizes)
 
@@ -350,10 +350,10 @@ def _extracted(sizes: Sizes, images: NDArray[np.uint8], extraction: Any) -> dict
     from problems import vit
 
     from bindscope.activations.extraction import extract_patches, extract_pooled
-    from bindscope.models.devices import hold_device
+    from bindscope.core.devices import hold_device
+    from bindscope.core.store.reader import open_store
+    from bindscope.core.store.writer import StoreWriter
     from bindscope.models.loading import load_model
-    from bindscope.store.reader import open_store
-    from bindscope.store.writer import StoreWriter
 
     config = vit(sizes.layers, sizes.width, sizes.px, 16, extraction)
     arrays = {}

@@ -28,13 +28,13 @@ from bindscope.activations.extraction import StoreImages, extract
 from bindscope.activations.utilisation import Utilisation
 from bindscope.config.codes import Dataset
 from bindscope.config.models import Architecture, Extraction, Pretrained
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models import vit
 from bindscope.models.base import TokenMap
 from bindscope.models.loading import load_model
 from bindscope.models.stream import FrozenViT, freeze
 from bindscope.scenes.render import write_scenes
-from bindscope.store.reader import open_store
-from bindscope.store.writer import StoreWriter
 
 TITLE = "Extraction: pooled arrays of all layers and one patch layer"
 Precision = Literal["float32", "bfloat16"]

@@ -22,15 +22,15 @@ from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.information import Information
 from bindscope.config.models import Extraction
-from bindscope.information.estimates import estimate
-from bindscope.models import torchvision_shim
+from bindscope.core import torchvision_shim
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models.loading import load_model
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.probes.base import FitResult, all_targets
-from bindscope.probes.fitting import fit
 from bindscope.scenes.render import write_scenes
-from bindscope.store.writer import StoreWriter
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.probes.base import FitResult, all_targets
+from bindscope.studies.binding_information.probes.fitting import fit
 
 torchvision_shim.apply()
 import timm  # noqa: E402, F401  (here, and not in every fork)
@@ -196,7 +196,7 @@ def n_jobs(case: Case) -> int:
     """Return how many jobs `_workflow` asks for."""
     from workflow_overhead import many_jobs
 
-    from bindscope.graph.build import read_graph
+    from bindscope.studies.build import read_graph
 
     graph = read_graph(many_jobs(models=case.jobs, probes=4, shards=32), "many.yaml")
     return len(graph.products)

@@ -45,15 +45,21 @@ from slow_twins import random_inputs, twin_of
 from torch import Tensor
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes import memory
-from bindscope.probes.base import Target
-from bindscope.probes.batches import make_source
-from bindscope.probes.data import ProbeData
-from bindscope.probes.fitting import fit
-from bindscope.probes.module import Family, Inputs, InputShape, Tokens, sum_of_products
-from bindscope.probes.protocols import converged_plan, fit_stochastic
-from bindscope.probes.runs import Run, backward, bits_lost, build
-from bindscope.probes.standardise import padded
+from bindscope.fitting import memory
+from bindscope.fitting.standardise import padded
+from bindscope.studies.binding_information.probes.base import Target
+from bindscope.studies.binding_information.probes.batches import make_source
+from bindscope.studies.binding_information.probes.data import ProbeData
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Tokens,
+    sum_of_products,
+)
+from bindscope.studies.binding_information.probes.protocols import converged_plan, fit_stochastic
+from bindscope.studies.binding_information.probes.runs import Run, backward, bits_lost, build
 
 TITLE = "Probe fitting"
 CURVE, TOLERANCE = 4, 1e-3  # steps whose losses are compared, and by how much they may differ

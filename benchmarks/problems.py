@@ -16,7 +16,7 @@ from bindscope.config.codes import Dataset
 from bindscope.config.models import Extraction, Pretrained
 from bindscope.config.probes import AnyProbe
 from bindscope.priors.anchors import anchors
-from bindscope.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 
 FAMILIES = (
     "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic",

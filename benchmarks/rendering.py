@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw
 
 from bindscope.config.codes import Dataset, ShapesRenderer
 from bindscope.config.solids import SolidsRenderer
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import _POLYGONS, CROSS_BAR

@@ -19,10 +19,10 @@ from cost_growth import RECORD, curves, rows_table
 from measure import ROOT
 
 from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
-from bindscope.graph.build import read_graph
+from bindscope.core.store.manifest import ArrayLayout
 from bindscope.models.base import TokenMap
-from bindscope.probes.base import all_parts
-from bindscope.store.manifest import ArrayLayout
+from bindscope.studies.binding_information.probes.base import all_parts
+from bindscope.studies.build import read_graph
 
 PAGE, GROWTH_PAGE = ROOT / "docs" / "scaling.md", ROOT / "docs" / "benchmarks.md"
 LAYERS, DIM, GRID, PATCH_PX, SIDE = 24, 1024, 16, 14, 8

@@ -26,7 +26,7 @@ DRY = (*LISTED, "--quiet", "rules", "progress")
 CONFIG = "many.yaml"
 GRAPH = f"""
 import yaml
-from bindscope.graph.build import read_graph
+from bindscope.studies.build import read_graph
 read_graph(yaml.safe_load(open({CONFIG!r})), {CONFIG!r})
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bindscope.errors import CONFIGFILES
+from bindscope.core.errors import CONFIGFILES
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = ("test_deaths", "test_reruns", "test_commands", "test_bad_input", "test_gates")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bindscope.job import start as start
+    from bindscope.core.job import start as start
     from bindscope.notebook import open as open
 
 __version__ = "0.1.0"
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
-_EXPORTS = {"start": "bindscope.job:start", "open": "bindscope.notebook:open"}
+_EXPORTS = {"start": "bindscope.core.job:start", "open": "bindscope.notebook:open"}
 
 
 def __getattr__(name: str) -> Any:
     """Resolve the public names on first use."""
     if name not in _EXPORTS:
         raise AttributeError(f"module 'bindscope' has no attribute {name!r}")
-    from bindscope.registries import resolve
+    from bindscope.core.registries import resolve
 
     return resolve(_EXPORTS[name])

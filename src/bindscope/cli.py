@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bindscope.config.loading import read_yaml
-from bindscope.errors import BindscopeError, remember_configfiles
-from bindscope.graph.build import read_graph
-from bindscope.graph.paths import PATHS
-from bindscope.graph.product import Graph
+from bindscope.core.errors import BindscopeError, remember_configfiles
+from bindscope.core.graph import Graph
+from bindscope.core.paths import PATHS
+from bindscope.studies.build import read_graph
 
 DEFAULT = "config/config.yaml"
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
 from bindscope.cli import DEFAULT, load_graph
-from bindscope.errors import StoreError, snakemake_command
-from bindscope.graph.product import Graph, Product
-from bindscope.store.reader import open_store
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.graph import Graph, Product
+from bindscope.core.store.reader import open_store
 
 
 @dataclass(frozen=True)

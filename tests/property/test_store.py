@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindscope.store.dtypes import FLOATS, from_bfloat16, storage_dtype, to_bfloat16
-from bindscope.store.manifest import ArrayLayout
-from bindscope.store.reader import open_store
-from bindscope.store.verify import verify
-from bindscope.store.writer import StoreWriter
+from bindscope.core.store.dtypes import FLOATS, from_bfloat16, storage_dtype, to_bfloat16
+from bindscope.core.store.manifest import ArrayLayout
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.verify import verify
+from bindscope.core.store.writer import StoreWriter
 
 DTYPES = ("uint8", "int16", "int64", "bool", "float16", "bfloat16", "float32", "float64")
 side = st.integers(1, 5)
@@ -55,7 +55,7 @@ def test_what_is_written_is_read(case, chunk_bytes):
     lead = (slice(None),) * axis
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch("bindscope.store.manifest.CHUNK_BYTES", chunk_bytes),
+        patch("bindscope.core.store.manifest.CHUNK_BYTES", chunk_bytes),
         patch("os.fsync"),  # a busy disk would make this test slow
     ):
         manifest = Path(folder) / "x.json"

@@ -12,9 +12,9 @@ import torch
 from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.activations.index import build_index
 from bindscope.config.models import Extraction
-from bindscope.files import write_json
+from bindscope.core.files import write_json
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models.base import Layer, TokenMap
-from bindscope.store.writer import StoreWriter
 
 SPLITS = {"train": 3, "val": 1, "test": 2}
 SHARD = 10

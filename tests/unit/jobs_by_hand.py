@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from bindscope.config.root import Config
-from bindscope.graph.build import build
-from bindscope.graph.paths import PATHS
-from bindscope.graph.product import Graph, Product
-from bindscope.job import Job
+from bindscope.core.graph import Graph, Product
+from bindscope.core.job import Job
+from bindscope.core.paths import PATHS
+from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "workflow/scripts"

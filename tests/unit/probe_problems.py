@@ -5,8 +5,8 @@ import torch
 from pydantic import TypeAdapter
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.base import all_parts
-from bindscope.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.base import all_parts
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 
 FAMILIES = (
     "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic",

@@ -5,11 +5,11 @@ import json
 import matplotlib as mpl
 import numpy as np
 
-from bindscope.figures.scenes import Sheet
-from bindscope.keys import spec_key
-from bindscope.store.writer import StoreWriter
+from bindscope.core.keys import spec_key
+from bindscope.core.store.writer import StoreWriter
+from bindscope.studies.binding_information.rules import ESTIMATES, above_truth
+from bindscope.studies.datasets.figures.scenes import Sheet
 from bindscope.tables.build import order
-from bindscope.tables.rules import ESTIMATES, above_truth
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, frame_of
 
 KEYS = {"spec_key": "ab" * 32, "code_key": f"{'cd' * 8}:{'ef' * 8}"}

@@ -14,8 +14,8 @@ import torch
 from torch.nn.functional import gelu
 
 from bindscope.config.probes import AnyProbe
-from bindscope.probes.base import Heads
-from bindscope.probes.module import Family, Tokens
+from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.probes.module import Family, Tokens
 
 
 class Twin:

@@ -18,11 +18,11 @@ from bindscope.activations.extraction import (
     extract_pooled,
 )
 from bindscope.activations.utilisation import Utilisation
-from bindscope.errors import BindscopeError, ModelError, StoreError
+from bindscope.core.errors import BindscopeError, ModelError, StoreError
+from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.dtypes import from_bfloat16, to_bfloat16
+from bindscope.core.store.reader import open_store
 from bindscope.models.base import TokenMap
-from bindscope.store.arrays import write_arrays
-from bindscope.store.dtypes import from_bfloat16, to_bfloat16
-from bindscope.store.reader import open_store
 
 LAYERS = [0, 1, 2, 3, "final"]
 ROUND = {
@@ -171,7 +171,7 @@ def test_a_write_that_fails_stops_the_pass(tmp_path, monkeypatch):
     def full(self, name, rows, values, exact=None):
         raise OSError("disk full")
 
-    monkeypatch.setattr("bindscope.store.writer.StoreWriter.write", full)
+    monkeypatch.setattr("bindscope.core.store.writer.StoreWriter.write", full)
     with pytest.raises(OSError, match="disk full"), store(tmp_path / "x") as writer:
         extract_pooled(model, images(400), writer, extraction())
     assert len(model.batches) < 100
@@ -311,7 +311,7 @@ def test_estimate_of_the_paper():
 
 def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkeypatch):
     usage = type("Usage", (), {"free": 100})
-    monkeypatch.setattr("bindscope.files.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("bindscope.core.files.shutil.disk_usage", lambda path: usage)
     model = TinyModel()
 
     def extract(layer):

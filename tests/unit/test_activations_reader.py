@@ -13,10 +13,10 @@ from bindscope.activations.encoded import write_encoded
 from bindscope.activations.extraction import extract_pooled
 from bindscope.activations.index import build_index
 from bindscope.activations.reader import Activations
-from bindscope.errors import ModelError, StoreError
-from bindscope.files import write_json
+from bindscope.core.errors import ModelError, StoreError
+from bindscope.core.files import write_json
 from bindscope.models.base import TokenMap
-from bindscope.probes.data import PatchSource
+from bindscope.studies.binding_information.probes.data import PatchSource
 
 N = {split: count * SHARD for split, count in SPLITS.items()}
 

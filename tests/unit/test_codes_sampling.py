@@ -22,7 +22,7 @@ from scipy.stats import chisquare
 from bindscope.codes.sampling import sample_codes, uniform_integers, unrank, unrank_free
 from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 HASHED = {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1]}
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SPLITS, HashedSplit
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 
 def texts(codes):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bindscope.config.loading import load_config, load_file, read_yaml
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 EXAMPLE = yaml.safe_load("""
 datasets:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sample_tables import KEYS
 
-from bindscope.errors import StoreError
-from bindscope.information.attention import summary
-from bindscope.information.attention_share import attention_share
+from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.attention_maps import summary
+from bindscope.studies.binding_information.attention_share import attention_share
 from bindscope.tables.build import build_attention
 
 

@@ -6,8 +6,9 @@ import numpy as np
 from safetensors.numpy import save_file
 from sample_tables import GROUPS, default_table, make_row, words
 
-from bindscope.figures import breakdown, style
+from bindscope.figures import style
 from bindscope.figures.job import choose_fits, make_figure, value_names
+from bindscope.studies.binding_information.figures import breakdown
 
 
 def test_breakdown_subtracts_the_null_probe_head_by_head():

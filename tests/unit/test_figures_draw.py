@@ -23,7 +23,9 @@ from sample_tables import (
 )
 
 from bindscope.config.root import FIGURES
-from bindscope.figures import (
+from bindscope.figures import style
+from bindscope.figures.job import make_figure, value_names
+from bindscope.studies.binding_information.figures import (
     attention,
     calibration,
     complexity,
@@ -31,14 +33,12 @@ from bindscope.figures import (
     occlusion,
     resolution,
     structure,
-    style,
     tokens,
     training,
 )
-from bindscope.figures.job import make_figure, value_names
-from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.views import last_layers, measured, sharing_cost
 from bindscope.tables.schema import PRIORS, SCENE_STATISTICS
-from bindscope.tables.views import last_layers, measured, sharing_cost
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]

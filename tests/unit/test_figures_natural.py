@@ -9,20 +9,25 @@ import pytest
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
 from bindscope.config.root import FIGURES
-from bindscope.figures import (
+from bindscope.figures import style
+from bindscope.figures.job import make_figure
+from bindscope.studies.binding_information.figures import (
     complexity,
     layers,
     natural,
     occlusion,
     resolution,
     structure,
-    style,
     tokens,
 )
-from bindscope.figures.assumed import DAGGER
-from bindscope.figures.job import make_figure
-from bindscope.tables.published import TREND_COLUMNS, read_published
-from bindscope.tables.views import assumed_prior, last_layers, measured, over_seeds
+from bindscope.studies.binding_information.figures.assumed import DAGGER
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.views import (
+    assumed_prior,
+    last_layers,
+    measured,
+    over_seeds,
+)
 
 ROOT = Path(__file__).parents[2]
 MODELS = ("vit-objects", "vit-features")
@@ -176,7 +181,8 @@ def test_nothing_to_draw_is_said(tmp_path):
 
 
 def test_breakdown_marks_its_datasets(tmp_path, monkeypatch):
-    from bindscope.figures import breakdown, job
+    from bindscope.figures import job
+    from bindscope.studies.binding_information.figures import breakdown
 
     seen = []
     monkeypatch.setattr(job, "_details", lambda *_: [])

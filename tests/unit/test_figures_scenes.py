@@ -7,10 +7,10 @@ import pytest
 from sample_tables import sheet, write_sheet
 
 from bindscope.config.loading import load_file
-from bindscope.figures import scenes
 from bindscope.figures.job import make_figure, read_sheets, read_values
-from bindscope.graph.build import build
 from bindscope.sources.records import write_records
+from bindscope.studies.build import build
+from bindscope.studies.datasets.figures import scenes
 
 ROOT = Path(__file__).parents[2]
 GROUPS = (("color", ("red", "blue")), ("shape", ("circle", "square", "star")))

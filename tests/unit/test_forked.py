@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bindscope import keys
 from bindscope.commands.forked import KINDS, STORES, TABLES, TORCH, name_of
-from bindscope.graph.product import SCRIPT
-from bindscope.store.manifest import _VERSIONED
+from bindscope.core import keys
+from bindscope.core.graph import SCRIPT
+from bindscope.core.store.manifest import _VERSIONED
 
 ROOT = Path(__file__).resolve().parents[2]
 # Runs each script that is named, all at once; says their exit codes as Snakemake would learn them.

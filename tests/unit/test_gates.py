@@ -17,12 +17,12 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.information import Information
 from bindscope.config.probes import AttentionProbe, LinearProbe, QuadraticProbe
-from bindscope.information.estimates import estimate
 from bindscope.models.known_answer import encode, truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.probes.data import ArrayPatches, ProbeData, SplitData
-from bindscope.probes.fitting import fit
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.fitting import fit
 
 pytestmark = pytest.mark.slow
 

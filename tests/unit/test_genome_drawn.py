@@ -17,15 +17,15 @@ from pydantic import ValidationError
 
 from bindscope.config.genome import DrawnRelease, GenomeRules, GenomeSource
 from bindscope.config.root import Config
-from bindscope.errors import InputError
-from bindscope.genome.drawing import COLORS, KINDS, Thing, paint, sides
-from bindscope.genome.drawn import Law, law, picture, write_release
-from bindscope.genome.files import read_annotations, read_images
-from bindscope.genome.mining import MinedScene, Miner
-from bindscope.genome.reader import find_images, find_release
-from bindscope.graph.build import build, leaves
-from bindscope.graph.product import Graph
+from bindscope.core.errors import InputError
+from bindscope.core.graph import Graph
 from bindscope.sources.base import SourceFiles
+from bindscope.sources.genome.drawing import COLORS, KINDS, Thing, paint, sides
+from bindscope.sources.genome.drawn import Law, law, picture, write_release
+from bindscope.sources.genome.files import read_annotations, read_images
+from bindscope.sources.genome.mining import MinedScene, Miner
+from bindscope.sources.genome.reader import find_images, find_release
+from bindscope.studies.build import build, leaves
 
 N_IMAGES = 700
 DRAWN = {

@@ -7,10 +7,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from bindscope.errors import InputError
-from bindscope.genome import files
-from bindscope.genome.files import read_annotations, read_images, stream
+from bindscope.core.errors import InputError
 from bindscope.sources import json_list
+from bindscope.sources.genome import files
+from bindscope.sources.genome.files import read_annotations, read_images, stream
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 

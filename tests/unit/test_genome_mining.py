@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bindscope.config.genome import GenomeRules
-from bindscope.errors import InputError
-from bindscope.genome.mining import Miner, Release, iou
+from bindscope.core.errors import InputError
 from bindscope.priors.assignments import assignment_entropies, corpus_log_weights
+from bindscope.sources.genome.mining import Miner, Release, iou
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 RELEASE = Release(

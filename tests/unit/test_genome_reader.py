@@ -17,15 +17,15 @@ from pydantic import ValidationError
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import Dataset
 from bindscope.config.root import Config
-from bindscope.errors import BindscopeError, InputError
-from bindscope.graph.build import build, leaves
+from bindscope.core.errors import BindscopeError, InputError
+from bindscope.core.store.reader import open_store
 from bindscope.priors.assignments import (
     assignment_entropies,
     assignment_rows,
     corpus_log_weights,
 )
 from bindscope.sources.records import objects_of, read_source
-from bindscope.store.reader import open_store
+from bindscope.studies.build import build, leaves
 from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 
 COUNTS = {"train": 3, "val": 1, "test": 1}

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from bindscope.errors import InputError
-from bindscope.genome.vocabulary import (
+from bindscope.core.errors import InputError
+from bindscope.sources.genome.vocabulary import (
     ATTRIBUTE_WORDS,
     CATEGORY_WORDS,
     COLOR_WORDS,

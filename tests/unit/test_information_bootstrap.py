@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bindscope.information.bootstrap import feature_clusters, interval, resampled_means
+from bindscope.statistics.bootstrap import feature_clusters, interval, resampled_means
 
 
 def rng(*seed):

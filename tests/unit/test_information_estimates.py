@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 
 from bindscope.config.information import Information
-from bindscope.errors import StoreError
-from bindscope.information.estimates import ESTIMATES, LOSSES, estimate, lower_bound_probe
-from bindscope.information.flags import above_prior
-from bindscope.probes.base import FitResult
+from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.estimates import (
+    ESTIMATES,
+    LOSSES,
+    estimate,
+    lower_bound_probe,
+)
+from bindscope.studies.binding_information.flags import above_prior
+from bindscope.studies.binding_information.probes.base import FitResult
 
 N, SIZES = 40, (2, 3)
 N_FEATURES, N_CELLS = 5, 6

@@ -16,8 +16,8 @@ START = """
 import json, sys
 from types import SimpleNamespace
 import bindscope
-from bindscope.graph.product import roots
-from bindscope.keys import own_code
+from bindscope.core.graph import roots
+from bindscope.core.keys import own_code
 
 spec = {{"dataset": {{"space": {{"kind": "uniform"}}}}, "threads": 2}}
 code = own_code(roots("priors", spec)) + ":0"
@@ -54,7 +54,7 @@ def test_a_job_gets_its_keys_and_threads_and_writes_a_log(tmp_path: Path) -> Non
 def test_threads_of_the_libraries_that_are_loaded(tmp_path: Path) -> None:
     body = """
 import threadpoolctl, numpy
-from bindscope.job import _set_threads
+from bindscope.core.job import _set_threads
 _set_threads(1)
 print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
 """
@@ -66,7 +66,8 @@ print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
     ("mistake", "in_log", "not_in_log"),
     [
         (
-            "from bindscope.errors import StoreError as E; raise E('a.json', 'is bad', 'do so')",
+            "from bindscope.core.errors import StoreError as E\n"
+            "raise E('a.json', 'is bad', 'do so')",
             "a.json: is bad\n  remedy: do so\n", "Traceback",
         ),
         ("1 / 0", "ZeroDivisionError: division by zero", "remedy"),
@@ -87,8 +88,8 @@ def test_an_error_is_in_the_log_which_snakemake_shows(
 def test_on_a_full_disk_the_error_is_on_the_screen(tmp_path: Path) -> None:
     """/dev/full takes no byte."""
     body = """
-from bindscope.job import _log_to
-from bindscope.errors import StoreError
+from bindscope.core.job import _log_to
+from bindscope.core.errors import StoreError
 _log_to(__import__("pathlib").Path("/dev/full"))
 logging = __import__("logging")
 logging.info("a line of progress")
@@ -136,8 +137,8 @@ OPTIMISED = """
 import hashlib, sys
 import torch
 from probe_problems import probe, problem
-from bindscope.job import spare_the_compiler
-from bindscope.probes.fitting import fit
+from bindscope.core.job import spare_the_compiler
+from bindscope.studies.binding_information.probes.fitting import fit
 
 if sys.argv[1] == "spared":
     spare_the_compiler()

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.config.models import ENCODERS
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer import encode, token_map
 from bindscope.models.known_answer_codes import ENCODERS as IMPLEMENTED
 from bindscope.models.known_answer_directions import injective

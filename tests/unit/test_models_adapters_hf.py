@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from bindscope.config.models import Extraction, Pretrained
-from bindscope.errors import ModelError
-from bindscope.models import torchvision_shim
+from bindscope.core import torchvision_shim
+from bindscope.core.errors import ModelError
 from bindscope.models.hf_adapter import FAMILIES
 from bindscope.models.loading import load_model
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from jobs_by_hand import ci_graph, job_by_hand, script
 
 from bindscope.config.models import Pretrained, PythonModel
-from bindscope.errors import ModelError
-from bindscope.models import devices, weights
+from bindscope.core import devices
+from bindscope.core.errors import ModelError
+from bindscope.models import weights
 from bindscope.models.base import TokenMap, VisionModel, ordered_layers
 from bindscope.models.loading import hold_device, load_model
 
@@ -339,7 +340,7 @@ def test_a_device_is_known_by_its_name_not_its_number(tmp_path: Path) -> None:
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from bindscope.models.devices import hold_device
+from bindscope.core.devices import hold_device
 with hold_device("cuda", devices=["GPU-a"], folder=Path(sys.argv[1])) as device:
     print(device, flush=True)
     time.sleep(60)

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from bindscope.config.models import Extraction, Pretrained
-from bindscope.errors import ModelError
-from bindscope.models import torchvision_shim
+from bindscope.core import torchvision_shim
+from bindscope.core.errors import ModelError
 from bindscope.models.loading import load_model
 
 torchvision_shim.apply()
@@ -200,7 +200,7 @@ def test_errors_name_the_problem(name: str, changes: dict[str, Any], message: st
 
 _CURE = """
 import torch
-from bindscope.models import torchvision_shim
+from bindscope.core import torchvision_shim
 declared = torchvision_shim.apply()
 again = torchvision_shim.apply()
 import timm, torchvision

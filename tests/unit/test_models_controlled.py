@@ -17,7 +17,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Architecture, Controlled
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 from bindscope.models.base import VisionModel
 from bindscope.models.controlled import load
 from bindscope.models.stream import FrozenViT

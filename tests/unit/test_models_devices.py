@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bindscope.information import job
-from bindscope.models import devices
-from bindscope.models.devices import hold_device
+from bindscope.core import devices
+from bindscope.core.devices import hold_device
+from bindscope.studies.binding_information import fit as job
 
 
 def _work(folder: Path, visible: list[str], rounds: int) -> None:

@@ -16,10 +16,10 @@ from jobs_by_hand import ROOT, job_by_hand, script
 
 import bindscope
 from bindscope.config.root import Config
-from bindscope.errors import ConfigError
-from bindscope.graph.build import build, read_graph
-from bindscope.graph.product import SCRIPT, Graph, Product
-from bindscope.store.reader import open_store
+from bindscope.core.errors import ConfigError
+from bindscope.core.graph import SCRIPT, Graph, Product
+from bindscope.core.store.reader import open_store
+from bindscope.studies.build import build, read_graph
 
 PAGE = (ROOT / "docs" / "own_datasets.md").read_text()
 

@@ -12,9 +12,9 @@ from sample_tables import make_row, make_table
 from bindscope.commands import presets
 from bindscope.commands.quick import PROBE_STEPS, SCENES, quick, write_quick
 from bindscope.config.loading import load_file
-from bindscope.graph.build import build, leaves
-from bindscope.graph.product import Graph
-from bindscope.tables.rules import ESTIMATES
+from bindscope.core.graph import Graph
+from bindscope.studies.binding_information.rules import ESTIMATES
+from bindscope.studies.build import build, leaves
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import write_table
 

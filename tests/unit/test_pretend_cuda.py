@@ -16,12 +16,12 @@ from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled, Pretrained
-from bindscope.information.job import run_fit
+from bindscope.core.store.reader import open_store
 from bindscope.models.loading import load_model
 from bindscope.models.training import train, write_training
-from bindscope.probes import protocols
 from bindscope.scenes.render import render_scenes
-from bindscope.store.reader import open_store
+from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.binding_information.probes import protocols
 
 SHORT = {"steps": 3, "batch_size": 16}
 BUDGET = {

@@ -11,7 +11,7 @@ from assignments_by_hand import (
     random_scene,
 )
 
-from bindscope.errors import BindscopeError
+from bindscope.core.errors import BindscopeError
 from bindscope.priors import assignments
 from bindscope.priors.assignments import assignment_entropies, corpus_log_weights
 

@@ -10,7 +10,7 @@ from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, dataset, name_o
 
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SPLITS
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.priors.entropies import entropies
 
 HASHED = {"rule": "hashed_feature_codes", "buckets": 2, "test": [0], "val": [1]}

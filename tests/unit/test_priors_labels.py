@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bindscope.config.codes import SPLITS
-from bindscope.errors import StoreError
-from bindscope.files import write_json
-from bindscope.graph.paths import PATHS, READS
+from bindscope.core.errors import StoreError
+from bindscope.core.files import write_json
+from bindscope.core.paths import PATHS, READS
+from bindscope.core.store.arrays import write_arrays
 from bindscope.priors.labels import Labels, build_labels
-from bindscope.store.arrays import write_arrays
 
 N_SCENES = {"train": 6, "val": 3, "test": 4}
 

@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_problems import probe, problem
 
-from bindscope.probes.batches import PatchBatches, VectorBatches, make_source, rng
-from bindscope.probes.data import ArrayPatches, SplitData
-from bindscope.probes.standardise import Standardiser
-from bindscope.probes.streaming import Column, batches, epoch_order
+from bindscope.fitting.standardise import Standardiser
+from bindscope.fitting.streaming import Column, batches, epoch_order
+from bindscope.studies.binding_information.probes.batches import (
+    PatchBatches,
+    VectorBatches,
+    make_source,
+    rng,
+)
+from bindscope.studies.binding_information.probes.data import ArrayPatches, SplitData
 
 CPU = torch.device("cpu")
 

@@ -9,10 +9,10 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import softplus
 
-from bindscope.probes.batches import make_source
-from bindscope.probes.convex import _regressions
-from bindscope.probes.lbfgs import Preconditioner, Regressions, minimise
-from bindscope.probes.runs import Run, build
+from bindscope.fitting.lbfgs import Preconditioner, Regressions, minimise
+from bindscope.studies.binding_information.probes.batches import make_source
+from bindscope.studies.binding_information.probes.convex import _regressions
+from bindscope.studies.binding_information.probes.runs import Run, build
 
 
 @pytest.fixture(autouse=True)

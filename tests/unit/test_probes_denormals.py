@@ -4,8 +4,9 @@ import pytest
 import torch
 from probe_problems import probe, problem
 
-from bindscope.probes import denormals, fitting
-from bindscope.probes.fitting import fit
+from bindscope.fitting import denormals
+from bindscope.studies.binding_information.probes import fitting
+from bindscope.studies.binding_information.probes.fitting import fit
 
 SMALL = 1e-39
 

@@ -8,11 +8,21 @@ import pytest
 import torch
 from probe_problems import FAMILIES, SIZES, probe, problem
 
-from bindscope.errors import ConfigError, StoreError
-from bindscope.probes.base import TARGETS, Target, all_parts, all_targets
-from bindscope.probes.data import ArrayPatches, ProbeData
-from bindscope.probes.fitting import attention_maps, fit, load_probe, to_safetensors
-from bindscope.probes.protocols import one_cycle, paper_plan, two_cycles
+from bindscope.core.errors import ConfigError, StoreError
+from bindscope.studies.binding_information.probes.base import (
+    TARGETS,
+    Target,
+    all_parts,
+    all_targets,
+)
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
+from bindscope.studies.binding_information.probes.fitting import (
+    attention_maps,
+    fit,
+    load_probe,
+    to_safetensors,
+)
+from bindscope.studies.binding_information.probes.protocols import one_cycle, paper_plan, two_cycles
 
 FAST = {"steps": 20, "batch_size": 64}
 K, N_FEATURES = 12, 7

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bindscope.probes import memory
-from bindscope.probes.standardise import ALIAS, Standardiser, padded
+from bindscope.fitting import memory
+from bindscope.fitting.standardise import ALIAS, Standardiser, padded
 
 CPU = torch.device("cpu")
 

@@ -10,14 +10,20 @@ import pytest
 import torch
 from probe_problems import heads, probe, problem
 
-from bindscope.probes import batches, fitting
-from bindscope.probes.batches import PatchBatches, StreamedVectors, VectorBatches, make_source, rng
-from bindscope.probes.convex import _regressions
-from bindscope.probes.data import ProbeData, SplitData
-from bindscope.probes.fitting import fit
-from bindscope.probes.lbfgs import Passes, Preconditioner, Regressions, minimise
-from bindscope.probes.runs import Run, build
-from bindscope.probes.streaming import Places, buffers, epoch_order, in_order
+from bindscope.fitting.lbfgs import Passes, Preconditioner, Regressions, minimise
+from bindscope.fitting.streaming import Places, buffers, epoch_order, in_order
+from bindscope.studies.binding_information.probes import batches, fitting
+from bindscope.studies.binding_information.probes.batches import (
+    PatchBatches,
+    StreamedVectors,
+    VectorBatches,
+    make_source,
+    rng,
+)
+from bindscope.studies.binding_information.probes.convex import _regressions
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.runs import Run, build
 
 CPU = torch.device("cpu")
 MEMORY = 4_000_000

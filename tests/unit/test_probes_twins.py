@@ -7,11 +7,11 @@ from probe_problems import FAMILIES, SIZES, generator, heads, probe
 from slow_twins import bits_lost as definition
 from slow_twins import random_inputs, twin_of
 
-from bindscope.errors import ConfigError
-from bindscope.probes import attention
-from bindscope.probes.base import all_parts
-from bindscope.probes.module import InputShape, Projection, Tokens
-from bindscope.probes.runs import bits_lost, build
+from bindscope.core.errors import ConfigError
+from bindscope.studies.binding_information.probes import attention
+from bindscope.studies.binding_information.probes.base import all_parts
+from bindscope.studies.binding_information.probes.module import InputShape, Projection, Tokens
+from bindscope.studies.binding_information.probes.runs import bits_lost, build
 
 DIM, TOKENS, BATCH = 7, 5, 6
 PARTS = [part.name for part in all_parts(SIZES)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bindscope.commands import environment
-from bindscope.errors import BindscopeError
+from bindscope.core.errors import BindscopeError
 
 HERE = Path(sys.prefix)
 

@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from rattler import MatchSpec
 
 from bindscope.commands.environment import canonical, read_pins
-from bindscope.keys import parse_module
-from bindscope.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
+from bindscope.core.keys import parse_module
+from bindscope.core.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
 
 PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))
@@ -64,7 +64,7 @@ def scripts(env: str) -> frozenset[str]:
 def imported(env: str) -> set[str]:
     """Return the third-party projects that an environment's scripts reach, lazy imports too."""
     return reached(
-        "bindscope.job", *scripts(env), *(r.partition(":")[0] for r in IMPLEMENTATIONS[env])
+        "bindscope.core.job", *scripts(env), *(r.partition(":")[0] for r in IMPLEMENTATIONS[env])
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bindscope.commands import launch
-from bindscope.errors import BindscopeError
+from bindscope.core.errors import BindscopeError
 
 SLEEP = "import time; time.sleep(60)"
 

@@ -18,9 +18,9 @@ from sample_tables import (
     vit_rows,
 )
 
-from bindscope.report import words
 from bindscope.report.page import FIGURE_TITLES, LARGEST_SVG_BYTES, build_page, caption_html
-from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information import findings as words
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "resources" / "published"

@@ -10,10 +10,10 @@ import pytest
 from jobs_by_hand import ci_graph, job_by_hand, script
 from solid_scenes import OCCLUSION
 
-from bindscope.errors import StoreError
+from bindscope.core.errors import StoreError
+from bindscope.core.store.arrays import write_arrays
 from bindscope.figures.job import value_names
 from bindscope.scenes.statistics import scene_statistics
-from bindscope.store.arrays import write_arrays
 from bindscope.tables.schema import SCENE_STATISTICS
 from bindscope.tables.write import read_table
 

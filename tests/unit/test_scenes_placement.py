@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bindscope.config.codes import Dataset
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
+from bindscope.core.store.reader import open_store
 from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, Draws, place
 from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
-from bindscope.store.reader import open_store
 
 ONES = {"train": 1, "val": 1, "test": 1}
 DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bindscope.config.codes import Dataset, ShapesRenderer
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage, stamps

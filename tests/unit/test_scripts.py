@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jobs_by_hand import SCRIPTS, ci_graph, job_by_hand, loaded, loaded_by_scripts, script
 
-from bindscope.store.reader import open_store
+from bindscope.core.store.reader import open_store
 
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.stem)

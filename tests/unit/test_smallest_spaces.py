@@ -10,11 +10,11 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.information import Information
 from bindscope.config.probes import LinearProbe, QuadraticProbe
-from bindscope.information.estimates import estimate
 from bindscope.priors.anchors import CLIP_NATS, anchors
 from bindscope.priors.entropies import entropies
-from bindscope.probes.data import ProbeData, SplitData
-from bindscope.probes.fitting import fit
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+from bindscope.studies.binding_information.probes.fitting import fit
 
 PROBES = (
     LinearProbe(name="linear", family="linear", l2=(0.01,)),

@@ -11,7 +11,7 @@ import pytest
 from solid_scenes import scene, solid
 
 from bindscope.config.solids import BlenderBackend, RaycastBackend
-from bindscope.errors import BindscopeError, ConfigError
+from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.scenes.solids.blender_backend import find_blender, read_bmp
 from bindscope.scenes.solids.labels import cast
 from bindscope.scenes.solids.render import draw

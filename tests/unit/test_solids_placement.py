@@ -10,7 +10,7 @@ from solid_scenes import NATURAL, OCCLUSION, codes, dataset
 
 from bindscope.codes.copies import sample_copies
 from bindscope.config.codes import Dataset
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.scenes.solids.description import Scene
 from bindscope.scenes.solids.placement import Composer, arrange, check_room, random_stream
 from bindscope.scenes.solids.vocabulary import COLOURS, SIZES, cell_features

@@ -14,7 +14,8 @@ from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 from bindscope.codes.copies import sample_copies
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
+from bindscope.core.store.reader import open_store
 from bindscope.scenes.render import render_scenes, write_scenes
 from bindscope.scenes.solids.description import Scene, unpack
 from bindscope.scenes.solids.labels import cast
@@ -22,7 +23,6 @@ from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
 from bindscope.scenes.solids.render import description_bytes, draw
 from bindscope.scenes.solids.vocabulary import COLOURS
 from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, develop
-from bindscope.store.reader import open_store
 
 RAYCAST = RaycastBackend(kind="raycast", antialias=1)
 SMALL = {"backend": {"kind": "raycast", "antialias": 1}, "fixed": {"size": "small"}}

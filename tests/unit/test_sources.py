@@ -16,7 +16,8 @@ from PIL import Image
 from bindscope.codes.space import feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
-from bindscope.errors import BindscopeError, ConfigError, InputError, StoreError
+from bindscope.core.errors import BindscopeError, ConfigError, InputError, StoreError
+from bindscope.core.store.reader import open_store
 from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.metadata import read_about
 from bindscope.sources.photos import load_image, write_photos
@@ -28,7 +29,6 @@ from bindscope.sources.records import (
     write_records,
 )
 from bindscope.sources.splits import assign
-from bindscope.store.reader import open_store
 
 HEADER = "image,color,shape,x0,y0,x1,y1,split"
 ROWS = [

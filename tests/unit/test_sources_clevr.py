@@ -18,13 +18,13 @@ from jobs_by_hand import job_by_hand, script
 from bindscope.config.codes import Dataset
 from bindscope.config.root import Config
 from bindscope.config.solids import VOCABULARY
-from bindscope.errors import BindscopeError, InputError
-from bindscope.graph.build import build
+from bindscope.core.errors import BindscopeError, InputError
+from bindscope.core.graph import Graph
+from bindscope.core.store.reader import open_store
 from bindscope.graph.data import add_records
-from bindscope.graph.product import Graph
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
-from bindscope.store.reader import open_store
+from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
 GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bindscope.store.background import Background
+from bindscope.core.store.background import Background
 
 
 def test_all_is_done_in_the_order_given():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bindscope.store.dtypes import all_finite, cast, fill_value, from_bfloat16, to_bfloat16
+from bindscope.core.store.dtypes import all_finite, cast, fill_value, from_bfloat16, to_bfloat16
 
 
 def test_every_bfloat16_is_read_exactly():

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bindscope.errors import StoreError
-from bindscope.files import sha256
-from bindscope.store.arrays import write_arrays
-from bindscope.store.reader import Store, open_store
-from bindscope.store.verify import verify
-from bindscope.store.writer import StoreWriter
+from bindscope.core.errors import StoreError
+from bindscope.core.files import sha256
+from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.reader import Store, open_store
+from bindscope.core.store.verify import verify
+from bindscope.core.store.writer import StoreWriter
 
 N, LAYERS = 40, ["0", "1", "final"]
 SPEC = '{"a":1}'
@@ -43,7 +43,7 @@ def build(folder: Path, spec: str = SPEC) -> Path:
 def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bindscope.store.manifest.CHUNK_BYTES", 1000)
+        patch.setattr("bindscope.core.store.manifest.CHUNK_BYTES", 1000)
         build(folder)
     return folder
 
@@ -279,7 +279,7 @@ def test_a_store_from_another_configuration(manifest):
 def test_a_foreign_store_under_the_right_name(manifest, tmp_path):
     shutil.rmtree(manifest.parent / "x.zarr")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bindscope.store.manifest.CHUNK_BYTES", 1000)
+        patch.setattr("bindscope.core.store.manifest.CHUNK_BYTES", 1000)
         build(tmp_path / "other", spec='{"a":2}')
     (tmp_path / "other/x.zarr").rename(manifest.parent / "x.zarr")
     error = refusal(manifest)
@@ -299,7 +299,8 @@ def test_nothing_here_imports_torch():
     import sys
 
     code = (
-        "import sys; import bindscope.store.writer, bindscope.store.verify, bindscope.store.arrays,"
+        "import sys; import bindscope.core.store.writer, bindscope.core.store.verify,"
+        " bindscope.core.store.arrays,"
         " bindscope.activations.reader, bindscope.activations.index, bindscope.activations.encoded,"
         " bindscope.activations.estimate; assert 'torch' not in sys.modules"
     )

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import zarr
 
-import bindscope.store.writer as writer_module
-from bindscope.errors import StoreError
-from bindscope.files import sha256
-from bindscope.store.arrays import write_arrays
-from bindscope.store.dtypes import from_bfloat16, storage_dtype
-from bindscope.store.manifest import CHUNK_BYTES, ArrayLayout
-from bindscope.store.reader import open_store
-from bindscope.store.verify import verify
-from bindscope.store.writer import StoreWriter
+import bindscope.core.store.writer as writer_module
+from bindscope.core.errors import StoreError
+from bindscope.core.files import sha256
+from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.dtypes import from_bfloat16, storage_dtype
+from bindscope.core.store.manifest import CHUNK_BYTES, ArrayLayout
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.verify import verify
+from bindscope.core.store.writer import StoreWriter
 
 SPEC = '{"x":1}'
 
@@ -265,12 +265,12 @@ def test_a_model_that_gives_nan_is_told_apart_from_overflow(tmp_path, dtype, bad
 
 
 _FAILING = {
-    "start": "bindscope.store.writer.zarr.create_group",
-    "write": "bindscope.store.writer.write_chunk",
-    "flush": "bindscope.store.writer.array_entry",
-    "force": "bindscope.store.writer.sync_tree",
-    "rename": "bindscope.store.writer.fsync_directory",
-    "manifest": "bindscope.store.writer.write_json",
+    "start": "bindscope.core.store.writer.zarr.create_group",
+    "write": "bindscope.core.store.writer.write_chunk",
+    "flush": "bindscope.core.store.writer.array_entry",
+    "force": "bindscope.core.store.writer.sync_tree",
+    "rename": "bindscope.core.store.writer.fsync_directory",
+    "manifest": "bindscope.core.store.writer.write_json",
 }
 
 
@@ -300,9 +300,9 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
 def test_a_real_full_disk(tmp_path):
     script = f"""
         import sys, numpy as np
-        sys.path.insert(0, {str(Path(writer_module.__file__).parents[2])!r})
-        from bindscope.errors import StoreError
-        from bindscope.store.writer import StoreWriter
+        sys.path.insert(0, {str(Path(writer_module.__file__).parents[3])!r})
+        from bindscope.core.errors import StoreError
+        from bindscope.core.store.writer import StoreWriter
         try:
             with StoreWriter({str(tmp_path / "x.zarr")!r}, {str(tmp_path / "x.json")!r},
                              spec="{{}}", code="c") as w:
@@ -340,8 +340,8 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
 _KILLED = """
 import os, signal, sys
 import numpy as np
-import bindscope.store.writer as m
-from bindscope.store.writer import StoreWriter
+import bindscope.core.store.writer as m
+from bindscope.core.store.writer import StoreWriter
 folder, moment = sys.argv[1:]
 def die(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -368,7 +368,7 @@ def test_kill_9_leaves_no_store_that_opens(tmp_path, moment, earlier):
     old = {"a": np.ones((8, 1024), np.float32)}
     if earlier:
         write_arrays(tmp_path / "x.zarr", manifest, old, spec="{}", code="old")
-    source = Path(writer_module.__file__).parents[2]
+    source = Path(writer_module.__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", _KILLED, str(tmp_path), moment],
         env={**os.environ, "PYTHONPATH": str(source)}, check=False,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sample_tables import KEYS, known_rows, make_row, priors_table
 
-from bindscope.errors import StoreError
+from bindscope.core.errors import StoreError
 from bindscope.tables.build import build_binding_information, build_priors, layer_number
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS
 from bindscope.tables.write import parquet_bytes, read_table, write_table

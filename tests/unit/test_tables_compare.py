@@ -5,11 +5,17 @@ from pathlib import Path
 import pytest
 from sample_tables import default_table, make_row, make_table, paper_table
 
-from bindscope.errors import StoreError
+from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.published import (
+    TREND_COLUMNS,
+    beside,
+    read_published,
+    slug,
+    why_not,
+)
+from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.compare import STABLE, compare, main, trained_models, write_reference
-from bindscope.tables.published import TREND_COLUMNS, beside, read_published, slug, why_not
 from bindscope.tables.schema import BINDING_INFORMATION
-from bindscope.tables.views import last_layers, measured, over_seeds
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sample_tables import default_table, known_rows, make_row, make_table, priors_table
 
-from bindscope.errors import StoreError
+from bindscope.core.errors import StoreError
 from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS
 from bindscope.tables.describe import all_tables
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, frame_of, validate

@@ -15,8 +15,8 @@ from pathlib import Path
 import yaml
 
 from bindscope.config.root import Config
-from bindscope.graph.build import build
-from bindscope.graph.product import Product
+from bindscope.core.graph import Product
+from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "src", "resources")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from harness import FRESH, Clone, flip_a_byte
 
-from bindscope.graph.paths import PATHS
-from bindscope.graph.product import Product
+from bindscope.core.graph import Product
+from bindscope.core.paths import PATHS
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 FULL_DISK = Path(__file__).parent / "full_disk"

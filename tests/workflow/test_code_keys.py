@@ -14,12 +14,12 @@ import pytest
 import yaml
 from harness import ROOT
 
-from bindscope import keys
 from bindscope.config.root import Config
-from bindscope.errors import BindscopeError
-from bindscope.graph.build import build
-from bindscope.graph.product import Product, roots
-from bindscope.job import _refuse_other_code
+from bindscope.core import keys
+from bindscope.core.errors import BindscopeError
+from bindscope.core.graph import Product, roots
+from bindscope.core.job import _refuse_other_code
+from bindscope.studies.build import build
 
 SOURCE = ROOT / "src" / "bindscope"
 MODULES = sorted(
@@ -56,25 +56,25 @@ ROOMS: dict[str, set[str]] = {
     "codes/splits.py": {*DRAW, "priors", "truth"},
     "commands/": set(),
     "config/": set(),  # all it decides stands in the spec
-    "errors.py": set(),
+    "core/errors.py": set(),
     "figures/": {"figure"},
-    "files.py": {"everything"},
-    "genome/": set(),  # for datasets whose scenes are observed
+    "core/files.py": {"everything"},
+    "sources/genome/": set(),  # for datasets whose scenes are observed
     "graph/": set(),
-    "information/": FIT,
-    "information/attention.py": {"attention"},
-    "information/bootstrap.py": {*FIT, "attention"},
-    "information/attention_share.py": {"attention", "figure"},
-    "keys.py": set(),
+    "studies/binding_information/": FIT,
+    "studies/binding_information/attention_maps.py": {"attention"},
+    "statistics/bootstrap.py": {*FIT, "attention"},
+    "studies/binding_information/attention_share.py": {"attention", "figure"},
+    "core/keys.py": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *PROBE, "encoded", "truth"},
-    "models/devices.py": {*VISION, "fit", "null"},
+    "core/devices.py": {*VISION, "fit", "null"},
     "models/hf_adapter.py": set(),  # none of these adapters is used by this preset
     "models/known_answer": {"encoded", "truth"},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
     "models/timm_adapter.py": set(),
-    "models/torchvision_shim.py": set(),
+    "core/torchvision_shim.py": set(),
     "models/training.py": {"training"},
     "models/weights.py": set(),
     "notebook.py": set(),
@@ -85,22 +85,22 @@ ROOMS: dict[str, set[str]] = {
     "priors/loose.py": set(),
     "priors/shared_codes.py": set(),
     "priors/supply.py": set(),
-    "probes/": FIT,
-    "probes/attention.py": PROBE,
-    "probes/base.py": PROBE,
-    "probes/batches.py": PROBE,
-    "probes/data.py": PROBE,
-    "probes/labels.py": PROBE,
-    "probes/module.py": PROBE,
-    "probes/runs.py": PROBE,
-    "probes/standardise.py": PROBE,
-    "probes/streaming.py": PROBE,
-    "probes/weights.py": PROBE,
-    "probes/dnn.py": set(),
-    "probes/multilinear.py": set(),
-    "progress.py": set(),
+    "studies/binding_information/probes/": FIT,
+    "studies/binding_information/probes/attention.py": PROBE,
+    "studies/binding_information/probes/base.py": PROBE,
+    "studies/binding_information/probes/batches.py": PROBE,
+    "studies/binding_information/probes/data.py": PROBE,
+    "studies/binding_information/probes/labels.py": PROBE,
+    "studies/binding_information/probes/module.py": PROBE,
+    "studies/binding_information/probes/runs.py": PROBE,
+    "fitting/standardise.py": PROBE,
+    "fitting/streaming.py": PROBE,
+    "studies/binding_information/probes/weights.py": PROBE,
+    "studies/binding_information/probes/dnn.py": set(),
+    "studies/binding_information/probes/multilinear.py": set(),
+    "core/progress.py": set(),
     "priors/counted.py": set(),  # no scenes of this preset are read
-    "registries.py": set(),
+    "core/registries.py": set(),
     "report/": {"report"},
     "scenes/": {"scenes"},
     "scenes/solids/": set(),  # no solids in this preset
@@ -108,22 +108,22 @@ ROOMS: dict[str, set[str]] = {
     "scenes/palette.py": {"scenes", "figure"},
     "sources/metadata.py": {"figure"},
     "sources/": set(),  # no scenes of this preset are read
-    "job.py": set(),
-    "store/arrays.py": {"codes", "anchors"},
-    "store/background.py": STORES,
-    "store/chunks.py": {*STORES, *READERS, *LISTINGS, "figure"},
-    "store/dtypes.py": {*STORES, *READERS, *LISTINGS, "figure"},
-    "store/listing.py": {*LISTINGS, *FIT, "attention"},
-    "store/manifest.py": {*STORES, *READERS, *LISTINGS, "figure"},
-    "store/reader.py": {*READERS, *LISTINGS, "figure"},
-    "store/verify.py": set(),
-    "store/writer.py": STORES,
+    "core/job.py": set(),
+    "core/store/arrays.py": {"codes", "anchors"},
+    "core/store/background.py": STORES,
+    "core/store/chunks.py": {*STORES, *READERS, *LISTINGS, "figure"},
+    "core/store/dtypes.py": {*STORES, *READERS, *LISTINGS, "figure"},
+    "core/store/listing.py": {*LISTINGS, *FIT, "attention"},
+    "core/store/manifest.py": {*STORES, *READERS, *LISTINGS, "figure"},
+    "core/store/reader.py": {*READERS, *LISTINGS, "figure"},
+    "core/store/verify.py": set(),
+    "core/store/writer.py": STORES,
     "tables/": {*TABLES, *SHOWN},
     "tables/build.py": TABLES,
     "tables/compare.py": set(),  # for CI, not for a rule
     "tables/describe.py": set(),  # for the documentation
-    "tables/published.py": SHOWN,
-    "tables/views.py": SHOWN,
+    "studies/binding_information/published.py": SHOWN,
+    "studies/binding_information/views.py": SHOWN,
 }
 
 
@@ -194,7 +194,7 @@ def changed(after: Codes, before: Codes, i: int) -> set[str]:
 
 def test_a_change_reaches_its_rules_and_by_the_chain_all_below(copied: Path) -> None:
     before = codes()
-    with (copied / "information/flags.py").open("a") as handle:
+    with (copied / "studies/binding_information/flags.py").open("a") as handle:
         handle.write("\n_CHANGED = 1\n")
     after = codes()
     assert changed(after, before, 0) == FIT

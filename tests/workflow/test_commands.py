@@ -14,9 +14,9 @@ from harness import Clone, flip_a_byte
 import bindscope
 from bindscope.cli import main
 from bindscope.config.root import Config
-from bindscope.errors import StoreError
-from bindscope.graph.build import build
-from bindscope.graph.paths import PATHS
+from bindscope.core.errors import StoreError
+from bindscope.core.paths import PATHS
+from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -109,7 +109,7 @@ def test_a_command_without_its_configuration(
 
 def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     assert clone.bindscope("plan").stdout.strip() == "nothing to be done"
-    module = clone.path / "src/bindscope/tables/views.py"
+    module = clone.path / "src/bindscope/studies/binding_information/views.py"
     text = module.read_text()
     module.write_text(f"{text}\n# Another comment.\n")
     assert clone.bindscope("plan").stdout.strip() == "nothing to be done"

@@ -18,8 +18,8 @@ from harness import assign
 from pydantic import BaseModel
 
 from bindscope.config.root import Config
-from bindscope.graph.build import build
-from bindscope.graph.product import Graph
+from bindscope.core.graph import Graph
+from bindscope.studies.build import build
 
 TABLES = {"table_binding_information", "figure", "report"}
 FITS = {"fit", "null", *TABLES}

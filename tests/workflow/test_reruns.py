@@ -13,7 +13,7 @@ import yaml
 from harness import Clone
 
 from bindscope.config.root import Config
-from bindscope.graph.build import build
+from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 TABLE = "results/tables/binding_information.parquet"

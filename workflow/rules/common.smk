@@ -9,9 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(workflow.basedir) / "src"))
 
 from bindscope.commands.planning import plan_faster, signed
-from bindscope.errors import BindscopeError, remember_configfiles
-from bindscope.graph.build import leaves, read_graph
-from bindscope.graph.paths import PATHS, WILDCARDS, stem
+from bindscope.core.errors import BindscopeError, remember_configfiles
+from bindscope.studies.build import leaves, read_graph
+from bindscope.core.paths import PATHS, WILDCARDS, stem
 from snakemake.exceptions import WorkflowError
 
 

@@ -7,14 +7,14 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
+from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import anchors
-from bindscope.store.arrays import write_arrays
-from bindscope.store.reader import open_store
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

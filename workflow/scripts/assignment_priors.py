@@ -10,14 +10,14 @@ import numpy as np
 
 import bindscope
 from bindscope.config.codes import SPLITS
-from bindscope.files import write_json
+from bindscope.core.files import write_json
 from bindscope.priors.assignments import Scene, assignment_rows
 from bindscope.sources.records import read_records
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

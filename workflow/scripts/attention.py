@@ -9,13 +9,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 from safetensors.numpy import save
 
 import bindscope
-from bindscope.files import write_atomic, write_json
-from bindscope.information.attention import read_maps, summary
+from bindscope.core.files import write_atomic, write_json
+from bindscope.studies.binding_information.attention_maps import read_maps, summary
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -9,12 +9,12 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.store.arrays import write_arrays
+from bindscope.core.store.arrays import write_arrays
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

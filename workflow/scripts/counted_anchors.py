@@ -8,13 +8,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.config.observed import CountedSpace
+from bindscope.core.store.arrays import write_arrays
 from bindscope.priors.counted import counted_anchors, read_codes
-from bindscope.store.arrays import write_arrays
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

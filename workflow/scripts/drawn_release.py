@@ -9,13 +9,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.config.genome import DrawnRelease
-from bindscope.files import write_json
-from bindscope.genome.drawn import write_release
+from bindscope.core.files import write_json
+from bindscope.sources.genome.drawn import write_release
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

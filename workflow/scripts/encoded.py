@@ -9,13 +9,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 import bindscope
 from bindscope.activations.encoded import write_encoded
 from bindscope.codes.sampling import sample_codes
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models.known_answer import encode, token_map
-from bindscope.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -9,15 +9,15 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
-from bindscope.models.devices import hold_device
+from bindscope.core.devices import hold_device
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models.loading import load_model
-from bindscope.store.reader import open_store
-from bindscope.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

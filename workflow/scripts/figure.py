@@ -8,14 +8,14 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.figures.job import make_figure, value_names
-from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import read_table
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 NO_ROLE = ("table", "published", "trends")
 

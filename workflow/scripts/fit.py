@@ -8,13 +8,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.config.information import Information
-from bindscope.information.job import load_data, run_fit, write_fit
 from bindscope.priors.labels import Labels
+from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -10,13 +10,13 @@ from math import prod
 
 import bindscope
 from bindscope.codes.space import feature_code
+from bindscope.core.store.arrays import write_arrays
 from bindscope.sources.records import objects_of, read_records
-from bindscope.store.arrays import write_arrays
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

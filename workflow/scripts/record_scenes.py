@@ -12,7 +12,7 @@ from bindscope.sources.photos import write_photos
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -8,17 +8,17 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
-from bindscope.files import write_atomic
-from bindscope.keys import numeric_versions
+from bindscope.core.files import write_atomic
+from bindscope.core.keys import numeric_versions
 from bindscope.report.page import build_page
-from bindscope.tables.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
 from bindscope.tables.schema import BINDING_INFORMATION, PRIORS
 from bindscope.tables.write import read_table
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -8,13 +8,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 
 import bindscope
 from bindscope.config.codes import SPLITS
-from bindscope.files import write_json
+from bindscope.core.files import write_json
 from bindscope.scenes.statistics import scene_statistics
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

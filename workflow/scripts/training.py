@@ -9,14 +9,14 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
 import numpy as np
 
 import bindscope
-from bindscope.models.devices import hold_device
+from bindscope.core.devices import hold_device
+from bindscope.core.store.reader import open_store
 from bindscope.models.training import train, write_training
-from bindscope.store.reader import open_store
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

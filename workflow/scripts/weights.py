@@ -8,13 +8,13 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
-from bindscope.files import write_json
+from bindscope.core.files import write_json
 from bindscope.models.weights import fetch
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
-    from bindscope.job import Job
+    from bindscope.core.job import Job
 
 
 def main(job: "Job") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.store.writer import StoreWriter
+from bindscope.core.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from bindscope.models.base import TokenMap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bindscope.store.manifest import ArrayLayout
+from bindscope.core.store.manifest import ArrayLayout
 
 if TYPE_CHECKING:
     from bindscope.models.base import TokenMap

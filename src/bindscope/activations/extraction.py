@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
 from bindscope.activations.utilisation import Utilisation
-from bindscope.errors import ModelError
-from bindscope.files import require_free_space
+from bindscope.core.errors import ModelError
+from bindscope.core.files import require_free_space
+from bindscope.core.progress import Progress
+from bindscope.core.store.background import Background
+from bindscope.core.store.manifest import ArrayLayout
+from bindscope.core.store.reader import Store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.models.base import ordered_layers
-from bindscope.progress import Progress
-from bindscope.store.background import Background
-from bindscope.store.manifest import ArrayLayout
-from bindscope.store.reader import Store
-from bindscope.store.writer import StoreWriter
 
 if TYPE_CHECKING:
     from bindscope.config.models import Extraction

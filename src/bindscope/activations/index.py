@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bindscope.errors import StoreError
-from bindscope.files import canonical_json
-from bindscope.store.listing import entry
-from bindscope.store.manifest import Manifest, read_manifest, remedy
+from bindscope.core.errors import StoreError
+from bindscope.core.files import canonical_json
+from bindscope.core.store.listing import entry
+from bindscope.core.store.manifest import Manifest, read_manifest, remedy
 
 MAX_BYTES = 1_000_000
 # What may differ between the shards of one index.

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
+from bindscope.core.store.listing import open_listed, read_listing
+from bindscope.core.store.reader import Store
 from bindscope.models.base import TokenMap
-from bindscope.store.listing import open_listed, read_listing
-from bindscope.store.reader import Store
 
 
 class Activations:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bindscope.codes.counting import n_feature_codes
 from bindscope.config.codes import Space
-from bindscope.registries import SPACES, resolve
+from bindscope.core.registries import SPACES, resolve
 
 
 class SpaceProtocol(Protocol):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts
 from bindscope.config.codes import SPLITS, HashedSplit, RankedSplit, SceneDistribution
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 MAX_FEATURE_CODES = 2**20
 

@@ -22,7 +22,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bindscope.errors import BindscopeError
+from bindscope.core.errors import BindscopeError
 
 LOCK = "requirements.lock"
 STAMP = "bindscope.json"

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bindscope.graph.paths import PATHS
-from bindscope.graph.product import Graph
+from bindscope.core.graph import Graph
+from bindscope.core.paths import PATHS
 
 _KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z.]+)$")
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")

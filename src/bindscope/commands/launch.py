@@ -17,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-from bindscope.errors import BindscopeError
-from bindscope.files import write_json
+from bindscope.core.errors import BindscopeError
+from bindscope.core.files import write_json
 
 RECORD = ".snakemake/bindscope-run.json"
 # What starts Snakemake: itself, or so that its jobs are forked (bindscope.commands.forked).

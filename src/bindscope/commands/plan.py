@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bindscope.errors import BindscopeError
-from bindscope.graph.product import Graph, Product
+from bindscope.core.errors import BindscopeError
+from bindscope.core.graph import Graph, Product
 
 _JOB = re.compile(
     r"^(?:local)?(?:rule|checkpoint) (?P<rule>\w+):\n(?P<body>(?:^ {4}.*\n)+)", re.MULTILINE

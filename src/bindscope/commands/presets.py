@@ -17,8 +17,8 @@ from bindscope.cli import load_graph
 from bindscope.commands import launch
 from bindscope.commands.plan import NOTHING, explain
 from bindscope.commands.quick import write_quick
-from bindscope.errors import BindscopeError
-from bindscope.graph.paths import PATHS
+from bindscope.core.errors import BindscopeError
+from bindscope.core.paths import PATHS
 
 FOLDER = Path("config/presets")
 KEPT = Path("results/presets")

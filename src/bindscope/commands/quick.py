@@ -16,7 +16,7 @@ from bindscope.config.genome import GenomeSource
 from bindscope.config.loading import load_file
 from bindscope.config.models import Controlled
 from bindscope.config.root import Config
-from bindscope.files import write_atomic
+from bindscope.core.files import write_atomic
 
 SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough

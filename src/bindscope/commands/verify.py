@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bindscope.errors import snakemake_command
-from bindscope.graph.paths import PATHS
-from bindscope.graph.product import Graph
-from bindscope.store.verify import verify
+from bindscope.core.errors import snakemake_command
+from bindscope.core.graph import Graph
+from bindscope.core.paths import PATHS
+from bindscope.core.store.verify import verify
 
 
 def verify_products(graph: Graph, repair: bool) -> int:

@@ -27,7 +27,7 @@ from bindscope.config.structure import (
     variants,
 )
 from bindscope.config.wording import either
-from bindscope.files import write_atomic
+from bindscope.core.files import write_atomic
 
 HEADER = """\
 <!-- Generated from src/bindscope/config by `make docs`; a test fails when it drifts. -->

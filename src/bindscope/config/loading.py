@@ -15,7 +15,7 @@ from bindscope.config.models import ENCODERS, OBJECTIVES
 from bindscope.config.root import Config
 from bindscope.config.structure import Place, dotted, literals, locate
 from bindscope.config.wording import either, instead, show, suggest
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
 KeyPath = tuple[str | int, ...]

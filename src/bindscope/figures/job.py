@@ -13,7 +13,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from safetensors.numpy import load_file
 
-from bindscope.figures import (
+from bindscope.figures import style
+from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.sources.metadata import read_about
+from bindscope.studies.binding_information.figures import (
     attention,
     breakdown,
     calibration,
@@ -22,19 +25,16 @@ from bindscope.figures import (
     natural,
     occlusion,
     resolution,
-    scenes,
     structure,
-    style,
     tokens,
     training,
 )
-from bindscope.figures.assumed import marked
-from bindscope.scenes.palette import COLOURS, SHAPES
-from bindscope.sources.metadata import read_about
+from bindscope.studies.binding_information.figures.assumed import marked
+from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.views import assumed_prior, name_order
+from bindscope.studies.datasets.figures import scenes
 from bindscope.tables.rows import PathLike
-from bindscope.tables.rules import family_of
 from bindscope.tables.schema import PRIORS, SCENE_STATISTICS
-from bindscope.tables.views import assumed_prior, name_order
 from bindscope.tables.write import read_table
 
 log = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ def read_sheets(manifests: Iterable[PathLike]) -> dict[str, scenes.Sheet]:
     found = {}
     rows = slice(0, scenes.COLUMNS)
     # Only this figure reads stores, and Zarr takes a fifth of the time to import the rest.
-    from bindscope.store.reader import open_store
+    from bindscope.core.store.reader import open_store
 
     for manifest in map(Path, manifests):
         store = open_store(manifest)

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bindscope.files import write_atomic
+from bindscope.core.files import write_atomic
 
 P = ParamSpec("P")
 T = TypeVar("T")

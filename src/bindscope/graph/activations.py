@@ -7,6 +7,7 @@ from typing import Any
 
 from bindscope.config.codes import SPLITS, Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained
+from bindscope.core.graph import Graph, Product, once
 from bindscope.graph.data import (
     add_codes,
     add_scenes,
@@ -14,7 +15,6 @@ from bindscope.graph.data import (
     shard_slice,
     shards,
 )
-from bindscope.graph.product import Graph, Product, once
 from bindscope.models.weights import content_key
 
 

@@ -18,9 +18,9 @@ from bindscope.config.codes import (
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, Source
 from bindscope.config.solids import SolidsRenderer
-from bindscope.graph.product import Graph, Product, once
+from bindscope.core.graph import Graph, Product, once
+from bindscope.core.registries import SPACES, resolve
 from bindscope.models.weights import content_key
-from bindscope.registries import SPACES, resolve
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096

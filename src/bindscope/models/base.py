@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np

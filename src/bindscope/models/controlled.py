@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load as load_tensors
 
 from bindscope.config.models import Controlled
-from bindscope.errors import ModelError, snakemake_command
-from bindscope.files import sha256
+from bindscope.core.errors import ModelError, snakemake_command
+from bindscope.core.files import sha256
 from bindscope.models.base import TokenMap
 from bindscope.models.images import check_input_px
 from bindscope.models.stream import FrozenViT, freeze

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from bindscope.config.models import Pretrained
-from bindscope.errors import ModelError
-from bindscope.models import images, torchvision_shim
+from bindscope.core import torchvision_shim
+from bindscope.core.errors import ModelError
+from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
 from bindscope.models.weights import Weights, parse_source, resolve

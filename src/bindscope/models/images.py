@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 
 log = logging.getLogger(__name__)
 

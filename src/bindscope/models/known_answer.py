@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bindscope.codes.space import build_space, feature_code
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.models import known_answer_codes, known_answer_truth
 from bindscope.models.base import TokenMap
 

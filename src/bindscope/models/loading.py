@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from bindscope.config.models import AnyModel
-from bindscope.errors import ModelError
+from bindscope.core.devices import hold_device, no_gpu, visible_devices
+from bindscope.core.errors import ModelError
+from bindscope.core.registries import ADAPTERS, resolve
 from bindscope.models.base import VisionModel
-from bindscope.models.devices import hold_device, no_gpu, visible_devices
-from bindscope.registries import ADAPTERS, resolve
 
 __all__ = ["hold_device", "load_model", "visible_devices"]
 

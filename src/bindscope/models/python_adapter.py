@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bindscope.config.models import PythonModel
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 from bindscope.models.base import TokenMap, VisionModel
 
 _ATTRIBUTES: dict[str, type] = {

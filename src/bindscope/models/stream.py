@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 from bindscope.models.base import Layer, TokenMap, ordered_layers
 from bindscope.models.images import Transform
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from bindscope.config.models import Pretrained
-from bindscope.errors import ModelError
-from bindscope.models import torchvision_shim
+from bindscope.core import torchvision_shim
+from bindscope.core.errors import ModelError
 from bindscope.models.base import TokenMap
 from bindscope.models.images import Transform, check_input_px, interpolation
 from bindscope.models.stream import FrozenViT, freeze, state_sha256

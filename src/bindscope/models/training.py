@@ -23,10 +23,10 @@ from torch.nn import functional
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
-from bindscope.errors import ModelError
-from bindscope.files import sha256, write_atomic, write_json
+from bindscope.core.errors import ModelError
+from bindscope.core.files import sha256, write_atomic, write_json
+from bindscope.core.progress import Progress
 from bindscope.models.vit import ViT, build, transform
-from bindscope.progress import Progress
 
 logger = logging.getLogger(__name__)
 

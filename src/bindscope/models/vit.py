@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.config.models import Architecture
-from bindscope.errors import ModelError
+from bindscope.core.errors import ModelError
 from bindscope.models.images import HALF, Transform
 
 MLP_RATIO = 4

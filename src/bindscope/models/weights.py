@@ -20,8 +20,8 @@ from typing import Any
 import huggingface_hub
 
 from bindscope.config.models import Pretrained
-from bindscope.errors import ModelError, StoreError, snakemake_command
-from bindscope.files import canonical_json, sha256, write_json
+from bindscope.core.errors import ModelError, StoreError, snakemake_command
+from bindscope.core.files import canonical_json, sha256, write_json
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.errors import BindscopeError
+from bindscope.core.errors import BindscopeError
 from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
 from bindscope.priors.supply import Floats, Lattice, Row, level_sizes
 

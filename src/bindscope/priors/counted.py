@@ -29,9 +29,9 @@ from bindscope.codes.counting import covers_by_counts
 from bindscope.codes.space import feature_code, group_slices
 from bindscope.codes.uniform import Uniform
 from bindscope.config.codes import SPLITS, CountedSpace, UniformSpace
+from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import CLIP_NATS, log_odds
 from bindscope.priors.loose import loose_odds
-from bindscope.store.reader import open_store
 
 METHOD = "train_cross_entropy"
 STRENGTHS = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # in scenes

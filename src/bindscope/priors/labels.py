@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bindscope.config.codes import SPLITS
-from bindscope.errors import StoreError
-from bindscope.store.listing import entry, open_listed, read_listing
-from bindscope.store.manifest import read_manifest, remedy
+from bindscope.core.errors import StoreError
+from bindscope.core.store.listing import entry, open_listed, read_listing
+from bindscope.core.store.manifest import read_manifest, remedy
 
 if TYPE_CHECKING:
-    from bindscope.store.reader import Store
+    from bindscope.core.store.reader import Store
 
 
 def build_labels(
@@ -41,7 +41,7 @@ def build_labels(
     -------
     dict
         Per split under ``splits``: ``codes`` and ``anchors``, each an entry as
-        `bindscope.store.listing.entry` makes it with the store's ``code``; and the rows of the
+        `bindscope.core.store.listing.entry` makes it with the store's ``code``; and the rows of the
         ``priors``.
 
     Raises

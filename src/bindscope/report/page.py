@@ -14,8 +14,8 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from bindscope.report import words
-from bindscope.tables.published import beside, why_not
+from bindscope.studies.binding_information import findings as words
+from bindscope.studies.binding_information.published import beside, why_not
 from bindscope.tables.rows import PathLike
 
 FigureEntry = tuple[str, PathLike, PathLike, str]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.codes import SPLITS, SplitName
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 
 ATTEMPTS = 20  # empty images to start from before a scene is given up
 BLOCKS = 8  # blocks of candidates per attempt

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.codes import SceneDistribution, SplitName
-from bindscope.errors import ConfigError
-from bindscope.progress import Progress
-from bindscope.registries import RENDERERS, resolve
-from bindscope.store.writer import StoreWriter
+from bindscope.core.errors import ConfigError
+from bindscope.core.progress import Progress
+from bindscope.core.registries import RENDERERS, resolve
+from bindscope.core.store.writer import StoreWriter
 
 BLOCK = 256  # scenes that are drawn, and held in memory, at a time
 

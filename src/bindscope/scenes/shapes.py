@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from bindscope.config.codes import SceneDistribution, ShapesRenderer, SplitName, UniformSpace
-from bindscope.errors import ConfigError
+from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
 from bindscope.scenes.placement import Canvas, Draws, place
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bindscope.errors import StoreError, snakemake_command
-from bindscope.store.reader import open_store
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.store.reader import open_store
 
 
 def scene_statistics(shards: Mapping[str, Sequence[Path | str]]) -> list[dict[str, str | float]]:

@@ -13,8 +13,8 @@ from typing import IO, Protocol, TextIO
 from zipfile import BadZipFile, ZipFile
 
 from bindscope.config.observed import PythonSource, Source
-from bindscope.errors import InputError
-from bindscope.registries import READERS, resolve
+from bindscope.core.errors import InputError
+from bindscope.core.registries import READERS, resolve
 
 Box = tuple[float, float, float, float]
 # Folders and zip archives that a file's name starts from; the first that has it counts.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import VOCABULARY
-from bindscope.errors import InputError
+from bindscope.core.errors import InputError
 from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.json_list import entries
 

@@ -15,9 +15,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from bindscope.errors import InputError
-from bindscope.files import disk_errors, require_free_space
-from bindscope.progress import Progress
+from bindscope.core.errors import InputError
+from bindscope.core.files import disk_errors, require_free_space
+from bindscope.core.progress import Progress
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, TextIO
 
-from bindscope.errors import InputError
+from bindscope.core.errors import InputError
 
 _CHUNK = 1 << 20  # characters
 _LONGEST = 1 << 24  # characters of one entry, and of what comes before the list

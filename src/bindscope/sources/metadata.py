@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindscope.errors import StoreError, snakemake_command
+from bindscope.core.errors import StoreError, snakemake_command
 
 _KEY = "bindscope.records"
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from bindscope.errors import InputError
-from bindscope.progress import Progress
+from bindscope.core.errors import InputError
+from bindscope.core.progress import Progress
+from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.base import SourceFiles
 from bindscope.sources.records import Record, read_records
-from bindscope.store.writer import StoreWriter
 
 BLOCK = 64  # scenes that are held in memory at a time
 

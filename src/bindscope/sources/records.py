@@ -24,8 +24,8 @@ from bindscope.codes.space import build_space, feature_code, feature_counts
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
-from bindscope.errors import ConfigError, InputError
-from bindscope.files import write_atomic
+from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.files import write_atomic
 from bindscope.sources.base import Box, Reader, Roots, Scene, SourceFiles, build_reader
 from bindscope.sources.metadata import damaged, metadata, read_about
 from bindscope.sources.splits import assign

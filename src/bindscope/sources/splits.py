@@ -8,7 +8,7 @@ from hashlib import sha1
 
 from bindscope.config.codes import SPLITS, HashedImagesSplit, HashedSplit, SceneDistribution
 from bindscope.config.observed import ColumnSplit, IndexSplit
-from bindscope.errors import ConfigError, InputError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.sources.base import Scene
 
 

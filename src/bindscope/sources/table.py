@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bindscope.config.observed import TableSource
 from bindscope.config.wording import instead
-from bindscope.errors import InputError
+from bindscope.core.errors import InputError
 from bindscope.sources.base import Box, Scene
 
 Row = Mapping[str, str]

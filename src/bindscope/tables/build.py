@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bindscope.errors import StoreError
+from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.rules import ASSIGNMENTS, above_truth, flag_list
 from bindscope.tables.rows import Expected, PathLike, Row, one_of_each, read_product, read_rows
-from bindscope.tables.rules import ASSIGNMENTS, above_truth, flag_list
 from bindscope.tables.schema import (
     ATTENTION,
     BINDING_INFORMATION,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bindscope.registries import ADAPTERS, BACKENDS, FAMILIES
+from bindscope.core.registries import ADAPTERS, BACKENDS, FAMILIES
 
 Kind = Literal["string", "int64", "float64"]
 Null = Literal["never", "reason", "allowed"]
@@ -319,13 +319,13 @@ _KEYS = (
         "spec_key",
         "SHA-256 of what the job depends on: its configuration and the keys of its inputs; the "
         "first 8 digits stand in the row file's name.",
-        "`bindscope.keys`",
+        "`bindscope.core.keys`",
         pattern=_KEY,
     ),
     _label(
         "code_key",
         "Hash of the code that ran, and of that with the code of its inputs.",
-        "`bindscope.keys`",
+        "`bindscope.core.keys`",
         pattern=_KEY,
     ),
 )

@@ -20,8 +20,8 @@ import pandas as pd
 
 from bindscope.config.loading import load_file
 from bindscope.config.models import Controlled
-from bindscope.errors import BindscopeError, StoreError
-from bindscope.files import write_atomic
+from bindscope.core.errors import BindscopeError, StoreError
+from bindscope.core.files import write_atomic
 from bindscope.tables.rows import PathLike
 from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import read_table

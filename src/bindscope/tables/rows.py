@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bindscope.errors import StoreError, snakemake_command
+from bindscope.core.errors import StoreError, snakemake_command
 
 Row = dict[str, Any]
 PathLike = str | os.PathLike[str]

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from bindscope.errors import StoreError, snakemake_command
-from bindscope.tables import rules
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.studies.binding_information import rules
+from bindscope.studies.binding_information.rules import Rule
 from bindscope.tables.columns import (
     ATTENTION_COLUMNS,
     BINDING_COLUMNS,
@@ -18,7 +19,6 @@ from bindscope.tables.columns import (
     STATISTICS_COLUMNS,
     Column,
 )
-from bindscope.tables.rules import Rule
 
 
 @dataclass(frozen=True)

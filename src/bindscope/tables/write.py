@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from bindscope.errors import StoreError, snakemake_command
-from bindscope.files import write_atomic
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.files import write_atomic
 from bindscope.tables.rows import PathLike
 from bindscope.tables.schema import TableSchema, pandas_type, validate
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import VOCABULARY, BlenderBackend
-from bindscope.errors import BindscopeError, ConfigError
-from bindscope.progress import Progress
+from bindscope.core.errors import BindscopeError, ConfigError
+from bindscope.core.progress import Progress
 from bindscope.scenes.solids import blender_script
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import LENS_OVER_SENSOR

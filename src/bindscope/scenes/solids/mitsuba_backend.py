@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import MitsubaBackend
-from bindscope.errors import ConfigError
-from bindscope.progress import Progress
+from bindscope.core.errors import ConfigError
+from bindscope.core.progress import Progress
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import FIELD_OF_VIEW
 from bindscope.scenes.solids.description import Light, Scene, Solid

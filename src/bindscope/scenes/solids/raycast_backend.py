@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import RaycastBackend
-from bindscope.progress import Progress
+from bindscope.core.progress import Progress
 from bindscope.scenes.solids.bodies import normal, reach
 from bindscope.scenes.solids.description import Light, Scene
 from bindscope.scenes.solids.rays import dot, meet, nearest, outlines

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from bindscope.codes.copies import copies_of
 from bindscope.config import solids
 from bindscope.config.codes import SceneDistribution, SplitName
-from bindscope.errors import ConfigError
-from bindscope.registries import BACKENDS, resolve
+from bindscope.core.errors import ConfigError
+from bindscope.core.registries import BACKENDS, resolve
 from bindscope.scenes.shapes import capacity
 from bindscope.scenes.solids.description import Scene, pack
 from bindscope.scenes.solids.labels import Labels, cast

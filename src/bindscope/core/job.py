@@ -1,0 +1,260 @@
+"""What every script does first: check that what runs is what was hashed, then say so in a log."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import select
+import site
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from bindscope.core.errors import BindscopeError
+from bindscope.core.graph import roots
+from bindscope.core.keys import SOURCE, own_code, spec_key
+from bindscope.core.registries import resolve
+
+if TYPE_CHECKING:
+    from bindscope.config.codes import SceneDistribution
+
+log = logging.getLogger(__name__)
+
+# Rules that make an optimiser, and run no code of timm, transformers or a user beside it.
+OPTIMISING = ("training", "fit", "null")
+# Taken from the launcher's environment without a word where a conda environment lacks them.
+MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a script works with.
+
+    Attributes
+    ----------
+    rule
+        Name of the rule.
+    spec
+        The configuration slice, parsed.
+    spec_text, code
+        The two keys' contents as they go into manifests and rows.
+    input, output, wildcards
+        Paths and names, as Snakemake gives them (attributes by name).
+    threads
+        Threads from the configuration; part of the key, so not cut down by ``--cores``.
+    """
+
+    rule: str
+    spec: Mapping[str, Any]
+    spec_text: str
+    code: str
+    input: Any
+    output: Any
+    wildcards: Any
+    threads: int = 1
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The columns that tie a row to this job."""
+        return {"spec_key": spec_key(self.spec_text), "code_key": self.code}
+
+    @property
+    def dataset(self) -> SceneDistribution:
+        """The distribution of scenes."""
+        from bindscope.config.codes import SceneDistribution
+
+        return SceneDistribution.model_validate(
+            {**self.spec["dataset"], "name": self.wildcards.get("dataset", "dataset")}
+        )
+
+    @property
+    def model(self) -> Any:
+        """The model's configuration, of the class that its source says."""
+        return self._entity("bindscope.config.models:AnyModel", "model")
+
+    @property
+    def probe(self) -> Any:
+        """The probe's configuration, of its family's class."""
+        return self._entity("bindscope.config.probes:AnyProbe", "probe")
+
+    def _entity(self, union: str, name: str) -> Any:
+        from pydantic import TypeAdapter
+
+        content = {**self.spec[name], "name": self.wildcards.get(name)}
+        return TypeAdapter(resolve(union)).validate_python(content)
+
+
+def start(snakemake: Any) -> Job:
+    """Begin a job.
+
+    Parameters
+    ----------
+    snakemake
+        The object that Snakemake puts into a script.
+
+    Returns
+    -------
+    Job
+        The job's keys, paths and threads; the log is open and the threads are set.
+
+    Raises
+    ------
+    BindscopeError
+        If the loaded code is not what the graph hashed, or a numeric library comes from outside
+        this environment.
+    """
+    _log_to(Path(str(snakemake.log[0])) if len(snakemake.log) else None)
+    _die_with_ancestors()
+    spec_text, code = str(snakemake.params.spec), str(snakemake.params.code)
+    spec = json.loads(spec_text)
+    _refuse_foreign_libraries()
+    _refuse_other_copy(Path(str(snakemake.scriptdir)))
+    _refuse_other_code(snakemake.rule, spec, code)
+    threads = int(spec.get("threads", 1))
+    _set_threads(threads)
+    if snakemake.rule in OPTIMISING:
+        spare_the_compiler()
+    log.info("%s: %s", snakemake.rule, _describe(snakemake.wildcards))
+    return Job(
+        snakemake.rule, spec, spec_text, code, snakemake.input, snakemake.output,
+        snakemake.wildcards, threads,
+    )  # fmt: skip
+
+
+def _describe(wildcards: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in wildcards.items()) or "all"
+
+
+def _log_to(path: Path | None) -> None:
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    with contextlib.suppress(OSError):  # a disk so full that not even an empty file fits
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handlers.append(_LogFile(path, mode="w"))
+            # Snakemake shows the log of a failed job; its error would stand on the screen twice.
+            handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S",
+        handlers=handlers, force=True,
+    )  # fmt: skip
+    sys.excepthook = _log_exception
+
+
+class _LogFile(logging.FileHandler):
+    """A log that puts an error on the screen if the disk is too full for it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Do without the line; an error is the last one, and nobody else would tell it."""
+        if record.levelno >= logging.ERROR:
+            print(self.format(record), file=sys.stderr)
+
+
+def _log_exception(
+    kind: type[BaseException], value: BaseException, trace: TracebackType | None
+) -> None:
+    """A user's mistake is told in one message; anything else with its traceback."""
+    if isinstance(value, BindscopeError):
+        log.error("%s", value)
+    else:
+        log.error("%s", "".join(traceback.format_exception(kind, value, trace)))
+
+
+def _die_with_ancestors() -> None:
+    """End this process when Snakemake, or the shell it put between, is gone.
+
+    An orphan would go on writing to a store that the next run is making anew (seen).
+    """
+    if not hasattr(os, "pidfd_open"):
+        return
+    poll = select.poll()
+    pid = os.getpid()
+    for _ in range(2):
+        pid = _parent(pid)
+        if pid <= 1:
+            break
+        try:
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+        except OSError:
+            break
+
+    def wait() -> None:
+        poll.poll()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True, name="die-with-ancestors").start()
+
+
+def _parent(pid: int) -> int:
+    try:
+        # The command in parentheses may hold spaces; the parent is the second field behind it.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _refuse_foreign_libraries() -> None:
+    homes = [Path(p).resolve() for p in (sys.prefix, *site.getsitepackages())]
+    for name in MUST_BE_OURS:
+        found = find_spec(name)
+        if found is None or not found.origin:
+            continue
+        origin = Path(found.origin).resolve()
+        if not any(origin.is_relative_to(home) for home in homes):
+            raise BindscopeError(
+                str(origin),
+                f"{name} would be imported from outside this job's environment ({sys.prefix})",
+                f"add {name} to the rule's file in envs/, or install requirements.lock here",
+            )
+
+
+def _refuse_other_copy(scripts: Path) -> None:
+    expected = scripts.resolve().parents[1] / "src"
+    if expected != SOURCE:
+        raise BindscopeError(
+            str(SOURCE), f"bindscope was loaded from here, not from {expected}",
+            "take this folder off PYTHONPATH, or uninstall the copy that starts with Python",
+        )  # fmt: skip
+
+
+def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
+    own = own_code(roots(rule, spec))
+    if own != code.partition(":")[0]:
+        raise BindscopeError(
+            str(SOURCE),
+            f"the code behind rule {rule} changed after the run was planned "
+            f"({code.partition(':')[0]} then, {own} now)",
+            "start snakemake again; it will run what the change touches",
+        )
+
+
+def _set_threads(threads: int) -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    if "numpy" in sys.modules:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(threads)
+
+
+def spare_the_compiler() -> None:
+    """Keep optimisers from importing ``torch._dynamo``, 1.7 seconds of a processor in every fit.
+
+    `torch.optim` imports it to keep its own functions out of graphs that ``torch.compile`` makes.
+    No job of these rules compiles anything; all that it is asked for does nothing then. The names
+    are private and may go in another version of torch: a test looks whether this still works.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or "torch._dynamo" in sys.modules:
+        return
+    absent: Any = ModuleType("torch._dynamo")
+    absent.disable = lambda function, *_, **__: function
+    absent.graph_break = lambda: None
+    sys.modules["torch._dynamo"] = torch._dynamo = absent

@@ -1,0 +1,60 @@
+"""Names to implementations, as ``"module:object"`` strings that are resolved on use.
+
+The strings keep a rule's code key small: only the module that a job really uses enters its hash,
+so a new probe family reruns nothing that exists.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+SPACES = {
+    "uniform": "bindscope.codes.uniform:Uniform",
+    "balanced": "bindscope.codes.balanced:Balanced",
+    "draws": "bindscope.codes.draws:Draws",
+}
+
+RENDERERS = {
+    "shapes": "bindscope.scenes.shapes:render",
+    "solids": "bindscope.scenes.solids.render:render",
+}
+
+# Who draws the scenes that the solids renderer describes.
+BACKENDS = {
+    "raycast": "bindscope.scenes.solids.raycast_backend:draw",
+    "mitsuba": "bindscope.scenes.solids.mitsuba_backend:draw",
+    "blender": "bindscope.scenes.solids.blender_backend:draw",
+}
+
+# Readers of scenes by `source.kind`; a `python` source names its own.
+READERS = {
+    "table": "bindscope.sources.table:TableReader",
+    "clevr": "bindscope.sources.clevr:ClevrReader",
+    "visual_genome": "bindscope.sources.genome.reader:GenomeReader",
+}
+
+ADAPTERS = {
+    "known-answer": "bindscope.models.known_answer:encode",
+    "controlled": "bindscope.models.controlled:load",
+    "timm": "bindscope.models.timm_adapter:load",
+    "hf": "bindscope.models.hf_adapter:load",
+    "python": "bindscope.models.python_adapter:load",
+}
+
+_PROBES = "bindscope.studies.binding_information.probes"
+
+FAMILIES = {
+    "linear": f"{_PROBES}.linear:Linear",
+    "quadratic": f"{_PROBES}.quadratic:Quadratic",
+    "quadratic_reuse": f"{_PROBES}.multilinear:QuadraticReuse",
+    "multilinear_reuse": f"{_PROBES}.multilinear:MultilinearReuse",
+    "dnn": f"{_PROBES}.dnn:Dnn",
+    "attention_quadratic": f"{_PROBES}.attention:AttentionQuadratic",
+}
+
+
+def resolve(reference: str) -> Any:
+    """Import the object that a ``"module:object"`` string names."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)

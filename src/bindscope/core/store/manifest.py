@@ -1,0 +1,213 @@
+"""The manifest beside a store: what the store holds, what it was made from, and its checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from math import ceil, prod
+from pathlib import Path
+from typing import Any
+
+from bindscope import __version__
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.files import canonical_json, sha256
+from bindscope.core.store.dtypes import storage_dtype
+
+CHUNK_BYTES = 2 << 20
+_NAMED_KEY = re.compile(r"-([0-9a-f]{8})\.json$")  # as in bindscope.core.paths
+_VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
+
+
+def remedy(manifest_path: Path | str) -> str:
+    """Return the command that makes a damaged or foreign store anew."""
+    return snakemake_command(f"--forcerun {manifest_path}")
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """Shape, type and chunks of one array.
+
+    Parameters
+    ----------
+    shape
+        Shape of the array; no axis is empty.
+    dtype
+        Type of the values; ``bfloat16`` is stored as uint16.
+    sample_axis
+        The axis of the scenes. Axes before it have chunks of 1 (one layer can be read alone), axes
+        after it are never cut.
+    chunks
+        Shape of a chunk.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    sample_axis: int
+    chunks: tuple[int, ...]
+
+    @classmethod
+    def plan(cls, shape: tuple[int, ...], dtype: str, sample_axis: int) -> ArrayLayout:
+        """Cut the sample axis into equal chunks of at least 2 MiB, or leave it whole."""
+        shape = tuple(int(side) for side in shape)
+        if not 0 <= sample_axis < len(shape) or min(shape) < 1:
+            raise ValueError(f"shape {shape} has no scenes along axis {sample_axis}")
+        n = shape[sample_axis]
+        rest = shape[sample_axis + 1 :]
+        row_bytes = prod(rest) * storage_dtype(dtype).itemsize
+        rows = ceil(n / max(1, n * row_bytes // CHUNK_BYTES))
+        chunks = (1,) * sample_axis + (rows,) + rest
+        return cls(shape, dtype, sample_axis, chunks)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of scenes."""
+        return self.shape[self.sample_axis]
+
+    @property
+    def chunk_rows(self) -> int:
+        """Scenes per chunk."""
+        return self.chunks[self.sample_axis]
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all chunk files without compression: whole chunks and 4 bytes of crc32c each."""
+        chunk = prod(self.chunks) * storage_dtype(self.dtype).itemsize + 4
+        return chunk * prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
+
+    def chunk_names(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """File names of the chunks that hold scenes [start, stop), row-major in the chunk grid."""
+        grid = [range(ceil(n / c)) for n, c in zip(self.shape, self.chunks, strict=True)]
+        stop = self.n_rows if stop is None else stop
+        rows = range(start // self.chunk_rows, ceil(stop / self.chunk_rows))
+        grid[self.sample_axis] = rows
+        return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
+
+
+def hash_file(path: Path) -> tuple[str, int]:
+    """Return the SHA-256 and the size in bytes of a file."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as handle:
+        while block := handle.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def array_entry(
+    folder: Path, layout: ArrayLayout, hashes: Mapping[str, tuple[str, int]]
+) -> dict[str, Any]:
+    """Describe a finished array for the manifest; `hashes` by chunk, from `write_chunk`."""
+    ordered = [hashes[name] for name in layout.chunk_names()]
+    return {
+        **asdict(layout),
+        "n_chunks": len(ordered),
+        "bytes": sum(size for _, size in ordered),
+        "sha256": [digest for digest, _ in ordered],
+        "metadata_sha256": hash_file(folder / "zarr.json")[0],
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of bindscope and of the numeric libraries that this process has imported."""
+    loaded = {name: version(name) for name in _VERSIONED if name in sys.modules}
+    return {"bindscope": __version__, **loaded}
+
+
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the content plain JSON and add the digest over it, so that a changed byte shows."""
+    plain: dict[str, Any] = json.loads(canonical_json(content))
+    return {**plain, "digest": sha256(canonical_json(plain))}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest that was read and found whole.
+
+    Attributes
+    ----------
+    path
+        The manifest file.
+    store
+        The store's folder.
+    arrays
+        Layout by name of array.
+    entries
+        What the manifest says of each array: `ArrayLayout`'s fields, ``n_chunks``, ``bytes``,
+        ``sha256`` (of each chunk file, in the order of `ArrayLayout.chunk_names`) and
+        ``metadata_sha256``.
+    attributes
+        What the writer said about the product.
+    spec, spec_key, code
+        The product's keys.
+    metadata_sha256
+        Hash of the group's ``zarr.json``.
+    digest
+        Hash of the manifest's content; two stores with one digest hold the same bytes.
+    """
+
+    path: Path
+    store: Path
+    arrays: dict[str, ArrayLayout]
+    entries: dict[str, dict[str, Any]]
+    attributes: dict[str, Any]
+    spec: str
+    spec_key: str
+    code: str
+    metadata_sha256: str
+    digest: str
+
+
+def read_manifest(path: Path | str) -> Manifest:
+    """Read a manifest and check it against its own digest.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, truncated or changed, or of another key than its name says.
+    """
+    path = Path(path)
+    try:
+        content = json.loads(path.read_bytes())
+        digest = content.pop("digest")
+        intact = digest == sha256(canonical_json(content))
+    except FileNotFoundError:
+        raise StoreError(
+            str(path), "there is no such manifest, so no store was finished", remedy(path)
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        intact = False
+    if not intact:
+        raise StoreError(str(path), "the manifest is truncated or was changed", remedy(path))
+    named = _NAMED_KEY.search(path.name)
+    if named and not content["spec_key"].startswith(named[1]):
+        raise StoreError(
+            str(path),
+            f"a store from another configuration ({content['spec_key'][:8]} instead of {named[1]})",
+            remedy(path),
+        )
+    entries = content["arrays"]
+    arrays = {
+        name: ArrayLayout(
+            tuple(entry["shape"]), entry["dtype"], entry["sample_axis"], tuple(entry["chunks"])
+        )
+        for name, entry in entries.items()
+    }
+    return Manifest(
+        path=path,
+        store=Path(os.path.normpath(path.parent / content["store"])),
+        arrays=arrays,
+        entries=entries,
+        attributes=content["attributes"],
+        spec=content["spec"],
+        spec_key=content["spec_key"],
+        code=content["code"],
+        metadata_sha256=content["metadata_sha256"],
+        digest=digest,
+    )

@@ -1,0 +1,282 @@
+"""Reading a store: verified when it is opened, checksummed when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.storage import LocalStore
+
+from bindscope.core.errors import StoreError
+from bindscope.core.store.chunks import read_chunk
+from bindscope.core.store.dtypes import FLOATS, from_bfloat16, storage_dtype
+from bindscope.core.store.manifest import ArrayLayout, Manifest, hash_file, read_manifest, remedy
+
+Rows = slice | int | Sequence[int] | NDArray[Any] | None
+
+
+class Store:
+    """A finished store; see `open_store`.
+
+    Parameters
+    ----------
+    manifest
+        Its manifest.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the writer said about the product."""
+        return self.manifest.attributes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(self.manifest.arrays)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of an array."""
+        return self._layout(name).shape
+
+    def dtype(self, name: str) -> str:
+        """Type that an array was stored in (bfloat16 is read as float32)."""
+        return self._layout(name).dtype
+
+    def n_rows(self, name: str) -> int:
+        """Number of scenes of an array."""
+        return self._layout(name).n_rows
+
+    def chunk_rows(self, name: str) -> int:
+        """Scenes that lie in one file of an array."""
+        return self._layout(name).chunk_rows
+
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers of the pooled arrays, in order; empty where there are none."""
+        return tuple(self.attributes.get("layers", ()))
+
+    def read(self, name: str, rows: Rows = None, layer: str | int | None = None) -> NDArray[Any]:
+        """Read scenes of an array.
+
+        Parameters
+        ----------
+        name
+            Name of the array.
+        rows
+            A slice, one index, or an int array in any order (repeats allowed) along the sample
+            axis; all scenes where left out.
+        layer
+            For arrays (layer, scene, dim): the layer's name, such as ``3`` or ``"final"``; only
+            its chunks are read. All layers where left out.
+
+        Returns
+        -------
+        Array with the stored axes, less the layer axis where `layer` is given; bfloat16 as float32.
+
+        Raises
+        ------
+        StoreError
+            If a chunk is damaged or was deleted after opening, or there is no such array or layer.
+        """
+        layout = self._layout(name)
+        index: list[Any] = [slice(None)] * layout.sample_axis
+        if layer is not None:
+            index = [self._layer(name, layer)]
+        if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
+            rows = slice(None) if rows is None else rows
+            if layout.sample_axis == (layer is not None):
+                start, stop, _ = rows.indices(layout.n_rows)
+                shape = (max(stop - start, 0), *layout.shape[layout.sample_axis + 1 :])
+                wide = layout.dtype == "bfloat16"
+                out = np.empty(shape, np.float32 if wide else storage_dtype(layout.dtype))
+                return self.read_into(name, start, out, layer)
+            return self._fetch(name, (*index, rows))
+        wanted = np.arange(layout.n_rows)[rows]  # NumPy's rules for negative and boolean indices
+        ascending, back = np.unique(wanted, return_inverse=True)
+        values = self._fetch(name, (*index, ascending))
+        axis = layout.sample_axis - (layer is not None)
+        return np.take(values, back.reshape(wanted.shape), axis=axis)
+
+    def read_into(
+        self, name: str, start: int, out: NDArray[Any], layer: str | int | None = None
+    ) -> NDArray[Any]:
+        """Read successive scenes into memory that the caller owns, and return it.
+
+        Nothing else of the size of `out` is allocated: chunks go from the file to their place, or,
+        at the ends of the range and where the type differs, by way of one chunk.
+
+        Parameters
+        ----------
+        name
+            Name of the array.
+        start
+            The first scene.
+        out
+            As many scenes as shall be read, in the shape that `read` gives them, of any type that
+            holds theirs.
+        layer
+            As for `read`.
+
+        Raises
+        ------
+        StoreError
+            As for `read`.
+        """
+        layout, stop = self._layout(name), start + len(out)
+        if layout.sample_axis != (layer is not None):
+            out[...] = self.read(name, slice(start, stop), layer)
+            return out
+        leading = [] if layer is None else [self._layer(name, layer)]
+        rest = [0] * (len(layout.shape) - layout.sample_axis - 1)
+        stored, step = storage_dtype(layout.dtype), layout.chunk_rows
+        compressed = layout.dtype not in FLOATS
+        straight = out.dtype == stored and out.flags.c_contiguous
+        spare = np.empty((step, *layout.shape[layout.sample_axis + 1 :]), stored)
+        try:
+            for low in range(start // step * step, stop, step):
+                first, last = max(start, low), min(stop, low + step)
+                part = out[first - start : last - start]
+                chunk = part if straight and last - first == step else spare
+                file = "c." + ".".join(map(str, [*leading, low // step, *rest]))
+                read_chunk(self.manifest.store / name / file, chunk, compressed=compressed)
+                if chunk is spare:
+                    values = spare[first - low : last - low]
+                    part[...] = from_bfloat16(values) if layout.dtype == "bfloat16" else values
+        except (OSError, ValueError) as error:
+            self._name_the_damage(name, error)
+            raise
+        return out
+
+    def _fetch(self, name: str, index: tuple[Any, ...]) -> NDArray[Any]:
+        layout = self._layout(name)
+        try:
+            values = np.asarray(self._group[name].oindex[index])  # type: ignore[union-attr]
+        except Exception as error:
+            self._name_the_damage(name, error)
+            raise
+        if layout.dtype == "bfloat16":
+            values = from_bfloat16(values)
+        if layout.dtype in FLOATS:
+            # A chunk that is gone reads as NaN throughout, so one number of each row shows it.
+            one_axis = layout.sample_axis == len(layout.shape) - 1
+            if np.isnan(values if one_axis else values[..., 0]).any():
+                self._name_the_damage(name, None)
+        return values
+
+    def _name_the_damage(self, name: str, error: Exception | None) -> None:
+        for file, problem in chunk_problems(self.manifest, name):
+            raise StoreError(str(file), problem, remedy(self.manifest.path)) from error
+
+    def _layer(self, name: str, layer: str | int) -> int:
+        layers = self.layers()
+        if self._layout(name).sample_axis != 1 or str(layer) not in layers:
+            raise StoreError(
+                str(self.manifest.path),
+                f"array {name!r} has no layer {layer!r}; it has: {', '.join(layers) or 'none'}",
+                "ask for one of those layers",
+            )
+        return layers.index(str(layer))
+
+    def _layout(self, name: str) -> ArrayLayout:
+        if name not in self.manifest.arrays:
+            raise StoreError(
+                str(self.manifest.path),
+                f"there is no array {name!r}; there are: {', '.join(self.names)}",
+                "ask for one of those arrays",
+            )
+        return self.manifest.arrays[name]
+
+    @cached_property
+    def _group(self) -> zarr.Group:
+        source = LocalStore(self.manifest.store, read_only=True)
+        return zarr.open_group(source, mode="r", zarr_format=3, use_consolidated=False)
+
+
+def open_store(
+    manifest_path: Path | str, *, code: str | None = None, spec_key: str | None = None
+) -> Store:
+    """Open a store after checking that it is the one that the manifest describes.
+
+    Checked: the manifest's own digest, the keys, every metadata file by its hash, the presence of
+    every chunk and the total size of each array. Chunks are checked by their checksum when they
+    are read; `bindscope.core.store.verify.verify` hashes them all.
+
+    Parameters
+    ----------
+    manifest_path
+        The manifest, ``<x>.json``.
+    code, spec_key
+        What the store must have been made by and from, where the caller knows.
+
+    Raises
+    ------
+    StoreError
+        If anything differs; the message names the file and the command that mends it.
+    """
+    manifest = read_manifest(manifest_path)
+    for what, expected, found in (
+        ("configuration", spec_key, manifest.spec_key),
+        ("version of the code", code, manifest.code),
+    ):
+        if expected is not None and expected != found:
+            raise StoreError(
+                str(manifest_path),
+                f"a store from another {what} ({found[:12]} instead of {expected[:12]})",
+                remedy(manifest_path),
+            )
+    for file, problem in structure_problems(manifest):
+        raise StoreError(str(file), problem, remedy(manifest_path))
+    return Store(manifest)
+
+
+def structure_problems(manifest: Manifest) -> list[tuple[Path, str]]:
+    """Compare metadata, chunk names and sizes with the manifest, without reading a chunk.
+
+    Returns
+    -------
+    list of (file, what is wrong)
+        Empty for a store in order.
+    """
+    if not manifest.store.is_dir():
+        return [(manifest.store, "the store is missing")]
+    problems = _metadata_problems(manifest.store / "zarr.json", manifest.metadata_sha256)
+    for name, layout in manifest.arrays.items():
+        folder, entry = manifest.store / name, manifest.entries[name]
+        problems += _metadata_problems(folder / "zarr.json", entry["metadata_sha256"])
+        if not folder.is_dir():
+            continue
+        sizes = {f.name: f.stat().st_size for f in folder.iterdir() if f.name.startswith("c.")}
+        expected = set(layout.chunk_names())
+        problems += [(folder / n, "the chunk is missing") for n in sorted(expected - set(sizes))]
+        problems += [(folder / n, "an unknown file") for n in sorted(set(sizes) - expected)]
+        if set(sizes) == expected and sum(sizes.values()) != entry["bytes"]:
+            problems += chunk_problems(manifest, name)
+    return problems
+
+
+def chunk_problems(manifest: Manifest, name: str) -> list[tuple[Path, str]]:
+    """Hash every chunk file of an array; see `structure_problems` for what is returned."""
+    problems = []
+    names = manifest.arrays[name].chunk_names()
+    for chunk, expected in zip(names, manifest.entries[name]["sha256"], strict=True):
+        path = manifest.store / name / chunk
+        if not path.is_file():
+            problems.append((path, "the chunk is missing"))
+        elif hash_file(path)[0] != expected:
+            problems.append((path, "the chunk is damaged (its checksum differs)"))
+    return problems
+
+
+def _metadata_problems(path: Path, expected: str) -> list[tuple[Path, str]]:
+    if not path.is_file():
+        return [(path, "the metadata file is missing")]
+    if hash_file(path)[0] != expected:
+        return [(path, "the metadata differ from the manifest's")]
+    return []

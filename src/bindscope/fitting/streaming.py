@@ -1,0 +1,220 @@
+"""Reading ahead: shuffled blocks of scenes that come from a disk, in memory that is fixed.
+
+Two threads stand before the fit. One reads the next buffer while the current one is used; the
+other makes the next batch of the current buffer (its rows, cast and scaled) while the fit computes
+with the last one. Both buffers are allocated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from sys import getrefcount
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bindscope.fitting.standardise import Standardiser, roomy
+from bindscope.studies.binding_information.probes.data import Array, ArrayRows, Rows
+
+Indices = npt.NDArray[np.int64]
+T = TypeVar("T")
+UNUSED = getrefcount([np.empty(0)][0]) + 1  # references: of the call that counts, of a list
+GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
+
+
+class Part(NamedTuple):
+    """What one buffer holds, and in which order it is used.
+
+    Attributes
+    ----------
+    ranges
+        Scenes [start, stop) to read, one range after the other.
+    order
+        A permutation of what they hold.
+    last
+        Whether an epoch ends with it.
+    """
+
+    ranges: Sequence[tuple[int, int]]
+    order: Indices
+    last: bool
+
+
+def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> Iterator[Part]:
+    """Plan one epoch over `n` scenes, buffer by buffer.
+
+    Yields
+    ------
+    Part
+        The ranges [start, stop) to read, one after the other, and the shuffle of what they hold.
+        Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
+    """
+    blocks = generator.permutation(-(-n // block))
+    per_buffer = max(buffer // block, 1)
+    for first in range(0, len(blocks), per_buffer):
+        starts = [int(i) * block for i in blocks[first : first + per_buffer]]
+        ranges = [(start, min(start + block, n)) for start in starts]
+        order = generator.permutation(sum(stop - start for start, stop in ranges))
+        yield Part(ranges, order, first + per_buffer >= len(blocks))
+
+
+def in_order(n: int, rows: int) -> Iterator[Part]:
+    """Plan one pass over `n` scenes in order, `rows` to a buffer."""
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        yield Part([(start, stop)], np.arange(stop - start), stop == n)
+
+
+class Places:
+    """Memory for batches, given out again when nobody holds the batch that was made in it.
+
+    New memory costs more than the batch itself: the kernel finds and zeroes its pages.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[Array] = []
+        self._lock = Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+        """Return memory; NumPy's, which asks for large pages. Rows of tokens are `padded`."""
+        with self._lock:
+            self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
+            for i in range(len(self._made)):
+                if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
+                    return torch.from_numpy(self._made[i])
+            width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
+            self._made.append(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
+            return torch.from_numpy(self._made[-1])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One array of the scenes: where its rows come from, and what is made of them.
+
+    Attributes
+    ----------
+    rows
+        The source.
+    scaling
+        Makes float32 of them, scaled; None leaves them as they are stored.
+    places
+        Where batches are made; columns of the same shape may share it.
+    """
+
+    rows: Rows
+    scaling: Standardiser | None = None
+    places: Places = field(default_factory=Places)
+
+    def empty(self, n: int) -> Tensor:
+        """Return memory for a batch (n, ...)."""
+        dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
+        return self.places.empty((n, *self.rows.shape[1:]), dtype)
+
+    def put(self, out: Tensor, content: Array, rows: Indices) -> None:
+        """Fill `out` with some rows of a buffer, a few at a time."""
+        step = max(1, GROUP // max(1, content[:1].size))
+        if self.scaling is not None:
+            mean, scale = torch.from_numpy(self.scaling.mean), torch.from_numpy(self.scaling.scale)
+        for start in range(0, len(rows), step):
+            target = out[start : start + step]
+            chosen = rows[start : start + step]
+            if step == 1:  # a large scene is not gathered first
+                target.copy_(torch.from_numpy(content[chosen[0] : chosen[0] + 1]))
+            else:
+                target.copy_(torch.from_numpy(content[chosen]))
+            if self.scaling is not None:
+                target.sub_(mean).mul_(scale)
+
+
+def batches(
+    columns: Sequence[Column], plan: Iterable[Part], batch: int, *, rest: bool = False
+) -> Generator[tuple[list[Tensor], Indices], None, None]:
+    """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
+
+    A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
+    comes as a smaller batch.
+    """
+    return _ahead(_made(columns, plan, batch, rest))
+
+
+def _made(
+    columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
+) -> Generator[tuple[list[Tensor], Indices], None, None]:
+    made: list[Tensor] = []
+    scenes: list[Indices] = []
+    have = 0
+    with closing(buffers([column.rows for column in columns], plan)) as filled:
+        for content, part in filled:
+            index = np.concatenate([np.arange(*pair) for pair in part.ranges])
+            position = 0
+            while position < len(part.order):
+                made = made or [column.empty(batch) for column in columns]
+                rows = part.order[position : position + batch - have]
+                for column, out, values in zip(columns, made, content, strict=True):
+                    column.put(out[have : have + len(rows)], values, rows)
+                scenes.append(index[rows])
+                have, position = have + len(rows), position + len(rows)
+                if have == batch:
+                    yield made, np.concatenate(scenes)
+                    made, scenes, have = [], [], 0
+            if part.last:
+                if rest and have:
+                    yield [out[:have] for out in made], np.concatenate(scenes)
+                made, scenes, have = [], [], 0
+
+
+def buffers(
+    sources: Sequence[Rows], plan: Iterable[Part]
+) -> Generator[tuple[list[Array], Part], None, None]:
+    """Yield the content of each buffer of a plan, the next one being read meanwhile.
+
+    What is yielded is overwritten when the second buffer after it is read. Of a source that is in
+    memory, a buffer of one range is a view.
+    """
+    pair: list[list[Array]] = [[], []]
+
+    def read(part: Part, turn: int) -> list[Array]:
+        size, found = len(part.order), []
+        if not pair[turn]:
+            pair[turn] = [np.empty((0, *source.shape[1:]), source.dtype) for source in sources]
+        for i, source in enumerate(sources):
+            if isinstance(source, ArrayRows) and len(part.ranges) == 1:
+                found.append(source.read(*part.ranges[0]))
+                continue
+            if len(pair[turn][i]) < size:
+                pair[turn][i] = np.empty((size, *source.shape[1:]), source.dtype)
+            out, position = pair[turn][i][:size], 0
+            for start, stop in part.ranges:
+                source.read(start, stop, out[position : position + stop - start])
+                position += stop - start
+            found.append(out)
+        return found
+
+    with ThreadPoolExecutor(1, "read") as pool:
+        parts, turn = iter(plan), 0
+        part = next(parts, None)
+        coming = None if part is None else pool.submit(read, part, turn)
+        while part is not None and coming is not None:
+            content, now = coming.result(), part
+            part, turn = next(parts, None), 1 - turn
+            coming = None if part is None else pool.submit(read, part, turn)
+            yield content, now
+
+
+def _ahead(items: Generator[T, None, None]) -> Generator[T, None, None]:
+    """Yield what a generator yields, whose next item is made in a thread meanwhile.
+
+    Two items exist at a time: the one that is used and the one that is being made.
+    """
+    with closing(items), ThreadPoolExecutor(1, "make") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item

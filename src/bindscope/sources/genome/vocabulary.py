@@ -1,0 +1,204 @@
+"""Words of annotators and the categories, colours and attributes that they stand for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from bindscope.core.errors import InputError
+
+Aliases = Mapping[str, str]
+Synonyms = Mapping[str, tuple[str, ...]]
+
+# The eleven basic colour terms of English (Berlin and Kay 1969), and common words for them.
+COLOR_WORDS: Synonyms = {
+    "black": ("ebony",),
+    "white": ("ivory", "off white"),
+    "red": ("maroon", "crimson", "scarlet", "burgundy"),
+    "green": ("olive", "lime", "lime green", "olive green"),
+    "yellow": ("gold", "golden", "mustard"),
+    "blue": ("navy", "navy blue", "turquoise", "teal", "aqua", "cyan", "sky blue"),
+    "brown": ("tan", "beige", "bronze", "khaki", "brunette"),
+    "orange": ("peach",),
+    "pink": ("magenta", "fuchsia"),
+    "purple": ("violet", "lavender", "lilac"),
+    "gray": ("grey", "silver"),
+}
+# Words that leave a colour what it is.
+SHADES = frozenset({
+    "light", "dark", "bright", "pale", "deep", "medium", "dull", "faded", "vivid", "shiny", "solid",
+    "mostly", "partly", "colored", "blackish", "whitish", "reddish", "greenish", "yellowish",
+    "bluish", "brownish", "orangish", "pinkish", "purplish", "grayish", "greyish",
+})  # fmt: skip
+# Irregular plurals and spellings of common objects, beside the release's own list of aliases.
+CATEGORY_WORDS: Synonyms = {
+    "airplane": ("aeroplane", "plane"),
+    "bicycle": ("bike",),
+    "child": ("children", "kid", "kids"),
+    "leaf": ("leaves",),
+    "man": ("men", "guy"),
+    "motorcycle": ("motorbike",),
+    "person": ("people",),
+    "shelf": ("shelves",),
+    "sofa": ("couch",),
+    "television": ("tv",),
+    "woman": ("women", "lady"),
+}
+ATTRIBUTE_WORDS: Synonyms = {
+    "gray": ("grey",),
+    "large": ("big",),
+    "metal": ("metallic",),
+    "small": ("little",),
+    "wooden": ("wood",),
+}
+
+_SEPARATORS = re.compile(r"\s*(?:[,/&+;]|\band\b|\bwith\b)\s*")
+
+
+@lru_cache(maxsize=1 << 16)
+def normalise(text: str) -> str:
+    """Bring a word to one form: lower case, single spaces, no hyphens or outer punctuation."""
+    text = unicodedata.normalize("NFKC", text).lower()
+    return " ".join(re.sub(r"[-_]", " ", text).split()).strip(" .,;:!?'\"")
+
+
+def invert(words: Synonyms) -> dict[str, str]:
+    """Turn word -> its synonyms into synonym -> word."""
+    return {normalise(other): word for word, others in words.items() for other in others}
+
+
+def read_aliases(path: Path, own: Aliases) -> dict[str, str]:
+    """Read a list of aliases in the release's format and add our own.
+
+    A line is ``name,alias,alias``: the aliases stand for the name. Where a word occurs in several
+    lines the first decides. Our own table comes last in the chain: what a line leads to is looked
+    up there, too.
+
+    Parameters
+    ----------
+    path
+        object_alias.txt or a file like it.
+    own
+        Alias -> word.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            str(path), f"cannot be read ({error})",
+            "correct the path, or leave the list of aliases out",
+        ) from error  # fmt: skip
+    found = dict(own)
+    for line in lines:
+        name, *others = (normalise(word) for word in line.split(","))
+        for other in others:
+            if other and name and other != name and other not in found:
+                found[other] = name
+    return {alias: _end(alias, found) for alias in found}
+
+
+def _end(word: str, aliases: Aliases) -> str:
+    """Follow aliases to their end; a circle ends where it closes."""
+    seen = {word}
+    while word in aliases and aliases[word] not in seen:
+        word = aliases[word]
+        seen.add(word)
+    return word
+
+
+def canonical(text: str, aliases: Aliases) -> str:
+    """Return the word that a text stands for; "" if nothing is left of it."""
+    word = normalise(text)
+    return aliases.get(word, word)
+
+
+@lru_cache(maxsize=1 << 16)
+def parts(text: str) -> tuple[str, ...]:
+    """Split "black and white" or "tall, green" into what it lists, normalised."""
+    pieces = (normalise(piece) for piece in _SEPARATORS.split(text.lower()))
+    return tuple(piece for piece in pieces if piece)
+
+
+@lru_cache(maxsize=1 << 16)
+def colors_of(text: str) -> tuple[str, ...]:
+    """Return the basic colour terms that an attribute names, in its order.
+
+    Shades are left out ("dark blue" is blue); anything else before or after a colour makes the
+    attribute another one ("red haired" is none).
+    """
+    return tuple(color for piece in parts(text) if (color := _color(piece)))
+
+
+def _color(piece: str) -> str | None:
+    while piece not in _COLORS:
+        first, _, rest = piece.partition(" ")
+        last = piece.rpartition(" ")
+        if rest and first in SHADES:
+            piece = rest
+        elif last[0] and last[2] in SHADES:
+            piece = last[0]
+        else:
+            return None
+    return _COLORS[piece]
+
+
+_COLORS = {color: color for color in COLOR_WORDS} | invert(COLOR_WORDS)
+
+
+def attributes_of(text: str, aliases: Aliases) -> tuple[str, ...]:
+    """Return what an attribute lists, each as the word that it stands for."""
+    return tuple(aliases.get(piece, piece) for piece in parts(text))
+
+
+def commonest(
+    counts: Counter[str], n: int, at_least: int, what: str, where: str
+) -> tuple[str, ...]:
+    """Choose the n words of the highest counts, ties in alphabetical order.
+
+    Parameters
+    ----------
+    counts
+        Number of images in which each word occurs.
+    n, at_least
+        How many words, and the smallest count allowed.
+    what, where
+        For the message: what the words are, and the file they come from.
+
+    Raises
+    ------
+    InputError
+        If fewer than n words are common enough.
+    """
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    chosen = tuple(word for word, count in ranked[:n] if count >= at_least)
+    if len(chosen) < n:
+        raise InputError(
+            where, f"only {len(chosen)} {what} occur in {at_least} images or more, not {n}",
+            "ask for fewer, or lower the smallest number of images",
+        )  # fmt: skip
+    return chosen
+
+
+__all__ = [
+    "ATTRIBUTE_WORDS",
+    "CATEGORY_WORDS",
+    "COLOR_WORDS",
+    "SHADES",
+    "attributes_of",
+    "canonical",
+    "colors_of",
+    "commonest",
+    "invert",
+    "normalise",
+    "parts",
+    "read_aliases",
+]

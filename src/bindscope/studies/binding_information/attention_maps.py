@@ -1,0 +1,105 @@
+"""Which patches the queries of an attention probe read (spec 1, figure F7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.activations.reader import Activations
+from bindscope.core.store.reader import open_store
+from bindscope.statistics.bootstrap import interval, resampled_means
+from bindscope.studies.binding_information.attention_share import attention_share
+from bindscope.studies.binding_information.probes.weights import attention_maps, load_probe
+
+DRAWN = 8  # scenes whose maps are kept
+MEASURED = 512  # scenes that the share is taken over
+
+
+def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, NDArray[Any]]:
+    """Attention of the query of every present object, over the first test scenes.
+
+    Parameters
+    ----------
+    weights
+        Probe weights of an attention fit.
+    index
+        Index of the patch tokens it was fitted to.
+    scenes, codes
+        Manifests of the first test shard and of the test codes.
+
+    Returns
+    -------
+    dict
+        ``images`` uint8 (S, H, W, 3), ``masks`` uint8 (S, H, W), ``maps`` float32 (S, M, T) of
+        the M objects in order of their cells, ``grid`` (2,), ``patch_px`` (1,), and ``share`` and
+        ``baseline`` float64 (N,) over the objects of up to `MEASURED` scenes (see
+        `attention_share`) with ``scene`` int64 (N,), the scene that each is in.
+    """
+    activations = Activations(index)
+    reader = activations.patches("test")
+    shard = open_store(scenes)
+    n = min(MEASURED, shard.n_rows("images"))
+    first = slice(0, n)
+    objects = open_store(codes).read("objects", first)
+    cls = reader.cls()
+    heads = attention_maps(
+        load_probe(Path(weights)),
+        reader.read(0, n),
+        None if cls is None else cls.read(0, n),
+        objects,
+    )
+    cells, masks = shard.read("cells", first), shard.read("masks", first)
+    # The map of the j-th object is that of the head of its cell; -1 pads scenes with fewer.
+    maps = np.take_along_axis(heads, np.maximum(cells, 0)[:, :, None].astype(np.int64), axis=1)
+    token_map = reader.token_map
+    assert token_map is not None
+    share, baseline = attention_share(maps, masks, token_map.grid, token_map.patch_px)
+    present = np.isfinite(share)
+    return {
+        "images": shard.read("images", slice(0, DRAWN)),
+        "masks": masks[:DRAWN],
+        "maps": np.ascontiguousarray(maps[:DRAWN]),
+        "grid": np.asarray(token_map.grid, np.int64),
+        "patch_px": np.asarray([token_map.patch_px], np.int64),
+        "share": share[present],
+        "baseline": baseline[present],
+        "scene": np.nonzero(present)[0],
+    }
+
+
+def summary(
+    arrays: Mapping[str, NDArray[Any]], information: Mapping[str, Any]
+) -> dict[str, float | int]:
+    """Average the share of attention on the right object's patches.
+
+    Parameters
+    ----------
+    arrays
+        `share`, `baseline` and `scene` as `read_maps` returns them.
+    information
+        `bootstrap_samples` and `bootstrap_seed` of the configuration.
+
+    Returns
+    -------
+    dict
+        `attention_share`, mean over objects, with `attention_share_low` and `_high`, its 95 %
+        bootstrap interval over scenes; `uniform_share`, what a query without preference would
+        have; `n_scenes`, `n_objects`.
+    """
+    share, scene = arrays["share"], arrays["scene"]
+    means = resampled_means(
+        share[:, None], information["bootstrap_samples"], information["bootstrap_seed"], scene
+    )
+    low, high = interval(means[:, 0])
+    return {
+        "n_scenes": len(np.unique(scene)),
+        "n_objects": len(share),
+        "attention_share": float(share.mean()),
+        "attention_share_low": low,
+        "attention_share_high": high,
+        "uniform_share": float(arrays["baseline"].mean()),
+    }

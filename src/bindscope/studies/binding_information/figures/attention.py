@@ -1,0 +1,143 @@
+"""F7: where the attention probe's object queries read, over scenes (spec 1, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patheffects import withStroke
+
+from bindscope.figures.style import BLUE, GREY, INK, ORANGE, handle, new_figure, styled
+from bindscope.studies.binding_information.attention_share import attention_share
+
+Maps = Mapping[str, npt.NDArray[Any]]
+OBJECTS = 5
+_CELL_IN = 1.2
+_DARK = 4.0  # times a uniform weight: no map is darkest below it, so that uniform looks pale
+
+
+def shares(maps: Maps) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return share and uniform baseline of every present object, float64 (N,) each.
+
+    Parameters
+    ----------
+    maps
+        `images` uint8 (S, H, W, 3), `masks` uint8 (S, H, W), `maps` float32 (S, M, T), `grid` (2,)
+        and `patch_px` (1,); optional `share` and `baseline` (N,) over more scenes than are drawn.
+    """
+    if "share" in maps and "baseline" in maps:
+        return np.asarray(maps["share"], float), np.asarray(maps["baseline"], float)
+    share, baseline = attention_share(
+        maps["maps"], maps["masks"], maps["grid"].tolist(), int(maps["patch_px"].ravel()[0])
+    )
+    return share[~np.isnan(share)], baseline[~np.isnan(baseline)]
+
+
+def available(maps: Mapping[str, Maps]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if maps else "No attention probe was fitted to patch tokens."
+
+
+@styled
+def draw(maps: Mapping[str, Maps]) -> Figure:
+    """Draw scenes with what the queries of some of their objects read.
+
+    Parameters
+    ----------
+    maps
+        Per label (a model) the arrays that `shares` describes.
+
+    Returns
+    -------
+    Figure
+        With one label three scenes, with several one scene each. Left: the scene and the outlines
+        of five of its objects; then per object the attention of its query, its own outline drawn.
+        Last panel: the share of attention on patches that the object touches, per label, against
+        a uniform query.
+    """
+    n_scenes = 3 if len(maps) == 1 else 1
+    rows = [
+        (label, arrays, scene)
+        for label, arrays in maps.items()
+        for scene in range(min(n_scenes, len(arrays["images"])))
+    ]
+    figure = new_figure(_CELL_IN * len(rows) + 0.9 + 0.3 * len(maps) + 0.3)
+    heights = [_CELL_IN * len(rows) + 0.3, 0.9 + 0.3 * len(maps)]
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    grid = above.subplots(len(rows), 1 + OBJECTS, squeeze=False)
+    for axes, (label, arrays, scene) in zip(grid, rows, strict=True):
+        _scene(axes, arrays, scene)
+        if scene == 0:
+            axes[0].set_title(label, fontsize=8)
+    _shares(below, maps)
+    return figure
+
+
+def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
+    image, mask = arrays["images"][scene], arrays["masks"][scene]
+    present = [j for j in range(arrays["maps"].shape[1]) if (mask == j + 1).any()][:OBJECTS]
+    for axes in row:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+    row[0].imshow(image, interpolation="nearest")
+    for number, j in enumerate(present, 1):
+        _outline(row[0], mask == j + 1, INK)
+        rows, columns = np.nonzero(mask == j + 1)
+        row[0].text(
+            float(columns.max()) + 1, float(rows.min()), str(number), fontsize=6.5, va="bottom",
+            ha="left", color=INK, path_effects=[withStroke(linewidth=2, foreground="white")],
+        )  # fmt: skip
+    grey = np.asarray(image, float).mean(axis=2) * 0.45 + 0.55 * 255
+    height, width = mask.shape
+    for number, (axes, j) in enumerate(zip(row[1:], present, strict=False), 1):
+        axes.imshow(grey, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        weights = arrays["maps"][scene, j].reshape([int(n) for n in arrays["grid"]])
+        axes.imshow(
+            weights, cmap="Blues", alpha=0.65, extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+            interpolation="nearest", vmin=0, vmax=max(weights.max(), _DARK / weights.size),
+        )  # fmt: skip
+        _outline(axes, mask == j + 1, ORANGE)
+        axes.set_title(str(number), fontsize=7.5, pad=2)
+    for axes in row[1 + len(present) :]:
+        axes.set_axis_off()
+
+
+def _outline(axes: Axes, mask: npt.NDArray[np.bool_], colour: str) -> None:
+    axes.contour(mask.astype(float), levels=[0.5], colors=[colour], linewidths=0.9)
+
+
+def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
+    axes = figure.subplots()
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    for i, arrays in enumerate(maps.values()):
+        share, baseline = shares(arrays)
+        low, middle, high = np.percentile(share, [25, 50, 75])
+        axes.barh(i, high - low, 0.5, left=low, color=BLUE, alpha=0.35, linewidth=0)
+        axes.plot([middle, middle], [i - 0.25, i + 0.25], color=BLUE, linewidth=2)
+        axes.plot(share.mean(), i, "o", color=BLUE, markeredgecolor="white", markersize=6)
+        axes.plot(baseline.mean(), i, "x", color=GREY, markersize=6, markeredgewidth=1.5)
+        axes.annotate(
+            f"{100 * share.mean():.0f} %", (share.mean(), i), xytext=(0, 8),
+            textcoords="offset points", ha="center", fontsize=7.5, color=BLUE,
+        )  # fmt: skip
+    axes.set_yticks(range(len(maps)), list(maps))
+    axes.set_ylim(len(maps) - 0.4, -0.7)
+    axes.set_xlim(0, 1)
+    axes.set_xticks(np.linspace(0, 1, 6), [f"{100 * x:.0f} %" for x in np.linspace(0, 1, 6)])
+    axes.set_xlabel("share of an object's attention that lies on the object's own patches")
+    figure.legend(
+        handles=[
+            handle("mean", marker="o", color=BLUE, linestyle="none"),
+            handle("median and quartiles", marker="s", color=BLUE, alpha=0.35, linestyle="none"),
+            handle("a uniform query", marker="x", color=GREY, linestyle="none"),
+        ],
+        loc="outside lower center",
+        ncols=3,
+    )

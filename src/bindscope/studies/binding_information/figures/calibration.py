@@ -1,0 +1,152 @@
+"""Estimate against truth for known-answer encoders, the paper's and ours (spec 1, section 6b)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.figures.style import (
+    FAMILY_COLOURS,
+    FAMILY_NAMES,
+    INK,
+    handle,
+    legend_below,
+    new_figure,
+    styled,
+)
+from bindscope.studies.binding_information.views import (
+    family_order,
+    measured,
+    name_order,
+    over_seeds,
+)
+
+QUANTITIES = (
+    ("$B_O$, objects", "truth_bits", "binding_bits", "binding_lower_bound_bits"),
+    (
+        "$B^*$, objects given features",
+        "truth_conditional_bits",
+        "conditional_binding_bits",
+        "conditional_binding_lower_bound_bits",
+    ),
+)
+
+
+def _rows(table: pd.DataFrame) -> pd.DataFrame:
+    rows = over_seeds(measured(table, known_answer=True))
+    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
+    input_note = rows["tokens"].map(lambda token: "" if token == "cls" else f" ({token})")
+    return rows.assign(encoder=rows["model"] + input_note)
+
+
+def available(table: pd.DataFrame) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not len(_rows(table)):
+        return "No known-answer encoder with a closed form was measured."
+    return None
+
+
+@styled
+def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Draw estimates of B_O and B* against the closed forms.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    models
+        Order of the encoders, the configuration's.
+
+    Returns
+    -------
+    Figure
+        Above: estimate against truth with the diagonal, B_O left, B* right. Below: estimate minus
+        truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
+        interval. Colour: probe family. Means over probe seeds.
+    """
+    rows = _rows(table)
+    encoders = name_order(rows["encoder"], [e for e in models if e in set(rows["encoder"])])
+    families = family_order(rows["family"])
+    figure = new_figure(3.9 + 0.27 * len(encoders))
+    grid = figure.subplots(
+        2, 2, sharey="row", squeeze=False,
+        gridspec_kw={"height_ratios": [2.7, 0.5 + 0.27 * len(encoders)]},
+    )  # fmt: skip
+    for j, (name, truth, paper, ours) in enumerate(QUANTITIES):
+        known = rows[rows[truth].notna()]
+        _scatter(grid[0, j], known, families, (truth, paper, ours))
+        grid[0, j].set_title(name)
+        grid[0, j].set_xlabel("truth, bits per scene")
+        _errors(grid[1, j], known, encoders, families, (truth, paper, ours))
+        grid[1, j].set_xlabel("estimate minus truth, bits per scene")
+    grid[0, 0].set_ylabel("estimate, bits per scene")
+    grid[1, 0].set_yticks(range(len(encoders)), encoders)
+    grid[1, 0].set_ylim(len(encoders) - 0.5, -0.5)
+    entries = [
+        handle(FAMILY_NAMES[f], marker="s", color=FAMILY_COLOURS[f], linestyle="none")
+        for f in families
+    ]
+    entries.append(
+        handle("paper's estimate", marker="o", markerfacecolor="white", color=INK, linestyle="none")
+    )
+    entries.append(handle("our lower bound", marker="o", color=INK, linestyle="none"))
+    legend_below(figure, entries, 6)
+    return figure
+
+
+def _scatter(
+    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: tuple[str, str, str]
+) -> None:
+    truth, paper, ours = names
+    if not len(rows):
+        return
+    span = np.ptp(rows[truth]) or 1.0
+    top = float(rows[truth].max()) + 0.08 * span
+    axes.plot([0, top], [0, top], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+    axes.annotate(
+        "estimate = truth", (0.5 * top, 0.5 * top), xytext=(-4, 3), textcoords="offset points",
+        ha="right", fontsize=7.5, color="#444444",
+    )  # fmt: skip
+    axes.axhline(0, color="#666666", linewidth=0.7)
+    for i, family in enumerate(families):
+        part = rows[rows["family"] == family]
+        x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
+        colour = FAMILY_COLOURS[family]
+        _marks(axes, x, part[paper], colour, full=False)
+        _marks(axes, x, part[ours], colour, full=True)
+
+
+def _errors(
+    axes: Axes,
+    rows: pd.DataFrame,
+    encoders: Sequence[str],
+    families: Sequence[str],
+    names: tuple[str, str, str],
+) -> None:
+    truth, paper, ours = names
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+    for i, family in enumerate(families):
+        part = rows[rows["family"] == family]
+        offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
+        y = part["encoder"].map(encoders.index).astype(float) + offset
+        colour = FAMILY_COLOURS[family]
+        low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
+        axes.hlines(y, low, high, color=colour, linewidth=1.2)
+        _marks(axes, part[paper] - part[truth], y, colour, full=False)
+        _marks(axes, part[ours] - part[truth], y, colour, full=True)
+    for k in range(len(encoders)):
+        if k % 2:
+            axes.axhspan(k - 0.5, k + 0.5, color="#F5F5F5", zorder=0, linewidth=0)
+
+
+def _marks(axes: Axes, x: object, y: object, colour: str, full: bool) -> None:
+    axes.plot(
+        np.asarray(x, float), np.asarray(y, float), "o", markersize=4, zorder=4 if full else 3,
+        markerfacecolor=colour if full else "white", markeredgecolor=colour, markeredgewidth=1.1,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""F3: binding against the size of the feature space (spec 1, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.figures.style import styled
+from bindscope.studies.binding_information.figures.curves import (
+    curve_rows,
+    draw_curves,
+    with_several,
+)
+from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.views import name_order
+
+STUDY = "complexity"
+
+
+def _rows(table: pd.DataFrame, cells: Mapping[str, int]) -> pd.DataFrame:
+    """Last layers of the models that were measured at two sizes or more; `x` is K."""
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(list(cells))].copy()
+    rows["x"] = rows["dataset"].map(cells).astype(float)
+    return with_several(rows.assign(line=rows["model"], dataset_line=""))
+
+
+def available(table: pd.DataFrame, cells: Mapping[str, int]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not len(_rows(table, cells)):
+        return "No model was measured on feature spaces of two sizes or more."
+    return None
+
+
+@styled
+def draw(
+    table: pd.DataFrame,
+    cells: Mapping[str, int],
+    models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """Draw beta* and B* against the number of possible objects; see `curves.draw_curves`.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    cells
+        Per dataset the number of possible objects K, the product of its groups' sizes.
+    models
+        Order of the models, the configuration's.
+    trends
+        What the paper reports (`resources/published/trends.csv`): no numbers for this curve, so
+        that it is quoted in words.
+    """
+    rows = _rows(table, cells)
+    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
+    marks = trend_beside(table, said, cells) if len(said) else said
+    return draw_curves(
+        rows, name_order(rows["model"], models), "number of possible objects, K",
+        trend_note(said, marks),
+        marks.assign(x=pd.to_numeric(marks["cells"]) if len(marks) else ()),
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""F5: binding in natural images, by model and probe (spec 1, sections 3 to 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from bindscope.figures.style import (
+    FAMILY_COLOURS,
+    FAMILY_NAMES,
+    INK,
+    PAPER_MARK,
+    TOKEN_NAMES,
+    handle,
+    legend_below,
+    new_figure,
+    note_above,
+    reference_line,
+    styled,
+)
+from bindscope.studies.binding_information.figures.assumed import (
+    assumed_entry,
+    marked,
+    rests_on_one,
+)
+from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
+from bindscope.studies.binding_information.figures.curves import curve_rows
+from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.views import family_order, name_order, token_order
+
+STUDY = "natural images"
+PERCENT = 100.0
+_BAR = 0.8
+_ASSIGNED: dict[str, Any] = {
+    "marker": "s", "color": "white", "markeredgecolor": INK, "markersize": 4.2,
+    "linestyle": "none", "zorder": 4,
+}  # fmt: skip
+
+
+def _rows(table: pd.DataFrame, datasets: Collection[str]) -> pd.DataFrame:
+    rows = curve_rows(table)
+    return rows[rows["dataset"].isin(list(datasets))]
+
+
+def available(table: pd.DataFrame, datasets: Collection[str]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not len(_rows(table, datasets)):
+        return "No model was measured on images that were read."
+    return None
+
+
+@styled
+def draw(
+    table: pd.DataFrame,
+    priors: pd.DataFrame,
+    datasets: Collection[str],
+    cells: Mapping[str, int],
+    models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """Draw beta*, B* and B_O of every model's last layer on natural images.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    priors
+        `priors`: the entropy of re-assigned attributes is read, where a dataset has it.
+    datasets
+        Names of the datasets of natural images.
+    cells
+        Per dataset the number of possible objects.
+    models
+        Order of the models, the configuration's.
+    trends
+        The paper's numbers (`resources/published/trends.csv`): stars where dataset and model
+        agree, words where not.
+
+    Returns
+    -------
+    Figure
+        A row of three panels per dataset and token input; in each a group of bars per model, a bar
+        per probe: the lower bound with its 95 % interval, hatched where the prior is estimated.
+        Diamonds: the paper's estimate; squares: the same with the paper's own prior, in which the
+        attributes of an image are re-assigned to its objects, instead of H(O|F).
+    """
+    rows = _assigned(_rows(table, datasets), priors)
+    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
+    marks = trend_beside(table, said, cells) if len(said) else said
+    names = name_order(rows["model"], models)
+    lines = _lines(rows)
+    families = family_order(rows["family"])
+    # No panel is lower than its title and axis.
+    height = 0.75 + max(0.9, 0.13 * len(names) * len(families))
+    figure = new_figure(1.1 + height * len(lines))
+    grid = figure.subplots(len(lines), 3, sharex="col", sharey=True, squeeze=False)
+    for panels, (dataset, token) in zip(grid, lines, strict=True):
+        part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
+        _line(panels, part, names)
+        assumed = rests_on_one(part)
+        panels[0].set_title(f"{marked(dataset, assumed)}, {TOKEN_NAMES[token]}", pad=14)
+        if token == "cls" and len(marks):
+            _stars(panels[0], marks[marks["our_dataset"] == dataset], names)
+    grid[0, 0].set_yticks(range(len(names)), names)
+    grid[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    for axes, label in zip(grid[-1], ("$\\beta^*$, %", "$B^*$, bits", "$B_O$, bits"), strict=True):
+        axes.set_xlabel(f"{label} per scene" if "bits" in label else label)
+    _legend(figure, rows, families, len(marks) > 0)
+    note_above(figure, trend_note(said, marks))
+    return figure
+
+
+def _lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the dataset and token input of each row of panels."""
+    return [
+        (dataset, token)
+        for dataset in sorted(rows["dataset"].unique())
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    ]
+
+
+def _assigned(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.DataFrame:
+    """Add `assignment_bits`, and `with_assignments`: the paper's B* over that prior."""
+    test = priors[priors["split"] == "test"].set_index("dataset")
+    bits = rows["dataset"].map(test["assignment_bits"]).astype(float)
+    left = rows["loss_object_bits"] - rows["loss_feature_bits"]
+    return rows.assign(assignment_bits=bits, with_assignments=bits - left)
+
+
+def _line(panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str]) -> None:
+    assumed = rests_on_one(part)
+    given, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
+    share = PERCENT / given if given > 0 else float("nan")
+    for axes in panels:
+        axes.grid(axis="y", visible=False)
+        axes.grid(axis="x")
+        axes.axvline(0, color="#666666", linewidth=0.7)
+    reference_line(panels[1], given, marked("H(O|F)", assumed), vertical=True)
+    reference_line(panels[2], whole, marked("H(O)", assumed), vertical=True)
+    for i, model in enumerate(models):
+        bars = part[part["model"] == model]
+        probes = bars.sort_values(
+            ["family", "probe"], key=lambda c: c.map(_place), kind="stable"
+        )  # fmt: skip
+        height = _BAR / max(2, len(probes))
+        row: Any
+        for k, row in enumerate(probes.itertuples()):
+            y = i + (k - (len(probes) - 1) / 2) * height
+            look = (y, 0.9 * height, FAMILY_COLOURS[row.family])
+            bound_bar(panels[0], row, *look, "conditional_binding", share)
+            bound_bar(panels[1], row, *look, "conditional_binding")
+            bound_bar(panels[2], row, *look, "binding")
+            if row.assignment_bits > 0:
+                own = PERCENT * row.with_assignments / row.assignment_bits
+                panels[0].plot(own, y, **_ASSIGNED)
+                panels[1].plot(row.with_assignments, y, **_ASSIGNED)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Order probes by family, then by name."""
+    families = tuple(FAMILY_NAMES)
+    return (families.index(name) if name in families else 0, name)
+
+
+def _stars(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
+    for row in marks.to_dict("records"):
+        axes.plot(PERCENT * row["value"], models.index(row["our_model"]), **PAPER_MARK)
+
+
+def _legend(figure: Figure, rows: pd.DataFrame, families: Sequence[str], with_paper: bool) -> None:
+    entries: list[object] = [
+        Patch(color=FAMILY_COLOURS[family], alpha=0.85, label=FAMILY_NAMES[family])
+        for family in families
+    ]
+    entries += bar_entries()
+    if rows["assignment_bits"].notna().any():
+        entries.append(handle("same, over the paper's prior", **_ASSIGNED))
+    if with_paper:
+        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    legend_below(figure, [*entries, *assumed_entry(rows)], 4)

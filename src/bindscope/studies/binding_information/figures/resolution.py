@@ -1,0 +1,87 @@
+"""F6: binding against the side of the input image, the same scenes (spec 1, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.figures.style import styled
+from bindscope.studies.binding_information.figures.curves import (
+    curve_rows,
+    draw_curves,
+    with_several,
+)
+from bindscope.studies.binding_information.published import trend_beside, trend_note
+
+STUDY = "resolution"
+Families = Mapping[str, Sequence[str]]
+InputPx = Mapping[tuple[str, str], int]
+
+
+def _rows(table: pd.DataFrame, families: Families, input_px: InputPx) -> pd.DataFrame:
+    """Last layers of the families that were measured at two input sizes or more; `x` is the side.
+
+    A model may stand in several families and is in the rows once for each.
+    """
+    rows = curve_rows(table)
+    names = list(zip(rows["dataset"], rows["model"], strict=True))
+    rows = rows.assign(x=[float(input_px.get(name, "nan")) for name in names])
+    several = rows["dataset"].nunique() > 1
+    parts = [
+        part.assign(line=f"{family} ({dataset})" if several else family, dataset_line=dataset)
+        for family, models in families.items()
+        for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
+    ]
+    found = pd.concat(parts) if parts else rows.iloc[:0].assign(line="", dataset_line="")
+    return with_several(found[found["x"].notna()])
+
+
+def available(table: pd.DataFrame, families: Families, input_px: InputPx) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not families:
+        return "report.families names no models that are one family at several input sizes."
+    if not len(_rows(table, families, input_px)):
+        return "No family of models was measured at two input sizes or more."
+    return None
+
+
+@styled
+def draw(
+    table: pd.DataFrame,
+    families: Families,
+    input_px: InputPx,
+    cells: Mapping[str, int],
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """Draw beta* and B* against the side of the input image; see `curves.draw_curves`.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    families
+        Names of families with their models.
+    input_px
+        Per (dataset, model) the side of the model's input in pixels, read off its activations.
+    cells
+        Per dataset the number of possible objects.
+    trends
+        The paper's numbers (`resources/published/trends.csv`); stars where they are comparable,
+        words where not.
+    """
+    rows = _rows(table, families, input_px)
+    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
+    marks = trend_beside(table, said, cells) if len(said) else said
+    lines = [line for family in families for line in _lines_of(rows, family)]
+    return draw_curves(
+        rows, lines, "side of the input image, pixels", trend_note(said, marks),
+        marks.assign(x=marks["axis_value"].astype(float) if len(marks) else ()),
+    )  # fmt: skip
+
+
+def _lines_of(rows: pd.DataFrame, family: str) -> list[str]:
+    """Names of a family's curves: one, or one per dataset."""
+    names = rows["line"].unique()
+    return sorted(n for n in names if n == family or n.startswith(f"{family} ("))

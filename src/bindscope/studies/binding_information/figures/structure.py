@@ -1,0 +1,245 @@
+"""F8: test loss by probe family, which tells how the code of objects is built (spec 1, sec. 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from bindscope.figures.style import (
+    FAMILY_SHORT,
+    GREY,
+    PAPER_MARK,
+    TOKEN_NAMES,
+    colours,
+    handle,
+    legend_below,
+    markers,
+    new_figure,
+    note_above,
+    reference_line,
+    styled,
+)
+from bindscope.studies.binding_information.figures.assumed import (
+    assumed_entry,
+    marked,
+    rests_on_one,
+)
+from bindscope.studies.binding_information.published import beside, slug
+from bindscope.studies.binding_information.views import (
+    family_order,
+    last_layers,
+    measured,
+    name_order,
+    over_seeds,
+    sharing_cost,
+    token_order,
+)
+
+INCREASE = "loss_object_increase_bits"
+_SPREAD = 0.24  # of the models around a family's place, so that their intervals do not overlap
+
+
+def _seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows per seed of last layers that several families were fitted to; attention stands apart."""
+    rows = last_layers(measured(table, known_answer=False))
+    rows = rows[(rows["tokens"] != "patches") & rows["loss_object_bits"].notna()]
+    count = rows.groupby(["dataset", "model", "tokens"])["family"].transform("nunique")
+    return rows[count > 1] if len(rows) else rows
+
+
+def available(table: pd.DataFrame) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not len(_seeds(table)):
+        return "No model was probed with more than one family at its last layer."
+    return None
+
+
+@styled
+def draw(
+    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+) -> Figure:
+    """Draw the test loss of O by family, from linear to neural net, and the cost of sharing.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    published
+        The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
+    models
+        Order of the models, the configuration's.
+
+    Returns
+    -------
+    Figure
+        A panel per dataset and token input. Full markers: the probe with its 95 % interval, small
+        ones its seeds; open grey ones: the same probe with z = 0; dashed line: H(O), the loss of
+        knowing the prior alone. Below, where the shared quadratic probe was fitted too: how many
+        bits more it loses than the quadratic one.
+    """
+    seeds = _seeds(table)
+    rows = over_seeds(seeds)
+    marks = beside(table, published) if published is not None else pd.DataFrame()
+    names = name_order(rows["model"], models)
+    cost = sharing_cost(seeds).sort_values("model", key=lambda c: c.map(names.index), kind="stable")
+    looks = {n: {"color": c} for n, c in colours(names).items()}
+    for name, marker in markers(names).items():
+        looks[name]["marker"] = marker
+    panels = [
+        (dataset, token)
+        for dataset in sorted(rows["dataset"].unique())
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    ]
+    n_rows = -(-len(panels) // 2)
+    heights = [0.5 + 2.5 * n_rows, (0.8 + 0.22 * len(cost)) if len(cost) else 0]
+    figure = new_figure(sum(heights) + 0.5)
+    parts = figure.subfigures(1 + bool(len(cost)), 1, squeeze=False,
+                              height_ratios=[h for h in heights if h])[:, 0]  # fmt: skip
+    _losses(parts[0], panels, rows, seeds, looks, marks)
+    entries = [handle(n, **looks[n]) for n in names]
+    entries.append(
+        handle("probe without input", marker="o", markerfacecolor="white",
+               markeredgecolor=GREY, linestyle="none")
+    )  # fmt: skip
+    if len(cost):
+        number = paper_cost(published)
+        cost["paper"] = _beside(cost, number, marks)
+        _cost(parts[1], cost, looks, several=rows["dataset"].nunique() > 1)
+        note_above(figure, paper_words(number, bool(cost["paper"].notna().any())))
+    if len(marks):
+        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    legend_below(figure, [*entries, *assumed_entry(rows)], 4)
+    return figure
+
+
+def paper_cost(published: pd.DataFrame | None) -> dict[str, Any] | None:
+    """Return the paper's number for the cost of sharing, a row of the file, or None."""
+    if published is None:
+        return None
+    found = published[published["quantity"] == INCREASE]
+    return next(({str(k): v for k, v in row.items()} for row in found.to_dict("records")), None)
+
+
+def paper_words(number: Mapping[str, Any] | None, comparable: bool) -> str:
+    """Quote the paper's cost of sharing, and say whether it is comparable."""
+    if number is None:
+        return ""
+    text = (
+        f"The paper ({number['table']}), {slug(number['model'])} on {number['dataset']}: the "
+        f"shared quadratic probe loses {number['value']:+.1f} bits."
+    )
+    return text if comparable else f"{text} Not comparable: other scenes or another model here."
+
+
+def _beside(
+    cost: pd.DataFrame, number: Mapping[str, Any] | None, marks: pd.DataFrame
+) -> list[float]:
+    """Return the paper's cost for each row that it is comparable with, NaN for the others."""
+    if number is None or not len(marks):
+        return [nan] * len(cost)
+    names = zip(marks["our_dataset"], marks["our_model"], marks["tokens"], strict=True)
+    here = {*names} & {(slug(number["dataset"]), slug(number["model"]), number["tokens"])}
+    ours = zip(cost["dataset"], cost["model"], cost["tokens"], strict=True)
+    return [float(number["value"]) if name in here else nan for name in ours]
+
+
+def _losses(
+    part: SubFigure,
+    panels: Sequence[tuple[str, str]],
+    rows: pd.DataFrame,
+    seeds: pd.DataFrame,
+    looks: Mapping[str, Mapping[str, Any]],
+    marks: pd.DataFrame,
+) -> None:
+    families = family_order(rows["family"])
+    columns = min(2, len(panels))
+    grid = part.subplots(
+        -(-len(panels) // columns), columns, sharex=True, sharey="row", squeeze=False
+    )
+    several = rows["dataset"].nunique() > 1
+    for axes, (dataset, token) in zip(grid.flat, panels, strict=False):
+        here = (rows["dataset"] == dataset) & (rows["tokens"] == token)
+        each = seeds[(seeds["dataset"] == dataset) & (seeds["tokens"] == token)]
+        _panel(axes, rows[here], each, looks, families)
+        if len(marks):
+            _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
+                   families)  # fmt: skip
+        axes.set_title(f"{dataset}, {TOKEN_NAMES[token]}" if several else TOKEN_NAMES[token])
+        entropy = marked("H(O)", rests_on_one(rows[here]))
+        reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    for axes in list(grid.flat)[: len(panels)][-columns:]:  # the lowest panel of each column
+        axes.tick_params(labelbottom=True)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("test loss of O, bits per scene")
+
+
+def _panel(
+    axes: Axes,
+    part: pd.DataFrame,
+    seeds: pd.DataFrame,
+    looks: Mapping[str, Mapping[str, Any]],
+    families: Sequence[str],
+) -> None:
+    for i, (name, look) in enumerate(looks.items()):
+        shift = _SPREAD * ((i + 0.5) / len(looks) - 0.5)
+        curve = part[part["model"] == name].copy()
+        curve["x"] = [families.index(family) + shift for family in curve["family"]]
+        curve = curve.sort_values(["x", "probe"], kind="stable")
+        axes.plot(curve["x"], curve["loss_object_bits"], **look)
+        # A higher bound on B_O is a lower loss.
+        low, high = (curve["h_object_bits"] - curve[f"binding_bits_{e}"] for e in ("high", "low"))
+        axes.vlines(curve["x"], low, high, color=look["color"], linewidth=1)
+        each = seeds[seeds["model"] == name]
+        if each["seed"].nunique() > 1:
+            axes.plot(
+                [families.index(family) + shift + 0.05 for family in each["family"]],
+                each["loss_object_bits"], ".", color=look["color"], markersize=3, alpha=0.6,
+            )  # fmt: skip
+    nulls = part.drop_duplicates("probe")  # the same for every model
+    axes.plot(
+        nulls["family"].map(families.index), nulls["null_loss_object_bits"], "o",
+        markerfacecolor="white", markeredgecolor=GREY, zorder=1,
+    )  # fmt: skip
+    axes.set_xticks(range(len(families)), [FAMILY_SHORT[family] for family in families])
+    axes.set_xlim(-0.3, len(families) - 0.7)
+    axes.margins(y=0.1)
+
+
+def _stars(axes: Axes, marks: pd.DataFrame, families: Sequence[str]) -> None:
+    here = marks[(marks["quantity"] == "loss_object_bits") & marks["probe"].isin(families)]
+    places = [families.index(family) for family in here["probe"]]
+    axes.plot(places, here["value"], linestyle="none", **PAPER_MARK)
+
+
+def _cost(
+    part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]], several: bool
+) -> None:
+    """Draw the cost of sharing as bars, with intervals, seeds and the paper's number."""
+    axes = part.subplots()
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    axes.axvline(0, color="#666666", linewidth=0.7)
+    labels = []
+    for i, row in enumerate(cost.to_dict("records")):
+        colour = looks[row["model"]]["color"]
+        axes.barh(i, row["cost_bits"], 0.6, color=colour, alpha=0.6, linewidth=0)
+        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.2)
+        axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=colour, markersize=4)
+        axes.plot(row["paper"], i, **PAPER_MARK)
+        text = f"{row['cost_bits']:+.1f}".replace("-", "\u2212")
+        axes.annotate(
+            text, (max(row["high"], *row["seed_costs"], 0), i), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=7.5,
+        )  # fmt: skip
+        where = f", {row['dataset']}" if several else ""
+        labels.append(f"{row['model']}, {TOKEN_NAMES[row['tokens']]}{where}")
+    axes.set_yticks(range(len(cost)), labels)
+    axes.set_ylim(len(cost) - 0.4, -0.6)
+    axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")

@@ -1,0 +1,172 @@
+"""F1: what [CLS], the mean of the patches, and the patches hold (spec 1, sections 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from bindscope.figures.style import (
+    FAMILY_NAMES,
+    GREY,
+    PAPER_MARK,
+    TOKEN_COLOURS,
+    TOKEN_NAMES,
+    handle,
+    legend_below,
+    new_figure,
+    note_above,
+    reference_line,
+    styled,
+)
+from bindscope.studies.binding_information.figures.assumed import (
+    assumed_entry,
+    marked,
+    rests_on_one,
+)
+from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
+from bindscope.studies.binding_information.published import beside, table_note
+from bindscope.studies.binding_information.views import (
+    family_order,
+    last_layers,
+    measured,
+    name_order,
+    over_seeds,
+    token_order,
+)
+
+COLUMNS = 3
+_BAR = 0.8
+
+
+def _rows(table: pd.DataFrame) -> pd.DataFrame:
+    rows = over_seeds(last_layers(measured(table, known_answer=False)))
+    return rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
+
+
+def available(table: pd.DataFrame) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not len(_rows(table)):
+        return "No model other than the known-answer encoders was measured."
+    return None
+
+
+@styled
+def draw(
+    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+) -> Figure:
+    """Draw B_O in bits by model (panels), probe (rows) and token input (bars), last layer.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    published
+        The paper's numbers; drawn only where dataset, model, tokens and probe agree, otherwise
+        quoted in words.
+    models
+        Order of the models, the configuration's.
+
+    Returns
+    -------
+    Figure
+        Bars: the lower bound with its 95 % interval; diamonds: the paper's estimate; crosses: the
+        paper's estimate of a probe with z = 0; stars: the paper's number.
+    """
+    rows = _rows(table)
+    marks = beside(table, published) if published is not None else pd.DataFrame()
+    panels = [
+        (dataset, model)
+        for dataset in sorted(rows["dataset"].unique())
+        for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
+    ]
+    families = family_order(rows["family"])
+    n_columns = min(COLUMNS, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    figure = new_figure(1.0 + n_rows * (0.75 + 0.34 * len(families)))
+    grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
+    several = rows["dataset"].nunique() > 1
+    for axes, (dataset, model) in zip(grid.flat, panels, strict=False):
+        part = rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
+        _panel(axes, part, families)
+        _paper_marks(axes, marks, dataset, model, part, families)
+        axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
+        entropy = marked("H(O)", rests_on_one(part))
+        reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    grid[0, 0].set_yticks(range(len(families)), [FAMILY_NAMES[f] for f in families])
+    grid[0, 0].set_ylim(len(families) - 0.4, -0.6)
+    for axes in list(grid.flat)[: len(panels)][-n_columns:]:  # the lowest panel of each column
+        axes.set_xlabel("$B_O$, bits per scene")
+        axes.tick_params(labelbottom=True)
+    _legend(figure, rows, len(marks) > 0)
+    if published is not None:
+        note_above(figure, table_note(published, marks, "binding_bits"))
+    return figure
+
+
+def _slots(part: pd.DataFrame, family: str) -> dict[str, float]:
+    """Offset of each token input's bar within its family's row."""
+    tokens = token_order(part.loc[part["family"] == family, "tokens"])
+    height = _BAR / max(2, len(tokens))
+    return {token: (i - (len(tokens) - 1) / 2) * height for i, token in enumerate(tokens)}
+
+
+def _panel(axes: Axes, part: pd.DataFrame, families: Sequence[str]) -> None:
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+    axes.axvline(0, color="#666666", linewidth=0.7)
+    for i, family in enumerate(families):
+        slots = _slots(part, family)
+        for token, offset in slots.items():
+            # several probes of one family share a slot; each is drawn
+            for row in part[(part["family"] == family) & (part["tokens"] == token)].itertuples():
+                height = 0.9 * _BAR / max(2, len(slots))
+                _bar(axes, row, i + offset, height, TOKEN_COLOURS[token])
+
+
+def _bar(axes: Axes, row: Any, y: float, height: float, colour: str) -> None:
+    bound_bar(axes, row, y, height, colour, "binding")
+    axes.plot(row.h_object_bits - row.null_loss_object_bits, y, "x", color=GREY, markersize=4,
+              zorder=3)  # fmt: skip
+
+
+def _paper_marks(
+    axes: Axes,
+    marks: pd.DataFrame,
+    dataset: str,
+    model: str,
+    part: pd.DataFrame,
+    families: Sequence[str],
+) -> None:
+    if not len(marks):
+        return
+    here = marks[
+        (marks["our_dataset"] == dataset)
+        & (marks["our_model"] == model)
+        & (marks["quantity"] == "binding_bits")
+    ]
+    row: Any
+    for row in here.itertuples():
+        y = families.index(str(row.probe)) + _slots(part, str(row.probe))[str(row.tokens)]
+        axes.plot(row.value, y, **PAPER_MARK)
+
+
+def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
+    entries: list[object] = [
+        Patch(color=TOKEN_COLOURS[token], alpha=0.85, label=TOKEN_NAMES[token])
+        for token in token_order(rows["tokens"])
+    ]
+    entries += bar_entries()
+    if rows["null_loss_object_bits"].notna().any():
+        entries.append(
+            handle("same, probe without input", marker="x", color=GREY, linestyle="none")
+        )
+    if with_paper:
+        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
+    legend_below(figure, [*entries, *assumed_entry(rows)], 4)

@@ -1,0 +1,130 @@
+"""F9: training curves of the controlled models and of the probes (spec 1, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from bindscope.figures.style import (
+    FAMILY_SHORT,
+    INK,
+    TOKEN_NAMES,
+    colours,
+    handle,
+    legend_below,
+    new_figure,
+    styled,
+)
+from bindscope.studies.binding_information.views import family_order, name_order, token_order
+
+Rows = Sequence[Mapping[str, Any]]
+TARGET_NAMES = {"object": "O, the paper's probe", "chained": "F then O, chained, anchored"}
+_DASHES = {"cls": "-", "mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1)), "patches": "-"}
+
+
+@dataclass(frozen=True)
+class ProbeHistory:
+    """The history of one fit.
+
+    Attributes
+    ----------
+    model, tokens, family
+        What was fitted.
+    rows
+        `{seed, target, step, split, loss_bits}`, split `train` or `val`.
+    """
+
+    model: str
+    tokens: str
+    family: str
+    rows: Rows
+
+
+def available(models: Mapping[str, Rows], probes: Sequence[ProbeHistory]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    if not any(map(len, models.values())) and not any(len(probe.rows) for probe in probes):
+        return "No training history was given."
+    return None
+
+
+@styled
+def draw(
+    models: Mapping[str, Rows], probes: Sequence[ProbeHistory], order: Sequence[str] = ()
+) -> Figure:
+    """Draw training curves.
+
+    Parameters
+    ----------
+    models
+        Per controlled model its history: `{step, split, loss_bits}`.
+    probes
+        Histories of fits.
+    order
+        Order of the models, the configuration's.
+
+    Returns
+    -------
+    Figure
+        First row: models; thin lines are the training loss, thick ones the validation loss. Below:
+        a row per target and a column per probe family, validation loss only, one line per model
+        and token input (attention reads patches).
+    """
+    probes = [probe for probe in probes if probe.rows]
+    models = {name: rows for name, rows in models.items() if rows}
+    names = name_order([*models, *(probe.model for probe in probes)], order)
+    colour = colours(names)
+    families = family_order([probe.family for probe in probes])
+    targets = [t for t in TARGET_NAMES if any(_of(p, t).size for p in probes)]
+    n_rows = bool(models) + len(targets)
+    figure = new_figure(0.9 + 1.75 * n_rows)
+    parts = figure.subfigures(n_rows, 1, squeeze=False)[:, 0]
+    if models:
+        _models(parts[0].subplots(), {n: models[n] for n in names if n in models}, colour)
+    for part, target in zip(parts[bool(models) :], targets, strict=True):
+        row = part.subplots(1, len(families), sharey=True, squeeze=False)[0]
+        for axes, family in zip(row, families, strict=True):
+            for probe in probes:
+                if probe.family == family:
+                    _probe(axes, _of(probe, target), colour[probe.model], _DASHES[probe.tokens])
+            if target == targets[0]:
+                axes.set_title(FAMILY_SHORT[family], fontsize=8)
+            axes.set_xlabel("step")
+            axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+        row[0].set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
+    entries = [handle(name, color=colour[name]) for name in names]
+    for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
+        entries.append(handle(TOKEN_NAMES[token], color=INK, linestyle=_DASHES[token], linewidth=1))
+    legend_below(figure, entries, 6)
+    return figure
+
+
+def _of(probe: ProbeHistory, target: str) -> pd.DataFrame:
+    """Return one target's validation rows."""
+    rows = pd.DataFrame(list(probe.rows))
+    return rows[(rows["target"] == target) & (rows["split"] == "val")]
+
+
+def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -> None:
+    for name, rows in models.items():
+        frame = pd.DataFrame(list(rows))
+        for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
+            curve = frame[frame["split"] == split]
+            axes.plot(
+                curve["step"], curve["loss_bits"], color=colour[name], linewidth=width, alpha=alpha
+            )
+    axes.set_title("models: training loss (thin) and validation loss (thick)")
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_ylabel("loss of the objective,\nbits per scene", fontsize=7.5)
+    axes.set_ylim(bottom=0)
+
+
+def _probe(axes: Axes, rows: pd.DataFrame, colour: str, dashes: Any) -> None:
+    for _, curve in rows.groupby("seed", sort=True):
+        axes.plot(curve["step"], curve["loss_bits"], color=colour, linestyle=dashes, linewidth=1.0)

@@ -1,0 +1,144 @@
+"""One fit job: read representation, codes and anchors, fit, write rows and what stands beside."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from bindscope.activations.reader import Activations, RowReader
+from bindscope.config.codes import SPLITS
+from bindscope.config.information import Information
+from bindscope.config.probes import AnyProbe
+from bindscope.core.devices import hold_device
+from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.priors.labels import Labels
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.probes.base import FitResult
+from bindscope.studies.binding_information.probes.data import (
+    ANCHORS,
+    ArrayPatches,
+    ProbeData,
+    Rows,
+    SplitData,
+    whole,
+)
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.weights import to_safetensors
+
+log = logging.getLogger(__name__)
+
+
+def load_data(
+    labels: Labels,
+    index: str | None,
+    representation: Mapping[str, Any],
+    sizes: Sequence[int],
+) -> ProbeData:
+    """Open what one fit needs; labels and activations are read when the fit asks for them.
+
+    Parameters
+    ----------
+    labels
+        Codes and anchors.
+    index
+        Index of the activations; None for a null probe.
+    representation
+        ``{"tokens": ..., "layer": ...}``; tokens ``null`` is z = 0, as one patch token where
+        ``patches`` is true.
+    sizes
+        Sizes of the feature groups.
+    """
+    tokens = representation["tokens"]
+    activations = Activations(index) if index else None
+    splits = {}
+    for name in SPLITS:
+        codes, anchors = [labels.codes(name)], [labels.anchors(name)]
+        objects, features = (RowReader(codes, [array]) for array in ("objects", "features"))
+        zeros = np.zeros((objects.shape[0], 1), np.float32)
+        z: NDArray[np.float32] | Rows = zeros
+        if tokens == "null" and representation["patches"]:
+            z = ArrayPatches(zeros[:, None], zeros)
+        elif activations and tokens == "patches":
+            z = activations.patches(name)
+        elif activations:
+            z = activations.vectors(name, tokens, representation["layer"])
+        splits[name] = SplitData(
+            z, objects, features, {a: RowReader(anchors, [a]) for a in ANCHORS}
+        )
+    return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
+
+
+def run_fit(
+    probe: AnyProbe, data: ProbeData, seeds: Sequence[int], control: str
+) -> list[FitResult]:
+    """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
+    with hold_device(probe.device) as device, _current(device):
+        if control == "shuffled_labels":
+            return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
+        return fit(probe, data, seeds)
+
+
+def _current(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Let "cuda" mean this device."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
+
+
+def write_fit(
+    output: Any,
+    results: Sequence[FitResult],
+    data: ProbeData,
+    prior: Mapping[str, Any],
+    names: Mapping[str, Any],
+    probe: AnyProbe,
+    information: Information,
+    disjoint: bool,
+) -> None:
+    """Write rows (one per seed), weights, histories, and the losses per object and feature.
+
+    Parameters
+    ----------
+    output
+        Paths `rows`, `weights`, `history`, `details`.
+    results, data
+        The fit.
+    prior
+        The test split's row of the priors.
+    names
+        Columns that the job knows: dataset, model, layer, tokens, probe, control, keys.
+    probe, information
+        Configuration of the probe and of the intervals.
+    disjoint
+        Whether splits share no feature code: the bootstrap then resamples feature codes.
+    """
+    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
+    counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
+    rows, details = [], {}
+    objects, features = data.test.objects, whole(data.test.features)
+    for result in results:
+        row = estimate(result, prior, objects, features, information, disjoint=disjoint)
+        rows.append(
+            {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
+             "options": canonical_json(options), **row}
+        )  # fmt: skip
+        log.info(
+            "seed %d: B_O %.2f of %.2f bits, B* %.2f of %.2f bits %s",
+            result.seed, row["binding_bits"], row["h_object_bits"], row["conditional_binding_bits"],
+            row["h_object_given_feature_bits"], " ".join(result.flags),
+        )  # fmt: skip
+        for target, losses in result.head_losses.items():
+            details[f"{result.seed}.{target}_loss_bits"] = losses
+    write_atomic(output.weights, to_safetensors(results))
+    write_json(output.history, [line for result in results for line in result.history])
+    write_atomic(output.details, save(details))
+    write_atomic(Path(output.rows), "".join(canonical_json(row) + "\n" for row in rows))

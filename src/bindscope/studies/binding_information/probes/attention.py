@@ -1,0 +1,197 @@
+"""Attention family: each head reads the patch tokens with its own query, then a quadratic form.
+
+q_k = Wq (base_k + sum_{i<k} (o_i - 1/2) Q_i), no key or value projection; a_k = softmax over the
+patch tokens of q_k.s_i / sqrt(d); pooled s_k = sum_i a_ki s_i; logit_k = quadratic readout of
+[CLS; s_k; masked bits], without [CLS] if the model has none (spec 1, section 2).
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bindscope.config.probes import AttentionProbe
+from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    Tokens,
+    drawn,
+    drawn_rows,
+    normal,
+    visible,
+)
+
+BLOCK = 2**21  # floats of a block of scenes: of tokens, or of what is pooled
+
+
+class _Pool(torch.autograd.Function):
+    """Pooled tokens (B, heads, d) from what queries see, and what they are made of.
+
+    Queries are seen (B, heads, length) times `revealed` (length, d), plus `base` (heads, d), scaled
+    for the softmax. Tokens are given as (B, T, d) and as (B, d, T), and have no gradient: products
+    whose second factor lies transposed in memory take up to three times as long. Queries and their
+    gradients are made for a block of scenes at a time, so that none of the whole batch is held.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        seen: Tensor | None,
+        revealed: Tensor | None,
+        base: Tensor,
+        tokens: Tensor,
+        transposed: Tensor,
+    ) -> Tensor:
+        attention = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
+        pooled = tokens.new_empty(len(tokens), *base.shape)
+        for block in _blocks(tokens):
+            _attend(seen, revealed, base, transposed, block, out=attention[block])
+            torch.bmm(attention[block], tokens[block], out=pooled[block])
+        ctx.save_for_backward(seen, revealed, base, attention, tokens, transposed)
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        seen, revealed, base, attention, tokens, transposed = ctx.saved_tensors
+        blocks = _blocks(tokens)
+        ones = base.new_ones(1, len(tokens[blocks[0]]))
+        by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
+        if revealed is not None:
+            by_revealed = torch.zeros_like(revealed)
+            by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
+        for block in blocks:
+            by_scores = torch.bmm(gradient[block], transposed[block])
+            of = attention[block]
+            torch._softmax_backward_data(by_scores, of, 2, of.dtype, grad_input=by_scores)
+            by_queries = torch.bmm(by_scores, tokens[block])
+            by_base.view(1, -1).addmm_(ones[:, : len(of)], by_queries.flatten(1))
+            if by_revealed is not None:
+                by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
+            if by_seen is not None:
+                by_seen[block] = by_queries @ revealed.t()
+        return by_seen, by_revealed, by_base, None, None
+
+
+def _blocks(scenes: Tensor) -> list[slice]:
+    """Return blocks of an array's scenes; on a graphics card one."""
+    n = len(scenes)
+    step = max(1, BLOCK // scenes[0].numel()) if scenes.device.type == "cpu" else n
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _attend(
+    seen: Tensor | None,
+    revealed: Tensor | None,
+    base: Tensor,
+    transposed: Tensor,
+    block: slice,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the attention weights of a block of scenes, (.., heads, T)."""
+    tokens = transposed[block]
+    queries = base.expand(len(tokens), *base.shape)
+    if seen is not None and revealed is not None:
+        queries = torch.baddbmm(queries, seen[block], revealed.expand(len(tokens), *revealed.shape))
+    return torch.softmax(torch.bmm(queries, tokens), 2, out=out)
+
+
+class _Readout(torch.autograd.Function):
+    """sum_r u_r v_r (heads, B), where (u, v) = own + s W for pooled tokens s of each head.
+
+    `own` is (heads, B, 2 rank), `pooled` (heads, B, d) and `weight` (heads, d, 2 rank).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor | None, pooled: Tensor, weight: Tensor) -> Tensor:
+        y = torch.bmm(pooled, weight) if own is None else torch.baddbmm(own, pooled, weight)
+        ctx.save_for_backward(y, pooled, weight)
+        left, right = y.chunk(2, dim=2)
+        return (left * right).sum(2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        y, pooled, weight = ctx.saved_tensors
+        by_y = torch.empty_like(y)
+        (left, right), (by_left, by_right) = y.chunk(2, dim=2), by_y.chunk(2, dim=2)
+        torch.mul(gradient[:, :, None], right, out=by_left)
+        torch.mul(gradient[:, :, None], left, out=by_right)
+        by_own = by_y if ctx.needs_input_grad[0] else None
+        by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
+        by_weight = torch.zeros_like(weight)
+        for part in _blocks(pooled.transpose(0, 1)):
+            by_weight.baddbmm_(pooled[:, part].transpose(1, 2), by_y[:, part])
+        return by_own, by_pooled, by_weight
+
+
+class AttentionQuadratic(Family):
+    """Attention over patch tokens and a quadratic readout.
+
+    The query is linear in the bits, so Wq is folded into base and Q once per step and the queries
+    of all heads are one product of the masked bits with Wq Q; no sample passes through Wq. In the
+    readout [CLS] and bits are one product for all heads and both factors; s_k, which is the head's
+    own, a batched one for both factors.
+    """
+
+    patches = True
+    mask: Tensor
+
+    def __init__(
+        self, config: AttentionProbe, heads: Heads, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__(config, heads, shape, generator)
+        k, d = heads.count, shape.dim
+        self.temperature = 1 / sqrt(d)
+        self.factor = self.scale(2 * d if shape.cls else d)
+        self.query = normal(generator, d, d)
+        self.base = normal(generator, k, d)
+        self.revealed = normal(generator, heads.length, d) if config.conditioned else None
+        pooled, rest = [], []
+        for _ in range(2):  # the factors
+            pooled.append(drawn(generator, k, d, config.rank))
+            if shape.cls or config.conditioned:
+                dim = d if shape.cls else 0
+                rest.append(drawn_rows(dim, heads, config.rank, config.conditioned, generator))
+        if heads.anchored:
+            for last in (*pooled[-1:], *rest[-1:]):
+                last.zero_()
+        self.pooled = nn.Parameter(torch.cat(pooled, dim=2))
+        self.rest = Projection(torch.cat(rest, dim=2), heads, config.conditioned) if rest else None
+        self.bias = nn.Parameter(torch.zeros(k))
+        self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
+
+    def _folded(self, bits: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+        """Return what queries are made of: masked bits (B, heads, length), Wq Q and Wq base.
+
+        The scale of the softmax is in the latter.
+        """
+        if self.revealed is None:
+            return None, None, self.base @ self.query.t() * self.temperature
+        parts = torch.cat([self.base, self.revealed]) @ self.query.t() * self.temperature
+        k = len(self.base)
+        return bits[:, None] * self.mask, parts[k:], parts[:k]
+
+    def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
+        """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
+        return _attend(*self._folded(bits), inputs.transposed, slice(None))
+
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads)."""
+        assert isinstance(inputs, Tokens)
+        pooled = _Pool.apply(  # type: ignore[no-untyped-call]
+            *self._folded(bits), inputs.patches, inputs.transposed
+        ).transpose(0, 1)
+        rest = None
+        if self.rest is not None:
+            parts = [inputs.cls] if inputs.cls is not None else []
+            parts += [bits] if self.conditioned else []
+            rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
+        products: Tensor = _Readout.apply(  # type: ignore[no-untyped-call]
+            rest, pooled, self.pooled
+        )
+        return products.t() * self.factor + self.bias

@@ -1,0 +1,245 @@
+"""What a probe is fitted to: a representation, codes and prior anchors, per split.
+
+Arrays are numpy and stay where they are, or readers over a store, which read a range of scenes when
+it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.core.errors import StoreError
+
+Array = npt.NDArray[Any]
+ANCHORS = ("object", "feature", "object_given_feature")
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """An array along scenes that may be larger than memory (`activations.reader.RowReader`)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Scenes, and the shape of what each scene has."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns."""
+
+    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Return scenes [start, stop), in `out` where given."""
+
+
+@runtime_checkable
+class PatchSource(Rows, Protocol):
+    """Patch tokens (N, T, d) that may be larger than memory (`activations.reader.PatchReader`)."""
+
+    def cls(self) -> Rows | Array | None:
+        """Return the [CLS] tokens (N, d), or None where the model has none."""
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Rows that are in memory."""
+
+    values: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.values.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the array."""
+        return self.values.dtype
+
+    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Return a view of scenes [start, stop), or `out` with a copy of them."""
+        if out is None:
+            return self.values[start:stop]
+        out[...] = self.values[start:stop]
+        return out
+
+
+@dataclass(frozen=True)
+class ArrayPatches(ArrayRows):
+    """Patch tokens that are in memory.
+
+    Parameters
+    ----------
+    values
+        Floats (N, T, d).
+    cls_tokens
+        Floats (N, d), or None.
+    """
+
+    cls_tokens: Array | None = None
+
+    @property
+    def tokens(self) -> Array:
+        """The tokens."""
+        return self.values
+
+    def cls(self) -> Array | None:
+        """Return the [CLS] tokens, or None."""
+        return self.cls_tokens
+
+
+def as_rows(values: Array | Rows) -> Rows:
+    """Return an array as rows."""
+    return ArrayRows(values) if isinstance(values, np.ndarray) else values
+
+
+def row_bytes(rows: Rows) -> int:
+    """Return how many bytes a scene takes."""
+    return prod(rows.shape[1:]) * rows.dtype.itemsize
+
+
+def whole(values: Array | Rows) -> Array:
+    """Return all scenes, in memory."""
+    rows = as_rows(values)
+    return rows.read(0, rows.shape[0])
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """One split.
+
+    Parameters
+    ----------
+    z
+        The representation: floats (N, d), in memory or as `Rows`, or a `PatchSource` of N scenes.
+    objects
+        Object codes, uint8 (N, K).
+    features
+        Feature codes, uint8 (N, n).
+    anchors
+        Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n) and
+        `object_given_feature` (N, K).
+
+    Each of them is in memory or `Rows`.
+    """
+
+    z: Array | Rows
+    objects: Array | Rows
+    features: Array | Rows
+    anchors: Mapping[str, Array | Rows]
+
+    @property
+    def n_scenes(self) -> int:
+        """Number of scenes."""
+        return self.objects.shape[0]
+
+    @property
+    def labels(self) -> dict[str, Array | Rows]:
+        """Codes and anchors by name: `objects`, `features`, and the keys of `anchors`."""
+        return {"objects": self.objects, "features": self.features, **self.anchors}
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """The three splits of one fit.
+
+    Parameters
+    ----------
+    train, val, test
+        The splits; `val` chooses, `test` is reported.
+    sizes
+        Sizes of the feature groups: K is their product, n their sum.
+    """
+
+    train: SplitData
+    val: SplitData
+    test: SplitData
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        k, n = prod(self.sizes), sum(self.sizes)
+        shapes = {"objects": k, "features": n}
+        shapes |= dict(zip(ANCHORS, (k, n, k), strict=True))
+        for name, split in self.splits.items():
+            arrays = split.labels
+            for array, width in shapes.items():
+                found = np.shape(arrays[array]) if array in arrays else "absent"
+                if found != (split.n_scenes, width):
+                    raise StoreError(
+                        f"{array} of split {name}",
+                        f"it is {found} where ({split.n_scenes}, {width}) is expected",
+                        "rebuild codes, anchors and activations of this dataset together",
+                    )
+            _check_representation(name, split, self.train.z)
+
+    @property
+    def splits(self) -> dict[str, SplitData]:
+        """The splits by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
+    @property
+    def patches(self) -> bool:
+        """Whether the representation is patch tokens."""
+        return len(self.train.z.shape) == 3
+
+    def null(self) -> ProbeData:
+        """Return the same codes with a representation that knows nothing: z = 0, of dimension 1.
+
+        Fitted to it, a probe measures how well its family models the prior alone (the *null
+        probe* of spec 1, section 6b). Patch tokens become one token of dimension 1 per scene,
+        with a [CLS] if there was one.
+        """
+        return self._map(lambda split, _: replace(split, z=_zeros(split.z)))
+
+    def shuffled_labels(self, seed: int) -> ProbeData:
+        """Return the data with codes and anchors permuted over the scenes of each split.
+
+        The control for a probe that reads more than the pairing of representation and labels. All
+        labels are read into memory, for a permutation has to reach each of them.
+        """
+
+        def permute(split: SplitData, index: int) -> SplitData:
+            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
+            order = rng.permutation(split.n_scenes)
+            return replace(
+                split,
+                objects=whole(split.objects)[order],
+                features=whole(split.features)[order],
+                anchors={name: whole(array)[order] for name, array in split.anchors.items()},
+            )
+
+        return self._map(permute)
+
+    def _map(self, change: Any) -> ProbeData:
+        return replace(
+            self, **{name: change(split, i) for i, (name, split) in enumerate(self.splits.items())}
+        )
+
+
+def _zeros(z: Array | Rows) -> Array | PatchSource:
+    n = z.shape[0]
+    zeros = np.zeros((n, 1), np.float32)
+    if not isinstance(z, PatchSource):
+        return zeros
+    return ArrayPatches(zeros[:, None], None if z.cls() is None else zeros)
+
+
+def _check_representation(name: str, split: SplitData, train: Array | Rows) -> None:
+    if split.z.shape[0] != split.n_scenes or split.z.shape[1:] != train.shape[1:]:
+        raise StoreError(
+            f"activations of split {name}",
+            f"they are {tuple(split.z.shape)} where {split.n_scenes} scenes of shape "
+            f"{tuple(train.shape[1:])} are expected",
+            "rebuild codes, anchors and activations of this dataset together",
+        )
+    if isinstance(split.z, np.ndarray) and not np.isfinite(split.z).all():
+        raise StoreError(
+            f"activations of split {name}",
+            "they hold values that are not finite",
+            "rebuild the store (`bindscope verify --repair`), in a wider `store.dtype` if the "
+            "model's activations overflow",
+        )

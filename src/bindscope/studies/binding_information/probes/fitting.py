@@ -1,0 +1,211 @@
+"""Fit a probe to data: all four targets and all seeds of a block in one job.
+
+The fit of a seed does not depend on the other seeds of its block: initial weights and orders come
+from generators keyed by the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
+from bindscope.core.errors import ConfigError
+from bindscope.core.registries import FAMILIES, resolve
+from bindscope.fitting import denormals, memory
+from bindscope.studies.binding_information.probes.base import (
+    FitResult,
+    Floats,
+    all_parts,
+    all_targets,
+)
+from bindscope.studies.binding_information.probes.batches import Source, make_source
+from bindscope.studies.binding_information.probes.data import ProbeData
+from bindscope.studies.binding_information.probes.module import Family, Inputs, Tokens
+from bindscope.studies.binding_information.probes.protocols import (
+    converged_plan,
+    fit_stochastic,
+    paper_plan,
+)
+from bindscope.studies.binding_information.probes.runs import (
+    TOO_MUCH,
+    Run,
+    build,
+    evaluate,
+    unfitted_bits,
+)
+from bindscope.studies.binding_information.probes.weights import (
+    attention_maps,
+    load_probe,
+    to_safetensors,
+)
+
+__all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
+
+CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
+WATCHED = 512
+
+
+@denormals.flushed()
+def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResult]:
+    """Fit the four targets of a probe for every seed.
+
+    Parameters
+    ----------
+    probe
+        Family, capacity and protocol.
+    data
+        Representation, codes and anchors of the three splits.
+    seeds
+        Seeds of the block.
+
+    Returns
+    -------
+    list[FitResult]
+        One per seed. A fit that diverges is a result with a flag.
+    """
+    _check(probe, data)
+    source = make_source(probe, data)
+    family: type[Family] = resolve(FAMILIES[probe.family])
+
+    def start(seed: int) -> list[Run]:
+        shape, device = source.shape, probe.device
+        return [Run(seed, h, build(probe, h, shape, seed, device)) for h in all_parts(data.sizes)]
+
+    if probe.protocol == "converged" and family.convex:
+        runs = start(seeds[0])
+        family.convex(runs, source, probe)
+        result = _result(probe, source, runs)
+        return [_for_seed(result, seed) for seed in seeds]
+    paper = probe.protocol == "paper"
+    plan = paper_plan(data.train.n_scenes) if paper else converged_plan(probe)
+    block = [start(seed) for seed in seeds]
+    with memory.kept():
+        for runs in [list(chain(*block))] if source.shared_order else block:
+            fit_stochastic(runs, source, plan)
+    return [_result(probe, source, runs) for runs in block]
+
+
+def _check(probe: AnyProbe, data: ProbeData) -> None:
+    if (probe.family in PATCH_FAMILIES) != data.patches:
+        raise ConfigError(
+            f"probes.{probe.name}",
+            f"family {probe.family} reads {'vectors' if data.patches else 'patch tokens'}, which "
+            "the data are not",
+            f"use tokens: [{'cls' if data.patches else 'patches'}] with it",
+        )
+    if probe.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"probes.{probe.name}.device", "there is no CUDA device", "set device: cpu"
+        )
+
+
+def _result(probe: AnyProbe, source: Source, runs: list[Run]) -> FitResult:
+    """Evaluate fitted runs of one seed on the test split."""
+    parts = evaluate(runs, source, "test", probe.batch_size)
+    for run in runs:
+        _flag(run, parts[run.heads.name].scenes.mean(), source, probe.batch_size)
+    flags = {run.heads.name: run.flags for run in runs}
+    val = {run.heads.name: run.best_loss for run in runs}
+    targets = all_targets(source.sizes)
+    return FitResult(
+        seed=runs[0].seed,
+        losses={name: part.scenes for name, part in parts.items()},
+        head_losses={
+            t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
+        },
+        val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
+        accuracy_object=parts["object"].accuracy,
+        exact_match_object=parts["object"].exact_match,
+        accuracy_feature=parts["feature"].accuracy,
+        history=_history(runs),
+        weights=_weights(runs, source),
+        metadata=_metadata(probe, source, runs),
+        steps=max(run.steps for run in runs),
+        flags=tuple(sorted(set().union(*flags.values()))),
+        feature_probe=runs[0].family.feature_probe or probe.family,
+        target_flags={
+            t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
+            for t in targets
+        },
+    )
+
+
+def _history(runs: list[Run]) -> list[dict[str, Any]]:
+    """Return the rows of all runs, and `chained` as the sum of its parts' latest losses."""
+    rows = [row for run in runs for row in run.history]
+    parts = [run.heads.name for run in runs if run.heads.name.startswith("chained_")]
+    for split in ("train", "val"):
+        own = sorted(
+            (row for row in rows if row["target"] in parts and row["split"] == split),
+            key=lambda row: row["step"],
+        )
+        latest: dict[str, float] = {}
+        sums: dict[int, float] = {}
+        for row in own:
+            latest[row["target"]] = row["loss_bits"]
+            if len(latest) == len(parts):
+                sums[row["step"]] = round(sum(latest.values()), 6)
+        rows += [
+            {"seed": runs[0].seed, "target": "chained", "step": step, "split": split}
+            | {"loss_bits": loss}
+            for step, loss in sums.items()
+        ]
+    return rows
+
+
+def _flag(run: Run, loss: float, source: Source, batch: int) -> None:
+    """Add `diverged` and `collapsed` where they apply; `loss` is that on test, bits per scene."""
+    if not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
+        run.flags.add("diverged")
+    if _ignores_inputs(run, source, min(batch, WATCHED)):
+        run.flags.add("collapsed")
+
+
+@torch.inference_mode()
+def _ignores_inputs(run: Run, source: Source, batch: int) -> bool:
+    """Return whether predictions stay the same when scenes swap their representations."""
+    inputs, _, labels = next(iter(source.split("test", batch)))
+    if isinstance(inputs, Tensor):
+        other: Inputs = inputs.roll(1, 0)
+    else:
+        cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
+        other = Tokens(inputs.patches.roll(1, 0), cls)
+    bits, anchors, _ = labels.of(run.heads)
+    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
+    return bool((here - there).abs().mean() < CONSTANT)
+
+
+def _weights(runs: list[Run], source: Source) -> dict[str, Floats]:
+    weights = {
+        f"{run.heads.name}.{name}": value.cpu().numpy().copy()
+        for run in runs
+        for name, value in run.family.state_dict().items()
+    }
+    for name, scaling in source.standardisers.items():
+        weights[f"standardise.{name}.mean"] = scaling.mean
+        weights[f"standardise.{name}.scale"] = scaling.scale
+    return weights
+
+
+def _metadata(probe: AnyProbe, source: Source, runs: list[Run]) -> dict[str, Any]:
+    return {
+        "probe": probe.model_dump(mode="json"),
+        "sizes": list(source.sizes),
+        "dim": source.shape.dim,
+        "cls": source.shape.cls,
+        "best_step": {run.heads.name: run.best_step for run in runs},
+        "chosen": {run.heads.name: run.options for run in runs},
+    }
+
+
+def _for_seed(result: FitResult, seed: int) -> FitResult:
+    """Return the result of a fit that no seed changes, under a seed."""
+    history = [row | {"seed": seed} for row in result.history]
+    return replace(result, seed=seed, history=history)

@@ -1,0 +1,86 @@
+"""Codes and anchors of scenes as a fit uses them: gathered on the device, cut for some heads.
+
+Codes stay uint8 and are stored once, however many targets read them; each batch makes the floats
+that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from bindscope.studies.binding_information.probes.base import CODES, PRIORS, Heads
+from bindscope.studies.binding_information.probes.data import (
+    ANCHORS,
+    Rows,
+    SplitData,
+    as_rows,
+    row_bytes,
+    whole,
+)
+
+COLUMNS = ("objects", "features", *ANCHORS)
+Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of some scenes.
+
+    Attributes
+    ----------
+    columns
+        `objects` uint8 (B, K), `features` uint8 (B, n), and the anchors, float32.
+    """
+
+    columns: Mapping[str, Tensor]
+
+    @classmethod
+    def held(cls, split: SplitData, device: torch.device) -> Labels:
+        """Read those of a whole split."""
+        rows = label_rows(split)
+        return cls({name: torch.from_numpy(whole(rows[name])).to(device) for name in COLUMNS})
+
+    @classmethod
+    def of_batch(cls, values: Sequence[Tensor], device: torch.device) -> Labels:
+        """Take what was read, in the order of `COLUMNS`."""
+        made = (value.to(device) for value in values)
+        return cls(dict(zip(COLUMNS, made, strict=True)))
+
+    def __len__(self) -> int:
+        """Return the number of scenes."""
+        return len(self.columns["objects"])
+
+    def at(self, scenes: Tensor | slice) -> Labels:
+        """Return those of some of the scenes."""
+        return Labels({name: values[scenes] for name, values in self.columns.items()})
+
+    def of(self, heads: Heads) -> Labelled:
+        """Return the bits that go in, the anchors or None, and the bits to predict.
+
+        Floats (B, length), (B, heads) and (B, heads).
+        """
+        bits = self._joined(CODES[heads.target])[:, : heads.length].float()
+        anchors = None
+        if heads.anchored:
+            anchors = self._joined(PRIORS[heads.target])[:, heads.first : heads.length]
+        return bits, anchors, bits[:, heads.first :]
+
+    def _joined(self, names: Sequence[str]) -> Tensor:
+        if len(names) == 1:
+            return self.columns[names[0]]
+        return torch.cat([self.columns[name] for name in names], dim=1)
+
+
+def label_rows(split: SplitData) -> dict[str, Rows]:
+    """Return the labels of a split as rows, in the order of `COLUMNS`."""
+    return {name: as_rows(split.labels[name]) for name in COLUMNS}
+
+
+def label_bytes(split: SplitData) -> int:
+    """Return how many bytes the labels of a scene take."""
+    return sum(map(row_bytes, label_rows(split).values()))

@@ -1,0 +1,239 @@
+"""What the probe families share: head ranges, the joint projection, the anchored logit.
+
+No family expands z per head. What all heads read of z is one matrix product, and the mask "head k
+sees bit i only if i < k" is a strictly triangular weight, so what they read of the bits is another
+(spec 1, section 2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from math import sqrt
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from bindscope.config.probes import AnyProbe
+from bindscope.studies.binding_information.probes.base import Heads
+
+STD = 0.02
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A batch for a probe over patch tokens: (B, T, d), and [CLS] (B, d) or None."""
+
+    patches: Tensor
+    cls: Tensor | None
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """The patch tokens as (B, d, T), made once for all probes that read the batch."""
+        return self.patches.transpose(1, 2).contiguous()
+
+
+Inputs: TypeAlias = Tensor | Tokens
+Fit: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """What a probe reads: vectors of `dim`, and whether patch tokens come with a [CLS]."""
+
+    dim: int
+    cls: bool = False
+
+
+def visible(heads: Heads) -> Tensor:
+    """Return (length, count): 1 where the head sees the bit, i < first + k."""
+    bit = torch.arange(heads.length)[:, None]
+    return (bit < heads.first + torch.arange(heads.count)).to(torch.get_default_dtype())
+
+
+def drawn(generator: torch.Generator, *shape: int) -> Tensor:
+    """Return numbers from N(0, 0.02^2), the released code's initial weights."""
+    return torch.randn(*shape, generator=generator) * STD
+
+
+def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
+    """Return a parameter drawn from N(0, 0.02^2)."""
+    return nn.Parameter(drawn(generator, *shape))
+
+
+def drawn_rows(
+    dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
+) -> Tensor:
+    """Return weights for z and masked bits, (dim [+ length], heads, width), from N(0, 0.02^2).
+
+    The entries by which a head would see a bit that it may not see are zero.
+    """
+    parts = [drawn(generator, dim, heads.count, width)] if dim else []
+    if conditioned:
+        bits = drawn(generator, heads.length, heads.count, width)
+        parts.append(bits * visible(heads)[:, :, None])
+    return torch.cat(parts)
+
+
+class Part(nn.Module):
+    """A module whose call returns a tensor."""
+
+    __call__: Callable[..., Tensor]
+
+
+class _Project(torch.autograd.Function):
+    """W x of all heads, where the last columns of W (those of the bits) are masked.
+
+    `x` is (B, dim) and the weight (.., dim); returns (.., B) if `batch_last`, else (B, ..). Written
+    out because weight, gradient and output are then used and made as they lie in memory.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, mask: Tensor | None, batch_last: bool
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, mask)
+        ctx.batch_last = batch_last
+        rows, outer = weight.flatten(0, -2), weight.shape[:-1]
+        if batch_last:
+            return (rows @ x.t()).view(*outer, -1)
+        return (x @ rows.t()).view(-1, *outer)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mask = ctx.saved_tensors
+        by_rows = gradient.flatten(0, -2) if ctx.batch_last else gradient.flatten(1).t()
+        by_x = by_rows.t() @ weight.flatten(0, -2) if ctx.needs_input_grad[0] else None
+        by_weight = (by_rows @ x).view_as(weight)
+        if mask is not None:
+            by_weight[..., -mask.shape[-1] :].mul_(mask)
+        return by_x, by_weight, None, None
+
+
+class Projection(Part):
+    """`W_k [z; masked bits]` of all heads as one product.
+
+    Entries of the weight by which a head would see a bit that it may not see start at zero and
+    have no gradient: they stay zero, and no step has to mask or to copy a weight.
+
+    Parameters
+    ----------
+    rows
+        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`; `weight` is
+        (.., heads, width, dim [+ length]).
+    heads
+        The heads.
+    conditioned
+        Whether the last `length` of what is read are the bits.
+    batch_last
+        Whether outputs are (.., heads, width, B) instead of (B, .., heads, width). Passes over
+        what lies between products are fastest with the batch last, where sums and broadcasts over
+        `width` or heads run over whole rows.
+    """
+
+    mask: Tensor | None
+
+    def __init__(
+        self, rows: Tensor, heads: Heads, conditioned: bool, *, batch_last: bool = False
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(rows.movedim(0, -1).contiguous())
+        self.batch_last = batch_last
+        mask = visible(heads).t()[:, None].contiguous() if conditioned else None
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Project `x` = [z; bits - 1/2], (B, dim [+ length])."""
+        projected: Tensor = _Project.apply(x, self.weight, self.mask, self.batch_last)  # type: ignore[no-untyped-call]
+        return projected
+
+
+class _SumOfProducts(torch.autograd.Function):
+    """sum_r prod_g y_g, (B, .., heads), from (G, .., heads, r, B)."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        product: Tensor = reduce(torch.mul, y.unbind())
+        return product.sum(-2).movedim(-1, 0).contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        factors, by_y = y.unbind(), torch.empty_like(y)
+        gradient = gradient.movedim(0, -1).contiguous().unsqueeze(-2)
+        for g, by_factor in enumerate(by_y.unbind()):
+            product = gradient
+            for factor in (*factors[:g], *factors[g + 1 :]):
+                product = torch.mul(product, factor, out=by_factor)
+            if len(factors) == 1:
+                by_factor.copy_(product)
+        return by_y
+
+
+def sum_of_products(y: Tensor) -> Tensor:
+    """Return sum_r prod_g y_g, (B, .., heads), from factors (G, .., heads, r, B)."""
+    product: Tensor = _SumOfProducts.apply(y)  # type: ignore[no-untyped-call]
+    return product
+
+
+class Family(Part, ABC):
+    """Base of the families: logits = exact prior log-odds (anchored targets) + learned term.
+
+    Parameters
+    ----------
+    config
+        The probe's configuration.
+    heads
+        Which bits are predicted.
+    shape
+        What the probe reads.
+    generator
+        Draws the initial weights.
+    """
+
+    patches = False
+    convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
+    feature_family: ClassVar[type[Family] | None] = None  # None: feature heads are like the others
+    feature_probe: ClassVar[str | None] = None  # its name
+
+    def __init__(
+        self, config: AnyProbe, heads: Heads, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.heads, self.conditioned = heads, config.conditioned
+
+    @abstractmethod
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads) from the inputs and the centred bits (B, length)."""
+
+    def forward(self, inputs: Inputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
+        """Return teacher-forced logits.
+
+        Parameters
+        ----------
+        inputs
+            Standardised representation (B, d), or `Tokens`.
+        bits
+            The true bits (B, length), 0 or 1; head k is given those before first + k.
+        anchors
+            Prior log-odds in nats (B, heads), for anchored targets.
+
+        Returns
+        -------
+        Tensor
+            Logits in nats, (B, heads).
+        """
+        term = self.term(inputs, bits - 0.5)
+        return term if anchors is None else anchors + term
+
+    def read(self, z: Tensor, bits: Tensor) -> Tensor:
+        """Return [z; bits], or z alone for an unconditioned probe."""
+        return torch.cat([z, bits], dim=1) if self.conditioned else z
+
+    def scale(self, dim: int) -> float:
+        """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
+        return 1 / sqrt(dim + (self.heads.length if self.conditioned else 0))

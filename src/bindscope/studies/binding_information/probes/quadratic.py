@@ -1,0 +1,48 @@
+"""Quadratic family: logit_k = <W1_k x, W2_k x> / sqrt(dim x) + b_k, x = [z; masked bits]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bindscope.config.probes import AttentionProbe, MultilinearReuseProbe, QuadraticProbe
+from bindscope.config.probes import QuadraticReuseProbe as ReuseProbe
+from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    drawn_rows,
+    sum_of_products,
+)
+
+Ranked = QuadraticProbe | ReuseProbe | MultilinearReuseProbe | AttentionProbe
+
+
+class Quadratic(Family):
+    """A quadratic form of rank r per head; its second factor starts at zero if anchored.
+
+    Both factors of all heads are one product.
+    """
+
+    def __init__(
+        self, config: Ranked, heads: Heads, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__(config, heads, shape, generator)
+        self.factor = self.scale(shape.dim)
+        left, right = (
+            drawn_rows(shape.dim, heads, config.rank, config.conditioned, generator)
+            for _ in range(2)
+        )
+        if heads.anchored:
+            right.zero_()
+        rows = torch.stack([left, right], dim=1)
+        self.factors = Projection(rows, heads, config.conditioned, batch_last=True)
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads)."""
+        assert isinstance(inputs, Tensor)
+        factors = self.factors(self.read(inputs, bits))  # (2, heads, rank, B)
+        return sum_of_products(factors) * self.factor + self.bias

@@ -1,0 +1,202 @@
+"""The heads of one seed being fitted, and their losses on a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bindscope.config.probes import AnyProbe
+from bindscope.core.registries import FAMILIES, resolve
+from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
+from bindscope.studies.binding_information.probes.batches import Source, rng
+from bindscope.studies.binding_information.probes.labels import Labelled
+from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
+
+MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
+TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
+RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
+
+
+def bits_lost(logits: Tensor, bits: Tensor) -> Tensor:
+    """Return the binary cross-entropy of every head in bits, from logits in nats."""
+    return softplus((1 - 2 * bits) * logits) / LN2
+
+
+def backward(family: Family, inputs: Inputs, labels: Labelled, share: float = 1.0) -> Tensor:
+    """Add the gradients of `share` of the loss in bits per scene; return the loss.
+
+    The gradient of the cross-entropy is written out, sigmoid(margin) per bit: what autograd would
+    compute by twice as many passes over the logits.
+    """
+    bits, anchors, truth = labels
+    logits = family(inputs, bits, anchors)
+    with torch.no_grad():
+        sign = 1 - 2 * truth
+        margins = sign * logits
+        scale = share / (len(truth) * LN2)
+        logits.backward(margins.sigmoid().mul_(sign).mul_(scale))  # type: ignore[no-untyped-call]
+        return softplus(margins).sum() / (len(truth) * LN2)
+
+
+@dataclass
+class Run:
+    """The heads of one target, or part of it, of one seed, being fitted.
+
+    Attributes
+    ----------
+    best, best_loss, best_step
+        Weights of the smallest validation loss so far, that loss in bits, and its step.
+    evaluations
+        (step, validation loss) in order.
+    steps
+        Optimiser steps taken.
+    """
+
+    seed: int
+    heads: Heads
+    family: Family
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_loss: float = float("inf")
+    best_step: int = 0
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    steps: int = 0
+    flags: set[str] = field(default_factory=set)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def record(self, step: int, split: str, loss: float) -> None:
+        """Add a row to the history, unless the loss is not finite (it is a flag then)."""
+        if not np.isfinite(loss):
+            self.flags.add("diverged")
+            return
+        self.history.append(
+            {"seed": self.seed, "target": self.heads.name, "step": step, "split": split}
+            | {"loss_bits": round(loss, 6)}
+        )
+
+    def validated(self, step: int, loss: float) -> None:
+        """Take note of a validation loss; keep the weights if it is the best."""
+        self.record(step, "val", loss)
+        self.evaluations.append((step, loss))
+        if loss < self.best_loss:
+            self.best_loss, self.best_step = loss, step
+            self.best = {k: v.detach().clone() for k, v in self.family.state_dict().items()}
+
+    def moved_since(self, step: int) -> float:
+        """Return by how many bits the best validation loss fell after a step."""
+        before = min((loss for at, loss in self.evaluations if at <= step), default=np.inf)
+        after = min((loss for at, loss in self.evaluations if at > step), default=np.inf)
+        return float(max(before - after, 0.0)) if np.isfinite(before - after) else 0.0
+
+    def risen(self) -> bool:
+        """Return whether the last train loss is far above the loss before the fit."""
+        train = [row["loss_bits"] for row in self.history if row["split"] == "train"]
+        return bool(train) and train[-1] > TOO_MUCH * self.evaluations[0][1]
+
+    def restore(self) -> None:
+        """Load the best weights."""
+        self.family.load_state_dict(self.best)
+
+
+def build(
+    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
+) -> Family:
+    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
+    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
+    generator = torch.Generator().manual_seed(int(key))
+    family: type[Family] = resolve(FAMILIES[probe.family])
+    if heads.kind == "feature" and family.feature_family:
+        family = family.feature_family
+    return family(probe, heads, shape, generator).to(device)
+
+
+def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
+    """Return the loss of a probe before its fit: that of the anchors, or a bit per head."""
+    if not heads.anchored:
+        return heads.count
+    total = 0.0
+    for labels in source.labels(split):
+        _, anchors, truth = labels.of(heads)
+        assert anchors is not None
+        total += float(_sum(bits_lost(anchors, truth)))
+    return total / source.scenes[split]
+
+
+def prior_bits(source: Source, split: str) -> float:
+    """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
+    parts = {heads.name: heads for heads in all_parts(source.sizes)}
+    return unfitted_bits(source, split, parts["object_anchored"])
+
+
+@torch.inference_mode()
+def validate(runs: Sequence[Run], source: Source, batch: int) -> list[float]:
+    """Return each run's validation loss in bits per scene, in one pass; nothing is kept of it."""
+    totals: list[Tensor | float] = [0.0] * len(runs)
+    n = 0
+    for inputs, _, labels in source.split("val", batch):
+        n += len(labels)
+        for i, run in enumerate(runs):
+            bits, anchors, truth = labels.of(run.heads)
+            totals[i] = totals[i] + _sum(bits_lost(run.family(inputs, bits, anchors), truth))
+        del inputs  # the next batch takes the place of its tokens
+    return [float(total) / n for total in totals]
+
+
+@dataclass
+class Evaluation:
+    """Losses of one run on a split, gathered batch by batch.
+
+    Attributes
+    ----------
+    scenes
+        Loss of each scene in bits, summed over heads, float64 (N,).
+    heads
+        Loss of each head in bits, averaged over scenes, float64 (heads,).
+    accuracy, exact_match
+        Share of bits that are right at threshold 0, and of scenes all of whose bits are.
+    """
+
+    scenes: npt.NDArray[np.float64]
+    heads: npt.NDArray[np.float64]
+    accuracy: float = 0.0
+    exact_match: float = 0.0
+
+
+@torch.inference_mode()
+def evaluate(runs: Sequence[Run], source: Source, split: str, batch: int) -> dict[str, Evaluation]:
+    """Return each run's losses on a split, by the name of its heads, in one pass.
+
+    Of N scenes, 8 bytes per run and scene are kept.
+    """
+    n, position = source.scenes[split], 0
+    found = {run.heads.name: Evaluation(np.empty(n), np.zeros(run.heads.count)) for run in runs}
+    for inputs, _, labels in source.split(split, batch):
+        for run in runs:
+            bits, anchors, truth = labels.of(run.heads)
+            logits = run.family(inputs, bits, anchors)
+            losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
+            right = (logits > 0) == (truth > 0.5)
+            here = found[run.heads.name]
+            here.scenes[position : position + len(losses)] = losses.sum(1)
+            here.heads = np.concatenate([here.heads[None], losses]).sum(0)  # row after row
+            here.accuracy += int(right.sum())
+            here.exact_match += int(right.all(1).sum())
+        del inputs
+        position += len(labels)
+    for here in found.values():
+        here.accuracy /= n * len(here.heads)
+        here.exact_match /= n
+        here.heads /= n
+    return found
+
+
+def _sum(losses: Tensor) -> Tensor:
+    """Return the sum over scenes, in double precision, of losses (B, heads)."""
+    return losses.sum(1).double().sum()

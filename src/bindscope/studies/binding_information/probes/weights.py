@@ -1,0 +1,216 @@
+"""Weights of fitted probes: to safetensors and back, and the attention maps they draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import TypeAdapter
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from bindscope.config.probes import AnyProbe
+from bindscope.core.errors import StoreError
+from bindscope.core.files import canonical_json
+from bindscope.fitting.standardise import Standardiser
+from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
+from bindscope.studies.binding_information.probes.base import (
+    FitResult,
+    Floats,
+    Target,
+    TargetName,
+    all_parts,
+)
+from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, Tokens
+from bindscope.studies.binding_information.probes.runs import build
+
+Array = npt.NDArray[Any]
+
+
+def to_safetensors(results: Sequence[FitResult]) -> bytes:
+    """Return the weights of all seeds of a block as one safetensors file.
+
+    Tensors are named `<seed>.<part>.<parameter>`; the header holds one entry, `probes` (safetensors
+    writes several in a random order), JSON of seed -> `FitResult.metadata`.
+    """
+    tensors = {f"{r.seed}.{name}": value for r in results for name, value in r.weights.items()}
+    header = canonical_json({str(r.seed): r.metadata for r in results})
+    return save(tensors, {"probes": header})
+
+
+@dataclass(frozen=True)
+class LoadedProbe:
+    """A fitted probe.
+
+    Attributes
+    ----------
+    config
+        Its configuration.
+    sizes
+        Sizes of the feature groups.
+    families
+        Part -> module with its weights.
+    standardisers
+        Scaling of `z`, or of `patches` and `cls`.
+    """
+
+    config: AnyProbe
+    sizes: tuple[int, ...]
+    families: dict[str, Family]
+    standardisers: dict[str, Standardiser]
+
+    def inputs(self, z: Array, cls: Array | None = None) -> Inputs:
+        """Return raw vectors (B, d), or tokens (B, T, d) and [CLS] (B, d), standardised."""
+        cpu = torch.device("cpu")
+        if "patches" not in self.standardisers:
+            return self.standardisers["z"].apply(z, cpu)
+        if ("cls" in self.standardisers) != (cls is not None):
+            raise StoreError(
+                "cls",
+                "the probe was fitted with [CLS]" if cls is None else "the probe reads no [CLS]",
+                "pass cls exactly where the model has it",
+            )
+        vectors = None if cls is None else self.standardisers["cls"].apply(cls, cpu)
+        return Tokens(self.standardisers["patches"].apply(z, cpu), vectors)
+
+    @torch.inference_mode()
+    def logits(
+        self,
+        target: TargetName,
+        z: Array,
+        bits: Array,
+        anchors: Array | None = None,
+        cls: Array | None = None,
+    ) -> Floats:
+        """Return teacher-forced logits.
+
+        Parameters
+        ----------
+        target
+            `object`, `feature`, `object_anchored` or `chained`.
+        z
+            Raw representation (B, d), or patch tokens (B, T, d).
+        bits
+            True bits (B, heads), 0 or 1.
+        anchors
+            Prior log-odds in nats (B, heads), for anchored targets.
+        cls
+            [CLS] tokens (B, d), for a probe over patch tokens of a model that has them.
+
+        Returns
+        -------
+        float32 array
+            (B, heads), in nats.
+        """
+        if (anchors is not None) != Target(target, self.sizes).anchored:
+            raise StoreError(
+                "anchors",
+                f"target {target} {'is not' if anchors is not None else 'is'} anchored",
+                "pass anchors exactly for object_anchored and chained",
+            )
+        inputs, given = self.inputs(z, cls), torch.from_numpy(np.asarray(bits, np.float32))
+        logits = []
+        for part in Target(target, self.sizes).parts:
+            prior = None
+            if anchors is not None:
+                own = np.asarray(anchors, np.float32)[:, part.first : part.length]
+                prior = torch.from_numpy(own)
+            logits.append(self.families[part.name](inputs, given[:, : part.length], prior))
+        return torch.cat(logits, dim=1).numpy()
+
+
+def load_probe(path: Path | str, seed: int | None = None) -> LoadedProbe:
+    """Load a probe from a weights file.
+
+    Parameters
+    ----------
+    path
+        What `to_safetensors` made.
+    seed
+        Which seed of the block; by default the first.
+    """
+    with safe_open(str(path), framework="numpy") as file:
+        header = json.loads((file.metadata() or {}).get("probes", "{}"))
+        seed = min(map(int, header), default=0) if seed is None else seed
+        if str(seed) not in header:
+            raise StoreError(
+                str(path), f"it holds no probe of seed {seed}", f"choose one of {sorted(header)}"
+            )
+        prefix = f"{seed}."
+        names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+        return rebuild(
+            header[str(seed)],
+            {name.removeprefix(prefix): file.get_tensor(name) for name in names},
+        )
+
+
+def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe:
+    """Return the probe of a `FitResult`'s metadata and weights."""
+    config = TypeAdapter[AnyProbe](AnyProbe).validate_python(metadata["probe"])
+    sizes, shape = tuple(metadata["sizes"]), InputShape(metadata["dim"], metadata["cls"])
+    families = {}
+    for heads in all_parts(sizes):
+        family = build(config, heads, shape)
+        prefix = f"{heads.name}."
+        state = {
+            name.removeprefix(prefix): torch.from_numpy(np.array(value))
+            for name, value in weights.items()
+            if name.startswith(prefix)
+        }
+        family.load_state_dict(state)
+        families[heads.name] = family
+    scalings = {name.split(".")[1] for name in weights if name.startswith("standardise.")}
+    standardisers = {
+        name: Standardiser(
+            weights[f"standardise.{name}.mean"], weights[f"standardise.{name}.scale"]
+        )
+        for name in scalings
+    }
+    return LoadedProbe(config, sizes, families, standardisers)
+
+
+@torch.inference_mode()
+def attention_maps(
+    probe: LoadedProbe,
+    tokens: Array,
+    cls: Array | None,
+    bits: Array,
+    target: TargetName = "object",
+) -> Floats:
+    """Return where the heads of an attention probe look.
+
+    Parameters
+    ----------
+    probe
+        A probe of family `attention_quadratic`.
+    tokens, cls
+        Raw patch tokens (B, T, d), and [CLS] (B, d) or None.
+    bits
+        True bits of the target (B, heads).
+    target
+        Whose heads.
+
+    Returns
+    -------
+    float32 array
+        (B, heads, T); the weights of a head sum to 1.
+    """
+    inputs = probe.inputs(tokens, cls)
+    given = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
+    maps = []
+    for part in Target(target, probe.sizes).parts:
+        family = probe.families[part.name]
+        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, Tokens):
+            raise StoreError(
+                probe.config.name,
+                f"family {probe.config.family} has no attention maps",
+                "choose a probe of family attention_quadratic",
+            )
+        maps.append(family.attention(inputs, given[:, : part.length]))
+    return torch.cat(maps, dim=1).numpy()

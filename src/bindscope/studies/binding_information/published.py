@@ -1,0 +1,202 @@
+"""The papers' own numbers (resources/published), and where ours may stand beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
+from bindscope.tables.rows import PathLike
+
+COLUMNS = [
+    "paper", "table", "dataset", "model", "layer", "tokens", "probe", "quantity", "value", "unit",
+    "note",
+]  # fmt: skip
+TREND_COLUMNS = [
+    "paper", "study", "source", "dataset", "cells", "model", "axis", "axis_value", "quantity",
+    "value", "unit", "note",
+]  # fmt: skip
+PRINTED_DIGITS_BITS = 0.05
+"""The papers print entropies with one decimal."""
+
+
+def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame:
+    """Read a file of published numbers: text, and `value` as a number (empty: not a number).
+
+    Raises
+    ------
+    StoreError
+        If the file is missing or has other columns.
+    """
+    remedy = "restore it: git checkout -- resources/published"
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
+    if list(frame.columns) != columns:
+        raise StoreError(str(path), f"has columns {', '.join(frame.columns)}", remedy)
+    frame["value"] = pd.to_numeric(frame["value"].replace("", None))
+    return frame
+
+
+def slug(name: str) -> str:
+    """Turn a published name into the slug a configuration would use (last part of a repository)."""
+    return re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower()).strip("-")
+
+
+def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """Put our number beside each published one where dataset, model, tokens and probe agree.
+
+    A dataset agrees if it has the paper's name and an H(O) that rounds to the printed one; the
+    paper's layer `last` is our deepest one; our value is the mean over seeds.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `published`, and `ours`, `our_dataset`, `our_model`, `our_probe`,
+        `our_layer`, `n_seeds`; empty where nothing is comparable.
+    """
+    rows = last_layers(measured(table, known_answer=False))
+    ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
+    parts = []
+    for quantity, numbers in published.groupby("quantity", sort=False):
+        if quantity not in ours or (numbers["model"] == "").all():
+            continue
+        left = numbers.assign(
+            our_dataset=numbers["dataset"].map(slug), our_model=numbers["model"].map(slug)
+        )
+        right = ours.rename(
+            columns={
+                "dataset": "our_dataset",
+                "model": "our_model",
+                "probe": "our_probe",
+                "layer": "our_layer",
+                "family": "probe",
+                str(quantity): "ours",
+            }
+        )
+        names = ["our_dataset", "our_model", "tokens", "probe"]
+        both = left.merge(right[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names)
+        parts.append(both.dropna(subset=["value", "ours"]))
+    found = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0)
+    same = {name for name in found["dataset"].unique() if _same_entropy(table, published, name)}
+    return found[found["dataset"].isin(same)].reset_index(drop=True)
+
+
+def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
+    """Say, for each published dataset, why its numbers have no counterpart in this run."""
+    reasons = []
+    comparable = beside(table, published)
+    for dataset in [name for name in published["dataset"].unique() if name]:
+        numbers = published[(published["dataset"] == dataset) & (published["model"] != "")]
+        done = comparable[comparable["dataset"] == dataset]
+        model_names = ", ".join(numbers["model"].unique())
+        if len(done):
+            missing = len(numbers) - len(done)
+            if missing:
+                reasons.append(f"{missing} of {len(numbers)} numbers on {dataset}: not measured.")
+        elif slug(dataset) not in set(table["dataset"]):
+            reasons.append(f"{dataset} ({model_names}): this run has no dataset of that name.")
+        elif not _same_entropy(table, published, dataset):
+            reasons.append(f"{dataset}: this run's dataset of that name has another H(O).")
+        else:
+            reasons.append(f"{dataset}: this run does not measure {model_names} there.")
+    return reasons
+
+
+def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> str:
+    """Quote the numbers of the paper's table that have no counterpart in a figure; else be silent.
+
+    Parameters
+    ----------
+    published
+        `resources/published/binding_information.csv`.
+    marks
+        What `beside` found comparable.
+    quantity
+        Which numbers, in bits.
+    """
+    rows = published[published["quantity"] == quantity]
+    if len(marks) or not len(rows):
+        return ""
+    first = rows.iloc[0]
+    numbers = ", ".join(f"{row.probe} {row.value:.1f}" for row in rows.itertuples())
+    return (
+        f"The paper ({first['table']}), {slug(first['model'])} on {first['dataset']}: {numbers} "
+        "bits. Not comparable with this run, which has other scenes or models."
+    )
+
+
+def trend_beside(
+    table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
+) -> pd.DataFrame:
+    """Keep the published numbers of a study that belong to a dataset and a model of this run.
+
+    A dataset agrees if it has the paper's name and as many possible objects, a model if it is that
+    checkpoint. Which probe the paper read them with is not stated beside these numbers.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    trends
+        Rows of `resources/published/trends.csv`, of one study.
+    cells
+        Per dataset of the run the number of possible objects.
+
+    Returns
+    -------
+    DataFrame
+        The rows that agree, with `our_dataset` and `our_model`; rows without a number are left out.
+    """
+    rows = measured(table, known_answer=False)
+    rows = rows[rows["model_kind"].isin(["hf", "timm"])]
+    here = set(zip(rows["dataset"], rows["model"], strict=True))
+    found = trends.assign(
+        our_dataset=trends["dataset"].map(slug), our_model=trends["model"].map(slug)
+    )
+    agree = [
+        (row.our_dataset, row.our_model) in here
+        and (row.cells == "" or cells.get(str(row.our_dataset)) == int(str(row.cells)))
+        for row in found.itertuples()
+    ]
+    return found[pd.Series(agree, index=found.index, dtype=bool) & found["value"].notna()]
+
+
+def trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
+    """Say in a sentence or two what the paper reports, and whether it is comparable with this run.
+
+    Parameters
+    ----------
+    trends
+        Rows of one study.
+    marks
+        Those that `trend_beside` kept.
+    """
+    if not len(trends):
+        return ""
+    said = []
+    for row in trends.to_dict("records"):
+        where = " on ".join(part for part in (slug(row["model"]), row["dataset"]) if part)
+        at = f"{row['axis']} {row['axis_value']}".strip()
+        number = f"{100 * row['value']:.1f} %" if pd.notna(row["value"]) else row["note"]
+        if not at and number != row["note"]:
+            number += f" ({row['note']})"
+        said.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
+    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(said)}."
+    if len(marks):
+        return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
+    return f"{text} Not comparable with this run, which has other scenes or models."
+
+
+def _same_entropy(table: pd.DataFrame, published: pd.DataFrame, dataset: str) -> bool:
+    printed = published[
+        (published["dataset"] == dataset) & (published["quantity"] == "h_object_bits")
+    ]["value"]
+    found = table.loc[table["dataset"] == slug(dataset), "h_object_bits"]
+    if not len(found):
+        return False
+    return bool(not len(printed) or abs(found.iloc[0] - printed.iloc[0]) <= PRINTED_DIGITS_BITS)

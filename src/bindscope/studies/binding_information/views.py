@@ -1,0 +1,143 @@
+"""Parts of the binding table that figures and the report read: last layers, means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
+from bindscope.tables.columns import FAMILY_NAMES, TOKENS
+
+GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
+AVERAGED = [
+    "h_object_bits",
+    "h_feature_bits",
+    "h_object_given_feature_bits",
+    "loss_object_bits",
+    "loss_feature_bits",
+    "loss_object_given_feature_bits",
+    "null_loss_object_bits",
+    "null_loss_feature_bits",
+    "split_gap_bits",
+    "binding_ratio",
+    "conditional_binding_ratio",
+    "truth_bits",
+    "truth_conditional_bits",
+    "accuracy_object",
+    *(f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")),
+]
+
+
+def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFrame:
+    """Return the rows that hold numbers and are no control.
+
+    Added are the probe's `family` and whether the row rests on an `assumed_prior`.
+
+    Parameters
+    ----------
+    table
+        A `binding_information` table.
+    known_answer
+        True: only known-answer encoders; False: only other models; None: both.
+    """
+    keep = (table["status"] != "failed") & (table["control"] == "none")
+    if known_answer is not None:
+        keep &= (table["model_kind"] == "known-answer") == known_answer
+    rows = table[keep].copy()
+    rows["family"] = rows["options"].map(family_of)
+    rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
+    return rows.reset_index(drop=True)
+
+
+def assumed_prior(table: pd.DataFrame) -> set[str]:
+    """Return the datasets whose entropies are estimates, so that no difference is a bound."""
+    flagged = table["flags"].map(lambda flags: "assumed_prior" in flag_list(flags)).astype(bool)
+    return set(table.loc[flagged, "dataset"])
+
+
+def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the deepest layer of each (dataset, model, tokens): the last block's, else `final`."""
+    depth = pd.to_numeric(rows["layer"].replace("final", "-1")).astype(int)
+    deepest = depth.groupby([rows["dataset"], rows["model"], rows["tokens"]]).transform("max")
+    return rows[depth == deepest].reset_index(drop=True)
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows over probe seeds.
+
+    Returns
+    -------
+    DataFrame
+        One row per (dataset, model, layer, tokens, probe, control) with the means of the numbers
+        (ends of intervals included), `n_seeds`, and the `family`, `model_kind`, `n_layers` and
+        `assumed_prior`.
+    """
+    groups = rows.groupby(GROUP, sort=False, observed=True)
+    labels = [
+        name for name in ("family", "model_kind", "n_layers", "assumed_prior") if name in rows
+    ]
+    means = groups[AVERAGED].mean()
+    means[labels] = groups[labels].first()
+    means["n_seeds"] = groups.size()
+    return means.reset_index()
+
+
+def family_order(families: Iterable[str]) -> list[str]:
+    """Order families as the registry does: linear, quadratic, ..., attention."""
+    found = set(families)
+    return [name for name in FAMILY_NAMES if name in found]
+
+
+def token_order(tokens: Iterable[str]) -> list[str]:
+    """Order token inputs: cls, mean, cls_mean, patches."""
+    found = set(tokens)
+    return [name for name in TOKENS if name in found]
+
+
+def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:
+    """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
+    found = set(names)
+    return [n for n in preferred if n in found] + sorted(found - set(preferred))
+
+
+def sharing_cost(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what sharing the quadratic probe's weights costs, in bits of test loss of O.
+
+    Parameters
+    ----------
+    rows
+        What `measured` returned (a row per seed), of one layer per model and token input.
+
+    Returns
+    -------
+    DataFrame
+        Per dataset, model and tokens: `cost_bits`, the loss of family quadratic_reuse minus that of
+        quadratic, mean over the seeds that both have; `low`, `high`: its 95 % interval, the two
+        bootstrap intervals combined as if they were independent (they share their test scenes, so
+        this is too wide where their losses rise and fall together); `seed_costs`, a tuple of the
+        seeds' own.
+    """
+    names = ["dataset", "model", "tokens"]
+    bits = ["binding_bits", "binding_bits_low", "binding_bits_high"]
+    per_seed = rows.groupby([*names, "family", "seed"], sort=False)[bits].mean().reset_index()
+    plain, shared = (
+        per_seed[per_seed["family"] == family] for family in ("quadratic", "quadratic_reuse")
+    )
+    both = plain.merge(shared, on=[*names, "seed"], suffixes=("_plain", "_shared"), sort=False)
+    # Losses are H(O) minus these: the cost is B_O of the plain probe minus that of the shared one.
+    cost = both["binding_bits_plain"] - both["binding_bits_shared"]
+    below = np.hypot(
+        both["binding_bits_plain"] - both["binding_bits_low_plain"],
+        both["binding_bits_high_shared"] - both["binding_bits_shared"],
+    )
+    above = np.hypot(
+        both["binding_bits_high_plain"] - both["binding_bits_plain"],
+        both["binding_bits_shared"] - both["binding_bits_low_shared"],
+    )
+    both = both.assign(cost_bits=cost, low=cost - below, high=cost + above)
+    groups = both.dropna(subset=["cost_bits"]).groupby(names, sort=False)
+    found = groups[["cost_bits", "low", "high"]].mean()
+    found["seed_costs"] = groups["cost_bits"].agg(tuple)
+    return found.reset_index()

@@ -1,0 +1,136 @@
+"""Contact sheet: the first scenes of every dataset with what their labels say is on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from bindscope.figures.style import INK, WIDTH_IN, new_figure, styled
+from bindscope.studies.binding_information.figures.breakdown import Group
+
+COLUMNS = 6
+_LARGEST_PX = 160  # of an image in the figure; larger ones would only make the SVG large
+_LINES = 8  # of text below a scene
+_LINE_IN = 0.098
+_TITLE_IN = 0.26
+_GAP_IN = 0.08
+_SIDE_IN = (WIDTH_IN - _GAP_IN) / COLUMNS - _GAP_IN
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Scenes of one dataset.
+
+    Attributes
+    ----------
+    split
+        Where they are from.
+    images
+        uint8 (n, H, W, 3).
+    cells
+        int (n, M): object-code index of each object, -1 = none.
+    boxes
+        int (n, M, 4): left, top, right and bottom edge in pixels, -1 where there is none.
+    """
+
+    split: str
+    images: npt.NDArray[np.uint8]
+    cells: npt.NDArray[np.integer[Any]]
+    boxes: npt.NDArray[np.integer[Any]]
+
+
+def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> list[str]:
+    """Name the objects of a scene, a line each: ``red circle``, or ``color 3, shape 1``.
+
+    Parameters
+    ----------
+    cells
+        int (M,), -1 = none.
+    groups
+        Names of the feature groups and of their values.
+    """
+    sizes = tuple(len(values) for _, values in groups)
+    lines = []
+    for cell in cells[cells >= 0].tolist():
+        values = [
+            (name, str(known[value]))
+            for (name, known), value in zip(groups, np.unravel_index(cell, sizes), strict=True)
+        ]
+        named = not any(value.isdigit() for _, value in values)
+        words = [value if named else f"{name} {value}" for name, value in values]
+        lines.append((" " if named else ", ").join(words))
+    return lines
+
+
+def available(sheets: Mapping[str, Sheet]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if sheets else "No dataset has images."
+
+
+@styled
+def draw(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> Figure:
+    """Draw a row of scenes per dataset, each object's box, and below each scene its objects.
+
+    Parameters
+    ----------
+    sheets
+        Scenes by dataset.
+    groups
+        Feature groups by dataset.
+    """
+    lines = {
+        name: [describe(cells, groups[name]) for cells in sheet.cells]
+        for name, sheet in sheets.items()
+    }
+    longest = [max(map(len, map(_shown, found)), default=0) for found in lines.values()]
+    heights = [_TITLE_IN + _SIDE_IN + _LINE_IN * (n + 1) for n in longest]
+    figure = new_figure(sum(heights))
+    figure.set_layout_engine("none")
+    top = sum(heights)
+    for height, (name, sheet) in zip(heights, sheets.items(), strict=True):
+        title = f"{name} ({sheet.split}, {sheet.images.shape[1]} px)"
+        y = (top - 0.6 * _TITLE_IN) / sum(heights)
+        figure.text(_GAP_IN / WIDTH_IN, y, title, fontsize=9, fontweight="bold", va="center")
+        for i, image in enumerate(sheet.images):
+            # Placed by hand: a layout engine gives squares with text below them uneven room.
+            corner = _GAP_IN + i * (_SIDE_IN + _GAP_IN), top - _TITLE_IN - _SIDE_IN
+            x, y = corner[0] / WIDTH_IN, corner[1] / sum(heights)
+            axes = figure.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
+            _scene(axes, image, sheet.boxes[i])
+            axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=5.5, labelpad=2)
+        top -= height
+    return figure
+
+
+def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integer[Any]]) -> None:
+    side = image.shape[0]
+    if side > _LARGEST_PX:
+        image = np.asarray(Image.fromarray(image).resize((_LARGEST_PX, _LARGEST_PX)))
+    # Edges of pixels, so that boxes lie where they do in the stored image.
+    axes.imshow(image, extent=(0, side, side, 0), interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color="#BBBBBB", linewidth=0.5)
+    for left, top, right, bottom in boxes[(boxes >= 0).all(axis=1)].tolist():
+        size = right - left, bottom - top
+        axes.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=INK, linewidth=0.4))
+
+
+def _shown(lines: Sequence[str]) -> list[str]:
+    """Shorten a list of objects to what has room below a scene."""
+    short = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
+    return (
+        short
+        if len(short) <= _LINES
+        else [*short[: _LINES - 1], f"and {len(short) - _LINES + 1} more"]
+    )
+
+
+__all__ = ["COLUMNS", "Sheet", "available", "describe", "draw"]
