@@ -212,7 +212,7 @@ def task(
     import torch
     from pydantic import TypeAdapter
 
-    from bindscope.config.probes import AnyProbe
+    from bindscope.studies.binding_information.config import AnyProbe
     from bindscope.priors.labels import Labels
     from bindscope.studies.binding_information.fit import load_data, run_fit
 

@@ -205,7 +205,7 @@ def check_known_answers(sizes: Sizes, device: str) -> Iterator[Check]:
 
     from bindscope.codes.sampling import sample_codes
     from bindscope.codes.space import feature_code
-    from bindscope.config.information import Information
+    from bindscope.studies.binding_information.config import Information
     from bindscope.config.models import KnownAnswer
     from bindscope.models.known_answer import encode, truth
     from bindscope.priors.anchors import anchors

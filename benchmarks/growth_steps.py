@@ -20,7 +20,7 @@ from problems import dataset, probe, probe_data, vit
 
 from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.codes.sampling import sample_codes
-from bindscope.config.information import Information
+from bindscope.studies.binding_information.config import Information
 from bindscope.config.models import Extraction
 from bindscope.core import torchvision_shim
 from bindscope.core.store.writer import StoreWriter

@@ -44,7 +44,7 @@ from pydantic import TypeAdapter
 from slow_twins import random_inputs, twin_of
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.fitting import memory
 from bindscope.fitting.standardise import padded
 from bindscope.studies.binding_information.probes.base import Target

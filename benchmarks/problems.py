@@ -14,7 +14,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import Dataset
 from bindscope.config.models import Extraction, Pretrained
-from bindscope.config.probes import AnyProbe
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.priors.anchors import anchors
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 

@@ -15,8 +15,8 @@ from known_answers import dataset, model
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.config.information import Information
-from bindscope.config.probes import AttentionProbe, LinearProbe, QuadraticProbe
+from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.config import AttentionProbe, LinearProbe, QuadraticProbe
 from bindscope.models.known_answer import encode, truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies

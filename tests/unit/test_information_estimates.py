@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from bindscope.config.information import Information
+from bindscope.studies.binding_information.config import Information
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.estimates import (
     ESTIMATES,

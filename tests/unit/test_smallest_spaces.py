@@ -8,8 +8,8 @@ from known_answers import dataset
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.config.information import Information
-from bindscope.config.probes import LinearProbe, QuadraticProbe
+from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.config import LinearProbe, QuadraticProbe
 from bindscope.priors.anchors import CLIP_NATS, anchors
 from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_information.estimates import estimate

@@ -7,7 +7,7 @@ if "snakemake" in globals():  # this clone's code, never an installed copy
     sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
-from bindscope.config.information import Information
+from bindscope.studies.binding_information.config import Information
 from bindscope.priors.labels import Labels
 from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 

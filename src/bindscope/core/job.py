@@ -19,12 +19,13 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import BindscopeError
-from bindscope.core.graph import roots
+from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, own_code, spec_key
 from bindscope.core.registries import resolve
 
 if TYPE_CHECKING:
     from bindscope.config.codes import SceneDistribution
+    from bindscope.core.interfaces import Inputs
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +79,25 @@ class Job:
     @property
     def model(self) -> Any:
         """The model's configuration, of the class that its source says."""
-        return self._entity("bindscope.config.models:AnyModel", "model")
+        return self.entity("bindscope.config.models:AnyModel", "model")
 
     @property
-    def probe(self) -> Any:
-        """The probe's configuration, of its family's class."""
-        return self._entity("bindscope.config.probes:AnyProbe", "probe")
+    def inputs(self) -> Inputs:
+        """Products by role with their names, for a table, a figure or the report."""
+        files = {role: [paths] if isinstance(paths, str) else list(paths)
+                 for role, paths in self.input.items()}  # fmt: skip
+        return read_inputs(self.spec, files)
 
-    def _entity(self, union: str, name: str) -> Any:
+    def entity(self, union: str, name: str) -> Any:
+        """Return an entity of the spec as configuration.
+
+        Parameters
+        ----------
+        union
+            ``"module:object"`` of its class, or of a union of classes.
+        name
+            Its key in the spec, and the wildcard that names it.
+        """
         from pydantic import TypeAdapter
 
         content = {**self.spec[name], "name": self.wildcards.get(name)}
@@ -225,7 +237,7 @@ def _refuse_other_copy(scripts: Path) -> None:
 
 
 def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
-    own = own_code(roots(rule, spec))
+    own = own_code(roots(spec))
     if own != code.partition(":")[0]:
         raise BindscopeError(
             str(SOURCE),

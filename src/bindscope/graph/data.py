@@ -16,10 +16,10 @@ from bindscope.config.codes import (
     RankedSplit,
 )
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource, Source
+from bindscope.config.observed import ClevrSource, PythonSource, Source
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product, once
-from bindscope.core.registries import SPACES, resolve
+from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
 from bindscope.models.weights import content_key
 
 # Up to here listing all feature codes takes no time that is noticed.
@@ -73,6 +73,22 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
+def space_code(dataset: Dataset) -> list[str]:
+    """Return the implementation of a space; a counted one has none, all there is are the scenes."""
+    return [SPACES[dataset.space.kind]] if dataset.space.kind in SPACES else []
+
+
+def _renderer_code(dataset: Dataset) -> list[str]:
+    """Return the implementation of a renderer, and of what draws for it."""
+    render = dataset.render
+    found = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []
+    return [*found, BACKENDS[render.backend.kind]] if isinstance(render, SolidsRenderer) else found
+
+
+def _reader_code(source: Source) -> str:
+    return source.reader if isinstance(source, PythonSource) else READERS[source.kind]
+
+
 @once
 def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
@@ -90,6 +106,7 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
             "labels_sha256": _labels_key(source),
         },
         _obtained(graph, dataset.name, source),
+        runs=[*space_code(dataset), _reader_code(source)],
     )
 
 
@@ -131,21 +148,8 @@ def add_priors(graph: Graph, dataset: Dataset) -> Product:
         content = dataset.model_dump(mode="json", include={"space"})
         codes = {"codes": add_codes(graph, dataset)}
         return graph.add("counted_priors", {"dataset": dataset.name}, content, codes)
-    return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
-
-
-def add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
-    """Entropies of re-assigned attributes, where objects have a category and one attribute."""
-    if isinstance(dataset.source, GenomeSource):
-        graph.add(
-            "assignment_priors",
-            {"dataset": dataset.name},
-            {
-                "sizes": [group.size for group in dataset.space.groups],
-                "n_scenes": {split: getattr(dataset.n_scenes, split) for split in SPLITS},
-            },
-            {"records": add_records(graph, dataset)},
-        )
+    content = {"dataset": space_slice(dataset)}
+    return graph.add("priors", {"dataset": dataset.name}, content, runs=space_code(dataset))
 
 
 @once
@@ -171,6 +175,7 @@ def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
                 "split": split,
                 "n_scenes": getattr(dataset.n_scenes, split),
             },
+            runs=space_code(dataset),
         )
         for split in SPLITS
     ]
@@ -197,6 +202,7 @@ def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
             {"dataset": dataset.name, "split": codes.wildcards["split"]},
             {"dataset": space_slice(dataset)},
             {"codes": codes},
+            runs=space_code(dataset),
         )
         for codes in add_codes(graph, dataset)
     ]
@@ -250,30 +256,10 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
             "scenes",
             {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
             {"dataset": scenes_slice(dataset), **shard_slice(dataset, split, shard)},
+            runs=[*space_code(dataset), *_renderer_code(dataset)],
         )
         for shard in shards(dataset, split)
     ]
-
-
-def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
-    """How much is hidden in the scenes that are drawn of a dataset; None where none says so."""
-    if not isinstance(dataset.render, SolidsRenderer):
-        return None
-    drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
-    if not drawn:
-        return None
-    by_split = {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS}
-    return graph.add(
-        "scene_statistics",
-        {"dataset": dataset.name},
-        {
-            "about": {
-                "backend": dataset.render.backend.kind,
-                "camera_height": dataset.render.camera_height,
-            }
-        },
-        {split: found for split, found in by_split.items() if found},  # some only train a model
-    )
 
 
 def _max_objects(dataset: Dataset) -> int:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bindscope.config.codes import SceneDistribution
+    from bindscope.config.grid import Tokens
     from bindscope.config.models import KnownAnswer
-    from bindscope.config.root import Tokens
 
 
 def encode(

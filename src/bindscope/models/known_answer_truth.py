@@ -25,8 +25,8 @@ from bindscope.priors.entropies import entropies
 
 if TYPE_CHECKING:
     from bindscope.config.codes import SceneDistribution
+    from bindscope.config.grid import Tokens
     from bindscope.config.models import KnownAnswer
-    from bindscope.config.root import Tokens
 
 Bits = tuple[float | None, float | None]
 

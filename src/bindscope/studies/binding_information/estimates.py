@@ -25,7 +25,7 @@ from bindscope.studies.binding_information.flags import above_prior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.config.information import Information
+    from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
     from bindscope.studies.binding_information.probes.data import Rows
 

@@ -14,11 +14,10 @@ from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
 from bindscope.config.codes import SPLITS
-from bindscope.config.information import Information
-from bindscope.config.probes import AnyProbe
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.priors.labels import Labels
+from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import (

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import (
     Column,
@@ -27,6 +26,7 @@ from bindscope.fitting.streaming import (
     epoch_order,
     in_order,
 )
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.data import (
     ArrayRows,
     PatchSource,

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.core.errors import ConfigError
-from bindscope.core.registries import FAMILIES, resolve
+from bindscope.core.registries import resolve
 from bindscope.fitting import denormals, memory
+from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,
@@ -45,6 +45,7 @@ from bindscope.studies.binding_information.probes.weights import (
     load_probe,
     to_safetensors,
 )
+from bindscope.studies.binding_information.registry import FAMILIES
 
 __all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
 

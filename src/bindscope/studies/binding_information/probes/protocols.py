@@ -13,8 +13,8 @@ from math import cos, pi
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.core.progress import Progress
+from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
 from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.config.probes import AnyProbe
-from bindscope.core.registries import FAMILIES, resolve
+from bindscope.core.registries import resolve
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
 from bindscope.studies.binding_information.probes.batches import Source, rng
 from bindscope.studies.binding_information.probes.labels import Labelled
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
+from bindscope.studies.binding_information.registry import FAMILIES
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged

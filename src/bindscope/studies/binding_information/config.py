@@ -1,8 +1,9 @@
-"""Probes: families, capacity and the protocol that fits them."""
+"""The study's section of the configuration: probes, grids of fits, intervals, families of models."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     Field,
@@ -12,6 +13,12 @@ from pydantic import (
 )
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.codes import Dataset
+from bindscope.config.grid import Grid, Tokens, grid_problems, unknown
+from bindscope.config.references import repeated
+
+if TYPE_CHECKING:
+    from bindscope.config.root import Config
 
 PATCH_FAMILIES = ("attention_quadratic",)
 MEMORY_MB = 1024
@@ -122,3 +129,81 @@ AnyProbe = Annotated[
     | AttentionProbe,
     Field(discriminator="family"),
 ]
+
+
+class FitBlock(Grid):
+    """A grid of fits: datasets x models x layers x tokens x probes x seed blocks x controls."""
+
+    tokens: tuple[Tokens, ...] = Field(
+        ("cls",),
+        description="What the probe reads: `cls`, `mean` (of patch tokens), `cls_mean`, `patches`.",
+    )
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+
+
+class Information(Model):
+    """Intervals and flags."""
+
+    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test scenes.")
+    bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
+
+
+class ModelFamily(Model):
+    """Models that are one family at several input sizes: a curve of the figure `resolution`."""
+
+    name: Slug = Field(description="Name of the curve.")
+    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+
+
+class Section(Model):
+    """Binding information: probes, and where they are fitted."""
+
+    probes: tuple[AnyProbe, ...] = Field(min_length=1, description="Probe families.")
+    fits: tuple[FitBlock, ...] = Field(min_length=1, description="Which probes are fitted where.")
+    information: Information = Field(Information(), description="Intervals and flags.")
+    families: tuple[ModelFamily, ...] = Field(
+        (),
+        description="Curves of the figure `resolution`: models that differ in their input size.",
+    )
+
+
+def problems(config: Config, section: Section) -> Iterator[str]:
+    """Yield what in the section does not fit the rest of the configuration."""
+    datasets = {dataset.name: dataset for dataset in config.datasets}
+    models = {model.name: model for model in config.models}
+    probes = {probe.name: probe for probe in section.probes}
+    for key in ("probes", "fits", "families"):
+        yield from repeated(key, [entry.name for entry in getattr(section, key)])
+    for i, block in enumerate(section.fits):
+        where = f"fits.{i}"
+        yield from grid_problems(where, block, datasets, models)
+        yield from unknown(f"{where}.probes", block.probes, probes)
+        used = [datasets[name] for name in block.datasets if name in datasets]
+        for probe in (probes[name] for name in block.probes if name in probes):
+            yield from _tokens(where, probe, block)
+            yield from _groups(where, probe, used)
+    for i, family in enumerate(section.families):
+        yield from unknown(f"families.{i}.models", family.models, models)
+
+
+def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:
+    wants_patches = probe.family in PATCH_FAMILIES
+    for tokens in block.tokens:
+        if wants_patches != (tokens == "patches"):
+            yield (
+                f"{where}.tokens: probe {probe.name!r} ({probe.family}) "
+                f"{'needs' if wants_patches else 'cannot read'} patch tokens, but tokens lists "
+                f"{tokens!r}; put it in a block with "
+                f"tokens: [{'patches' if wants_patches else 'cls'}]"
+            )
+
+
+def _groups(where: str, probe: AnyProbe, datasets: Iterable[Dataset]) -> Iterator[str]:
+    if probe.family != "quadratic_reuse":
+        return
+    for dataset in datasets:
+        if len(dataset.space.groups) != 2:
+            yield (
+                f"{where}.probes: {probe.name!r} (quadratic_reuse) is defined for two feature "
+                f"groups, {dataset.name!r} has {len(dataset.space.groups)}; use multilinear_reuse"
+            )
