@@ -107,27 +107,6 @@ rule record_scenes:
         "../scripts/record_scenes.py"
 
 
-rule assignment_priors:
-    input:
-        unpack(made_from("assignment_priors")),
-    output:
-        rows=output_of("assignment_priors", "rows"),
-    log:
-        log_of("assignment_priors"),
-    benchmark:
-        benchmark_of("assignment_priors")
-    conda:
-        "../../envs/base.yaml"
-    resources:
-        mem_mb=memory(2000),
-        runtime=60,
-    params:
-        spec=spec("assignment_priors"),
-        code=code("assignment_priors"),
-    script:
-        "../scripts/assignment_priors.py"
-
-
 rule counted_priors:
     input:
         unpack(made_from("counted_priors")),

@@ -1,10 +1,6 @@
 """Compute the exact prior log-odds of every bit of one split's codes."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.core.store.arrays import write_arrays

@@ -1,10 +1,6 @@
 """Entropies of attributes given back to the objects of each image."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import numpy as np
 

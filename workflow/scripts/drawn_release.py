@@ -1,11 +1,7 @@
 """Draw a stand-in for Visual Genome, in the release's files."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.config.genome import DrawnRelease

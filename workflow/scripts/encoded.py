@@ -1,10 +1,6 @@
 """Encode the codes of one shard with a known-answer encoder."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.activations.encoded import write_encoded

@@ -1,11 +1,7 @@
 """Run a frozen model over one shard: pooled tokens of all layers, or patch tokens of one."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled

@@ -1,14 +1,10 @@
 """Fit the probes of one seed block."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
-from bindscope.studies.binding_information.config import Information
 from bindscope.priors.labels import Labels
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 
 if TYPE_CHECKING:
@@ -16,14 +12,16 @@ if TYPE_CHECKING:
 
     from bindscope.core.job import Job
 
+PROBE = "bindscope.studies.binding_information.config:AnyProbe"
+
 
 def main(job: "Job") -> None:
     """Write rows, weights, histories and details; a null probe sees z = 0."""
-    spec = job.spec
+    spec, probe = job.spec, job.entity(PROBE, "probe")
     index = None if job.rule == "null" else job.input.index[0]
     labels = Labels(job.input.labels[0])
     data = load_data(labels, index, spec["representation"], spec["sizes"])
-    results = run_fit(job.probe, data, spec["seeds"], spec["control"])
+    results = run_fit(probe, data, spec["seeds"], spec["control"])
     wildcards = dict(job.wildcards.items())
     names = {
         "dataset": wildcards["dataset"], "model": wildcards.get("model", "null"),
@@ -33,7 +31,7 @@ def main(job: "Job") -> None:
     }  # fmt: skip
     information = Information.model_validate(spec["information"])
     prior = labels.prior("test")
-    write_fit(job.output, results, data, prior, names, job.probe, information, spec["disjoint"])
+    write_fit(job.output, results, data, prior, names, probe, information, spec["disjoint"])
 
 
 if "snakemake" in globals():

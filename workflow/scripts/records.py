@@ -1,12 +1,8 @@
 """Read the scenes of a source, check them, and deal them out to splits."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.sources.records import read_source, write_records

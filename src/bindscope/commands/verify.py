@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bindscope.core.errors import snakemake_command
 from bindscope.core.graph import Graph
-from bindscope.core.paths import PATHS
 from bindscope.core.store.verify import verify
 
 
@@ -21,7 +20,7 @@ def verify_products(graph: Graph, repair: bool) -> int:
     int
         0 if all are sound (or were repaired), 1 otherwise.
     """
-    rules = [rule for rule, outputs in PATHS.items() if "store" in outputs]
+    rules = [step.name for step in graph.steps.values() if "store" in step.outputs]
     made = [product for product in graph.of(*rules) if Path(product.path()).exists()]
     bad = []
     for product in made:

@@ -1,4 +1,6 @@
-"""What the parts of bindscope promise each other; read this first. It imports nothing of the package.
+"""What the parts of bindscope promise each other: read this first.
+
+It imports nothing of the package.
 
 The first half is about the workflow: a `Step` is a rule of Snakemake as the library knows it, and a
 `Study` is what one research question adds: steps, tables, figures and what the report says. The

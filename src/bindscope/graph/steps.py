@@ -1,4 +1,4 @@
-"""The steps that all studies share: from codes to the index of activations. Paths are theirs alone."""
+"""The steps that all studies share, from codes to the index of activations, and their paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study's section of the configuration: probes, grids of fits, intervals, families of models."""
+"""The study's section of the configuration: probes, grids of fits, intervals."""
 
 from __future__ import annotations
 

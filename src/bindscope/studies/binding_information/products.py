@@ -1,4 +1,4 @@
-"""What the study computes: fits, and what stands beside them: null probes, truths, attention maps."""
+"""What the study computes: fits, null probes beside them, attention maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The study of the data themselves: what the scenes look like, and what there is to know of them."""
+"""The study of the data themselves: what scenes look like, what there is to know of them."""
 
 from __future__ import annotations
 
