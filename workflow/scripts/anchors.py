@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import anchors
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `object`, `feature` and `object_given_feature`, float32 nats."""
     objects = open_store(job.input.codes[0]).read("objects")
-    arrays = anchors(job.dataset, objects)
+    arrays = anchors(dataset_of(job), objects)
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
+from bindscope.config.entities import dataset_of
 from bindscope.core.store.arrays import write_arrays
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write `objects` (N, K) and `features` (N, n), uint8."""
-    objects = sample_codes(job.dataset, job.spec["split"], 0, job.spec["n_scenes"])
-    sizes = [group.size for group in job.dataset.space.groups]
+    objects = sample_codes(dataset_of(job), job.spec["split"], 0, job.spec["n_scenes"])
+    sizes = [group.size for group in dataset_of(job).space.groups]
     arrays = {"objects": objects, "features": feature_code(objects, sizes)}
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 

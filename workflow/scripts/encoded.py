@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.activations.encoded import write_encoded
 from bindscope.codes.sampling import sample_codes
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.store.writer import StoreWriter
 from bindscope.models.known_answer import encode, token_map
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the encoder's arrays as layer 0."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(job.dataset, split, start, stop)
-    arrays = encode(job.model, job.dataset, split, start, objects)
+    objects = sample_codes(dataset_of(job), split, start, stop)
+    arrays = encode(model_of(job), dataset_of(job), split, start, objects)
     with StoreWriter(
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
-        write_encoded(arrays, writer, token_map=token_map(job.model, job.dataset))
+        write_encoded(arrays, writer, token_map=token_map(model_of(job), dataset_of(job)))
 
 
 if "snakemake" in globals():

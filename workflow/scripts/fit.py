@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.entities import entity
 from bindscope.priors.labels import Labels
-from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 
 if TYPE_CHECKING:
@@ -12,12 +13,10 @@ if TYPE_CHECKING:
 
     from bindscope.core.job import Job
 
-PROBE = "bindscope.studies.binding_information.config:AnyProbe"
-
 
 def main(job: "Job") -> None:
     """Write rows, weights, histories and details; a null probe sees z = 0."""
-    spec, probe = job.spec, job.entity(PROBE, "probe")
+    spec, probe = job.spec, entity(job, "probe", AnyProbe)
     index = None if job.rule == "null" else job.input.index[0]
     labels = Labels(job.input.labels[0])
     data = load_data(labels, index, spec["representation"], spec["sizes"])

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.core.files import write_json
 from bindscope.priors.entropies import entropies
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split."""
-    rows = [{"dataset": job.wildcards.dataset, **row, **job.keys} for row in entropies(job.dataset)]
+    rows = [
+        {"dataset": job.wildcards.dataset, **row, **job.keys} for row in entropies(dataset_of(job))
+    ]
     write_json(job.output.rows, rows)
 
 

@@ -1,8 +1,7 @@
 """Write the object codes of one split of scenes that were read."""
 
-from typing import TYPE_CHECKING
-
 from math import prod
+from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.codes.space import feature_code

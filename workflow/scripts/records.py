@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.sources.records import read_source, write_records
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
     manifests = [*job.input.download, *job.input.get("drawn", ())]
     found = [json.loads(Path(path).read_text())["path"] for path in manifests]
-    images, splits, values = read_source(job.dataset, found)
+    images, splits, values = read_source(dataset_of(job), found)
     write_records(job.output.rows, images, splits, values, job.keys)
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.codes.sampling import sample_codes
+from bindscope.config.entities import dataset_of
 from bindscope.scenes.render import write_scenes
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `images`, `masks`, `boxes` and `cells`."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(job.dataset, split, start, stop)
+    objects = sample_codes(dataset_of(job), split, start, stop)
     write_scenes(
-        job.dataset, split, start, objects, job.output.store, job.output.manifest,
+        dataset_of(job), split, start, objects, job.output.store, job.output.manifest,
         spec=job.spec_text, code=job.code,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import bindscope
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.models.training import train, write_training
@@ -24,7 +25,7 @@ def main(job: "Job") -> None:
         images[split] = np.concatenate([open_store(path).read("images") for path in shards])
         objects[split] = open_store(manifest).read("objects")
     with hold_device(job.spec["device"]) as device:
-        trained = train(job.model, job.dataset, images, objects, device)
+        trained = train(model_of(job), dataset_of(job), images, objects, device)
     write_training(
         trained,
         job.output.weights, job.output.history, job.output.manifest,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.files import write_json
 from bindscope.models.known_answer import truth
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `truth_bits` and `truth_conditional_bits`, null where there is no closed form."""
     names = {name: job.wildcards[name] for name in ("dataset", "model", "tokens")}
-    bits, conditional = truth(job.model, job.dataset, "test", job.spec["tokens"])
+    bits, conditional = truth(model_of(job), dataset_of(job), "test", job.spec["tokens"])
     write_json(
         job.output.truth,
         {**names, "truth_bits": bits, "truth_conditional_bits": conditional, **job.keys},

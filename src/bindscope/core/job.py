@@ -21,10 +21,8 @@ from typing import TYPE_CHECKING, Any
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, own_code, spec_key
-from bindscope.core.registries import resolve
 
 if TYPE_CHECKING:
-    from bindscope.config.codes import SceneDistribution
     from bindscope.core.interfaces import Inputs
 
 log = logging.getLogger(__name__)
@@ -68,40 +66,11 @@ class Job:
         return {"spec_key": spec_key(self.spec_text), "code_key": self.code}
 
     @property
-    def dataset(self) -> SceneDistribution:
-        """The distribution of scenes."""
-        from bindscope.config.codes import SceneDistribution
-
-        return SceneDistribution.model_validate(
-            {**self.spec["dataset"], "name": self.wildcards.get("dataset", "dataset")}
-        )
-
-    @property
-    def model(self) -> Any:
-        """The model's configuration, of the class that its source says."""
-        return self.entity("bindscope.config.models:AnyModel", "model")
-
-    @property
     def inputs(self) -> Inputs:
         """Products by role with their names, for a table, a figure or the report."""
         files = {role: [paths] if isinstance(paths, str) else list(paths)
                  for role, paths in self.input.items()}  # fmt: skip
         return read_inputs(self.spec, files)
-
-    def entity(self, union: str, name: str) -> Any:
-        """Return an entity of the spec as configuration.
-
-        Parameters
-        ----------
-        union
-            ``"module:object"`` of its class, or of a union of classes.
-        name
-            Its key in the spec, and the wildcard that names it.
-        """
-        from pydantic import TypeAdapter
-
-        content = {**self.spec[name], "name": self.wildcards.get(name)}
-        return TypeAdapter(resolve(union)).validate_python(content)
 
 
 def start(snakemake: Any) -> Job:
