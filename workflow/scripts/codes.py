@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write `objects` (N, K) and `features` (N, n), uint8."""
-    objects = sample_codes(dataset_of(job), job.spec["split"], 0, job.spec["n_scenes"])
-    sizes = [group.size for group in dataset_of(job).space.groups]
+    dataset = dataset_of(job)
+    objects = sample_codes(dataset, job.spec["split"], 0, job.spec["n_scenes"])
+    sizes = [group.size for group in dataset.space.groups]
     arrays = {"objects": objects, "features": feature_code(objects, sizes)}
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 

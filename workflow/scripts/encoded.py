@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the encoder's arrays as layer 0."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(dataset_of(job), split, start, stop)
-    arrays = encode(model_of(job), dataset_of(job), split, start, objects)
+    dataset, model = dataset_of(job), model_of(job)
+    objects = sample_codes(dataset, split, start, stop)
+    arrays = encode(model, dataset, split, start, objects)
     with StoreWriter(
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
-        write_encoded(arrays, writer, token_map=token_map(model_of(job), dataset_of(job)))
+        write_encoded(arrays, writer, token_map=token_map(model, dataset))
 
 
 if "snakemake" in globals():

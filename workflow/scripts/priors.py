@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split."""
-    rows = [
-        {"dataset": job.wildcards.dataset, **row, **job.keys} for row in entropies(dataset_of(job))
-    ]
+    names = {"dataset": job.wildcards.dataset, **job.keys}
+    rows = [{**names, **row} for row in entropies(dataset_of(job))]
     write_json(job.output.rows, rows)
 
 

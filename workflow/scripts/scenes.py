@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `images`, `masks`, `boxes` and `cells`."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(dataset_of(job), split, start, stop)
+    dataset = dataset_of(job)
+    objects = sample_codes(dataset, split, start, stop)
     write_scenes(
-        dataset_of(job), split, start, objects, job.output.store, job.output.manifest,
+        dataset, split, start, objects, job.output.store, job.output.manifest,
         spec=job.spec_text, code=job.code,
     )  # fmt: skip
 
