@@ -117,6 +117,13 @@ def _add_figures(
             )
 
 
+def _shown(config: Config) -> dict[str, Any]:
+    """Return the configuration as the report shows it: of studies those that take part."""
+    content = config.model_dump(mode="json")
+    sections = {name: section for name, section in content["studies"].items() if section}
+    return {**content, "studies": sections}
+
+
 def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
     """Add the page: a chapter per study that has something to say, with its figures."""
     figures = graph.of("figure")
@@ -140,7 +147,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
         runs=[chapter["findings"] for chapter in chapters],
         request=Request(
             {"tables": graph.of("table"), "figures": figures},
-            {"config": config.model_dump(mode="json")},
+            {"config": _shown(config)},
             {"figures": ("svg",)},
         ),
         resources=[TEMPLATE, *captions, *resources],
