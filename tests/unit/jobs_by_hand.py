@@ -17,7 +17,6 @@ import yaml
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.job import Job
-from bindscope.core.paths import PATHS
 from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +55,7 @@ def job_by_hand(product: Product, folder: Path) -> Job:
     given = {
         role: [str(folder / path) for path in paths] for role, paths in product.files().items()
     }
-    made = {name: str(folder / product.path(name)) for name in PATHS[product.rule]}
+    made = {name: str(folder / product.path(name)) for name in product.step.outputs}
     return Job(
         product.rule, json.loads(product.spec), product.spec, product.code, Names(given),
         Names(made), Names(product.wildcards),

@@ -67,5 +67,7 @@ def test_nothing_but_the_registry_names_a_study() -> None:
         if path == Path("core/registries.py"):
             continue
         for study in STUDIES:
-            named = [m for m in imports(SOURCE / path) if m.startswith(f"bindscope.studies.{study}")]
+            named = [
+                m for m in imports(SOURCE / path) if m.startswith(f"bindscope.studies.{study}")
+            ]
             assert not named, path

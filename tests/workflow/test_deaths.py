@@ -36,8 +36,10 @@ def change(clone: Clone, sources: Path) -> None:
         "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
         **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
-        "fits.0": {"name": "layers", "datasets": ["tiny", "own"], "models": ["vit"],
-                   "layers": "last", "probes": ["linear"]},
+        "studies.binding_information.fits.0": {
+            "name": "layers", "datasets": ["tiny", "own"], "models": ["vit"], "layers": "last",
+            "probes": ["linear"],
+        },
         "report.figures": ["tokens"],
     })  # fmt: skip
 
@@ -127,7 +129,7 @@ def test_every_script_dies_twice_after_a_change(
     hub = clone.with_configfile("config/hub.yaml")
     hub.edit({
         "models.2": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
-        "fits.0.models": ["hub"],
+        "studies.binding_information.fits.0.models": ["hub"],
     })  # fmt: skip
     weights = hub.product("weights").path()
     assert attempts(hub, "--", weights) == 2

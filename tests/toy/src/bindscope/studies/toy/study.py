@@ -35,7 +35,11 @@ STUDY = Study(
     section=f"{_HERE}.config:Section",
     problems=problems,
     products=_products,
-    steps=(Step("lengths", {"rows": "results/lengths/{dataset}/{model}/{layer}-{key}.json"}, leaf=True),),
+    steps=(
+        Step(
+            "lengths", {"rows": "results/lengths/{dataset}/{model}/{layer}-{key}.json"}, leaf=True
+        ),
+    ),
     tables=(TableEntry("lengths", f"{_HERE}.tables:LENGTHS", _table),),
     figures=(FigureEntry("lengths", "Length by layer", f"{_HERE}.figures.lengths", _figure),),
     findings=f"{_HERE}.findings:chapter",
