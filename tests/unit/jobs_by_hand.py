@@ -44,10 +44,11 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def ci_graph(**sections: Any) -> Graph:
-    """List the products of the CI preset, some of its sections replaced."""
-    config = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
-    return build(Config.model_validate(config | sections))
+def ci_graph(study: dict[str, Any] | None = None, **sections: Any) -> Graph:
+    """List the products of the CI preset, some of its sections and of its study's replaced."""
+    config = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text()) | sections
+    config["studies"]["binding_information"] |= study or {}
+    return build(Config.model_validate(config))
 
 
 def job_by_hand(product: Product, folder: Path) -> Job:

@@ -25,7 +25,7 @@ from bindscope.sources.genome.drawn import Law, law, picture, write_release
 from bindscope.sources.genome.files import read_annotations, read_images
 from bindscope.sources.genome.mining import MinedScene, Miner
 from bindscope.sources.genome.reader import find_images, find_release
-from bindscope.studies.build import build, leaves
+from bindscope.studies.build import build
 
 N_IMAGES = 700
 DRAWN = {
@@ -53,8 +53,19 @@ def graph_of(**changes: Any) -> Graph:
             {
                 "datasets": [dataset, {**dataset, "name": "again"}],
                 "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-                "probes": [{"name": "p", "family": "linear"}],
-                "fits": [{"name": "f", "datasets": ["stand-in"], "models": ["m"], "probes": ["p"]}],
+                "studies": {
+                    "binding_information": {
+                        "probes": [{"name": "p", "family": "linear"}],
+                        "fits": [
+                            {
+                                "name": "f",
+                                "datasets": ["stand-in"],
+                                "models": ["m"],
+                                "probes": ["p"],
+                            }
+                        ],
+                    }
+                },
             }
         )
     )
@@ -161,8 +172,8 @@ def test_entropies_of_assignments_are_columns_of_the_table_of_priors(
     made: tuple[Path, Graph],
 ) -> None:
     folder, graph = made
-    (table,) = graph.of("table_priors")
-    script("table_priors").main(job_by_hand(table, folder))
+    (table,) = graph.of("table", table="priors")
+    script("table").main(job_by_hand(table, folder))
     frame = pd.read_parquet(folder / table.path())
     assert len(frame) == 6  # two datasets, three splits
     leaf = json.loads((folder / graph.of("assignment_priors")[0].path()).read_text())
@@ -170,7 +181,7 @@ def test_entropies_of_assignments_are_columns_of_the_table_of_priors(
     for name in ("assignment_bits", "multiset_bits", "code_bits"):
         assert row[name] == leaf[2][name] > 0
     assert row["code_bits"] <= row["assignment_bits"]
-    assert {p.path() for p in graph.of("assignment_priors")} <= set(leaves(graph))
+    assert {p.path() for p in graph.of("assignment_priors")} <= set(graph.leaves())
 
 
 def test_a_picture_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:

@@ -241,7 +241,9 @@ def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
 def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Path) -> None:
     graph = ci_graph(
         models=[{"name": "hub", "source": CONFIG.source, "n_layers": 2}],
-        fits=[{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}],
+        study={
+            "fits": [{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}]
+        },
     )
     (product,) = graph.of("weights")
     script("weights").main(job_by_hand(product, tmp_path))

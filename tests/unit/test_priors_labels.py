@@ -11,9 +11,9 @@ import pytest
 from bindscope.config.codes import SPLITS
 from bindscope.core.errors import StoreError
 from bindscope.core.files import write_json
-from bindscope.core.paths import PATHS, READS
 from bindscope.core.store.arrays import write_arrays
 from bindscope.priors.labels import Labels, build_labels
+from bindscope.studies.build import all_steps
 
 N_SCENES = {"train": 6, "val": 3, "test": 4}
 
@@ -108,7 +108,6 @@ def test_a_damaged_file_is_refused(folder: Path, content: str) -> None:
 
 
 def test_what_rules_read_besides_is_made_by_some_rule() -> None:
-    made = {name for outputs in PATHS.values() for name in list(outputs)[1:]}
-    for rule, roles in READS.items():
-        assert rule in PATHS
-        assert {name for names in roles.values() for name in names} <= made
+    made = {name for step in all_steps().values() for name in list(step.outputs)[1:]}
+    for step in all_steps().values():
+        assert {name for names in step.reads.values() for name in names} <= made

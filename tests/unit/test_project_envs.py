@@ -15,7 +15,8 @@ from rattler import MatchSpec
 
 from bindscope.commands.environment import canonical, read_pins
 from bindscope.core.keys import parse_module
-from bindscope.core.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
+from bindscope.core.registries import ADAPTERS, READERS, RENDERERS, SPACES
+from bindscope.studies.binding_information.registry import FAMILIES
 
 PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))

@@ -86,8 +86,10 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
                      "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}}}
                 ],
                 "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-                "probes": [{"name": "p", "family": "linear"}],
-                "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+                "studies": {"binding_information": {
+                    "probes": [{"name": "p", "family": "linear"}],
+                    "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+                }},
             }
         )  # fmt: skip
         graph = build(config)
@@ -288,8 +290,10 @@ def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
              "n_scenes": {**COUNTS, "test": 1}, "shard_size": {**COUNTS, "test": 1}}
         ],
         "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-        "probes": [{"name": "p", "family": "linear"}],
-        "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+        "studies": {"binding_information": {
+            "probes": [{"name": "p", "family": "linear"}],
+            "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+        }},
     }  # fmt: skip
     graph = build(Config.model_validate(config))
     for rule in ("download", "records"):

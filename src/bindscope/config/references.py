@@ -24,8 +24,6 @@ def problems(config: Config) -> Iterator[str]:
     for i, model in enumerate(config.models):
         if isinstance(model, Controlled):
             yield from _training(f"models.{i}", model, datasets)
-    if not any(config.section(name) is not None for name in studies()):
-        yield "studies: no study is configured, so there is nothing to measure"
     for name, study in studies().items():
         section = config.section(name)
         if section is not None and study.problems:
