@@ -58,10 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "encoded": {*_STORE, "scipy"},
     "record_codes": {*_STORE, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
-    **dict.fromkeys(
-        ("table_attention", "table_binding_information", "table_priors", "table_scene_statistics"),
-        _TABLE,
-    ),
+    "table": _TABLE,
     "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     "extract": _TORCH,

@@ -22,6 +22,7 @@ from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
 from bindscope.graph.data import add_records
+from bindscope.graph.steps import SHARED_STEPS
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.studies.build import build
@@ -88,7 +89,9 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
                 "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
                 "studies": {"binding_information": {
                     "probes": [{"name": "p", "family": "linear"}],
-                    "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+                    "fits": [
+                        {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
+                    ],
                 }},
             }
         )  # fmt: skip
@@ -137,7 +140,7 @@ def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
     write_clevr(tmp_path)
 
     def key() -> str:
-        return add_records(Graph(), dataset(tmp_path)).key
+        return add_records(Graph(SHARED_STEPS), dataset(tmp_path)).key
 
     before = key()
     image = tmp_path / "images" / "train" / "CLEVR_train_000000.png"
@@ -292,7 +295,9 @@ def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
         "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
         "studies": {"binding_information": {
             "probes": [{"name": "p", "family": "linear"}],
-            "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+            "fits": [
+                {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
+            ],
         }},
     }  # fmt: skip
     graph = build(Config.model_validate(config))
