@@ -14,8 +14,8 @@ from bindscope.commands.quick import PROBE_STEPS, SCENES, quick, write_quick
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Graph
 from bindscope.studies.binding_information.rules import ESTIMATES
-from bindscope.studies.build import build, leaves
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.build import build, leaves
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -32,11 +32,13 @@ class Products:
         self.given["priors"] = [given(self.json("priors.json", rows))]
 
     def lines(self, name, rows):
+        """Write a file of rows."""
         path = self.folder / name
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         return path
 
     def json(self, name, content):
+        """Write a JSON file."""
         path = self.folder / name
         path.write_text(json.dumps(content))
         return path
@@ -49,9 +51,11 @@ class Products:
         return self.folder / name
 
     def null(self, name, **fields):
+        """Write the row of a null fit."""
         self.fit(name, [make_row("null", "", "null", **fields)], "nulls")
 
     def truth(self, model, bits, conditional):
+        """Write a truth."""
         row = {"dataset": "known", "model": model, "tokens": "cls", "truth_bits": bits}
         row |= {"truth_conditional_bits": conditional} | KEYS
         self.given["truths"].append(given(self.json(f"{model}.json", row), {"model": model}))
@@ -63,9 +67,11 @@ class Products:
 
     @property
     def inputs(self):
+        """What the table is made from."""
         return Inputs(self.given, {"models": self.models})
 
     def build(self):
+        """Build the table."""
         return BINDING_INFORMATION.build(self.inputs)
 
 

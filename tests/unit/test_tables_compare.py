@@ -13,11 +13,11 @@ from bindscope.studies.binding_information.published import (
     slug,
     why_not,
 )
-from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.studies.datasets.tables import PRIORS
-from bindscope.tables.compare import compared, main, trained_models, write_reference
 from bindscope.tables.compare import compare as compare_any
+from bindscope.tables.compare import compared, main, trained_models, write_reference
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
