@@ -14,8 +14,8 @@ from bindscope.commands.quick import PROBE_STEPS, SCENES, quick, write_quick
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Graph
 from bindscope.studies.binding_information.rules import ESTIMATES
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.build import build, leaves
-from bindscope.tables.schema import BINDING_INFORMATION
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,7 +182,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     image = Image.new("L", (4, 4))
     image.putpixel((1, 1), 255)
     image.save(tmp_path / f"{figure}.png")
-    write_table(make_table([make_row(), make_row(seed=1)]), tmp_path / table, BINDING_INFORMATION)
+    write_table(make_table([make_row(), make_row(seed=1)]), tmp_path / table, BINDING_SCHEMA)
     graph = Graph()
     graph.add("figure", {"figure": "tokens"}, {"figure": "tokens"})
     graph.add("table_binding_information", {}, {})
@@ -206,7 +206,7 @@ def test_what_is_missing_empty_or_failed_is_named(shown: Path) -> None:
     lost = dict.fromkeys(ESTIMATES)
     failed = make_row(seed=1, status="failed", reason="it diverged") | lost
     rows = [make_row(), {name: v for name, v in failed.items() if v is not None}]
-    write_table(make_table(rows), table / "binding_information", BINDING_INFORMATION)
+    write_table(make_table(rows), table / "binding_information", BINDING_SCHEMA)
     missing, failures = presets.problems(shown, "x")
     assert "results/figures/tokens.png" in missing
     assert failures.endswith("binding_information.parquet: 1 fits failed (it diverged)")

@@ -13,7 +13,7 @@ from solid_scenes import OCCLUSION
 from bindscope.core.errors import StoreError
 from bindscope.core.store.arrays import write_arrays
 from bindscope.scenes.statistics import scene_statistics
-from bindscope.tables.schema import SCENE_STATISTICS
+from bindscope.studies.datasets.tables import SCENE_STATISTICS
 from bindscope.tables.write import read_table
 
 
@@ -67,7 +67,7 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
     (made,) = graph.of("table", table="scene_statistics")
     for product in [*graph.of("scenes", "scene_statistics"), made]:
         script(product.rule).main(job_by_hand(product, tmp_path))
-    table = read_table(tmp_path / made.path(), SCENE_STATISTICS)
+    table = read_table(tmp_path / made.path(), SCENE_STATISTICS.schema)
     assert list(table["split"]) == [*["train", "val", "test"] * 2, "train", "val"]
     assert list(table["camera_height"][:6]) == [1.0] * 3 + [3.2] * 3
     assert set(table["backend"]) == {"raycast"}

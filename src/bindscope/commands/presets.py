@@ -130,13 +130,10 @@ def problems(root: Path, configfile: str) -> list[str]:
     """
     from PIL import Image
 
-    from bindscope.tables.schema import ATTENTION, BINDING_INFORMATION, PRIORS, SCENE_STATISTICS
+    from bindscope.tables.schema import declared
     from bindscope.tables.write import read_table
 
-    schemas = {
-        f"table_{schema.name}": schema
-        for schema in (ATTENTION, BINDING_INFORMATION, PRIORS, SCENE_STATISTICS)
-    }
+    schemas = declared()
     found = []
     graph = load_graph(str(root / configfile))
     for product in graph.of("figure"):
@@ -148,9 +145,10 @@ def problems(root: Path, configfile: str) -> list[str]:
             continue
         if low == high:
             found.append(f"{product.path('png')}: nothing is drawn")
-    for product in graph.of(*schemas):
+    for product in graph.of("table"):
         try:
-            table = read_table(root / product.path("parquet"), schemas[product.rule])
+            schema = schemas[product.wildcards["table"]]
+            table = read_table(root / product.path("parquet"), schema)
         except BindscopeError as error:
             found.append(str(error))
             continue

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from bindscope.studies.binding_information.columns import TOKENS
+from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
-from bindscope.tables.columns import FAMILY_NAMES, TOKENS
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 AVERAGED = [
@@ -87,7 +88,7 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 def family_order(families: Iterable[str]) -> list[str]:
     """Order families as the registry does: linear, quadratic, ..., attention."""
     found = set(families)
-    return [name for name in FAMILY_NAMES if name in found]
+    return [name for name in FAMILIES if name in found]
 
 
 def token_order(tokens: Iterable[str]) -> list[str]:

@@ -10,11 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY
 from bindscope.figures.style import (
-    FAMILY_SHORT,
-    GREY,
     PAPER_MARK,
-    TOKEN_NAMES,
     colours,
     handle,
     legend_below,
@@ -29,6 +28,8 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
+from bindscope.studies.binding_information.figures.reading import read_binding, read_papers_table
+from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, slug
 from bindscope.studies.binding_information.views import (
     family_order,
@@ -52,7 +53,12 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     return rows[count > 1] if len(rows) else rows
 
 
-def available(table: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the models' order and the paper's numbers."""
+    return {**read_binding(inputs), "published": read_papers_table(inputs)}
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_seeds(table)):
         return "No model was probed with more than one family at its last layer."
@@ -169,7 +175,9 @@ def _losses(
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
-        axes.set_title(f"{dataset}, {TOKEN_NAMES[token]}" if several else TOKEN_NAMES[token])
+        axes.set_title(
+            f"{dataset}, {tokens_shown(token).name}" if several else tokens_shown(token).name
+        )
         entropy = marked("H(O)", rests_on_one(rows[here]))
         reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
     for axes in grid.flat[len(panels) :]:
@@ -207,7 +215,7 @@ def _panel(
         nulls["family"].map(families.index), nulls["null_loss_object_bits"], "o",
         markerfacecolor="white", markeredgecolor=GREY, zorder=1,
     )  # fmt: skip
-    axes.set_xticks(range(len(families)), [FAMILY_SHORT[family] for family in families])
+    axes.set_xticks(range(len(families)), [family_tick(family) for family in families])
     axes.set_xlim(-0.3, len(families) - 0.7)
     axes.margins(y=0.1)
 
@@ -239,7 +247,7 @@ def _cost(
             textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['model']}, {TOKEN_NAMES[row['tokens']]}{where}")
+        labels.append(f"{row['model']}, {tokens_shown(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")
