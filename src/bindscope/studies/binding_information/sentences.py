@@ -61,6 +61,7 @@ _QUOTED = (
 )  # fmt: skip
 # What is quoted of a row with such a flag is quoted together with the flag.
 _DOUBTFUL = ("collapsed", "diverged", "not_converged")
+_QUANTITIES = ["binding_lower_bound_bits", "conditional_binding_lower_bound_bits"]
 _ROW = ["dataset", "model", "layer", "tokens", "probe"]
 SEEDS_FOR_A_CLAIM = 3
 NOTICEABLE_BITS = 0.1
@@ -83,7 +84,7 @@ def quoted_rows(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
         The columns of `views.over_seeds`, and `doubts`: the flags that must be quoted with it.
     """
     rows = over_seeds(last_layers(measured(table, known_answer=False)))
-    rows = rows[rows["conditional_binding_lower_bound_bits"].notna()].copy()
+    rows = rows[rows[_QUANTITIES].notna().all(axis=1)].copy()
     orders = {
         "model": name_order(rows["model"], models),
         "tokens": name_order(rows["tokens"], token_order(rows["tokens"])),
@@ -190,19 +191,22 @@ def calibration(table: pd.DataFrame) -> list[str]:
     high = int((excess > NOTICEABLE_BITS).sum())
     encoders = rows["model"].nunique()
     text = (
-        f"{len(rows)} fits to {encoders} encoder{'s' if encoders > 1 else ''} whose binding "
-        "information is known in closed form went through the same steps. "
+        f"{len(rows)} fits read the representations of {encoders} "
+        f"encoder{'s' if encoders > 1 else ''} whose binding information is known in closed form; "
+        "they went through the same steps as any other model. "
     )
     if above.any():
         text += (
-            f"In {int(above.sum())} of them a lower bound exceeds the truth by more than "
-            f"{STANDARD_ERRORS:g} standard errors; the warnings above list them."
+            f"In {int(above.sum())} of them a lower bound is above the truth by more than "
+            f"{STANDARD_ERRORS:g} standard errors; the warnings list them (above_truth)."
+        )
+    elif worst > 0:
+        text += (
+            f"No lower bound is above the truth by more than {STANDARD_ERRORS:g} standard errors; "
+            f"the largest excess is {worst:.2f} bits."
         )
     else:
-        text += (
-            f"No lower bound exceeds the truth by more than {STANDARD_ERRORS:g} standard errors; "
-            f"the highest lies {abs(worst):.2f} bits {'above' if worst > 0 else 'below'} it."
-        )
+        text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
     paragraphs = [text]
     if len(excess):
         paragraphs.append(
@@ -237,9 +241,9 @@ def controls(table: pd.DataFrame) -> list[str]:
         return []
     largest = float(rows["binding_lower_bound_bits"].max())
     return [
-        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} labels and scenes were paired "
-        "at random, so that there is nothing to know; the largest lower bound on B_O is "
-        f"{bits(largest)} bits."
+        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} scenes were given the labels of "
+        "other scenes at random, so that their representations say nothing about them; the "
+        f"largest lower bound on B_O is {bits(largest)} bits."
     ]
 
 
