@@ -195,7 +195,7 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[0].startswith("No number of this run can be compared")
     assert "this run has no dataset of that name" in " ".join(none.points)
-    assert [table.title.split()[0] for table in none.tables] == ["Trends"]
+    assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
 
 

@@ -125,10 +125,10 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
         )
     else:
         text = "No number of this run can be compared with one of the paper's."
-    listed = "In the list below are the paper's numbers that have no counterpart here, and why."
+    listed = "Numbers of the paper that have no counterpart here, and why:"
     found = [page_table("The paper's numbers beside ours", COMPARED, _sourced(compared, "table"))]
     others = page_table(
-        "Trends that the paper reports, on other scenes or with other models",
+        "Further numbers that the paper reports",
         TRENDS,
         _sourced(trends, "source"),
         folded=True,

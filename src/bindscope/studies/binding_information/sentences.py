@@ -95,7 +95,8 @@ def quoted_rows(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     ranks = [f"{name}_rank" for name in orders]
     rows = rows.sort_values(["dataset", *ranks, "probe"], kind="stable")
     chosen = rows.groupby(["dataset", "model", "tokens"], sort=False).head(1)
-    return chosen.assign(doubts=_doubts(table, chosen)).reset_index(drop=True)
+    chosen = chosen.reset_index(drop=True)
+    return chosen.assign(doubts=pd.Series(_doubts(table, chosen), dtype=object))
 
 
 def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
@@ -262,7 +263,7 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
     """Say what one model's token inputs hold; no bounds where the prior is estimated."""
-    first = rows.iloc[0]
+    first, *further = _records(rows)
     model = _model_words(source)
     text = (
         f"{f' ({model})' if model else ''}: from {_token_words(first['tokens'])}, "
@@ -282,7 +283,7 @@ def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
         f"{_token_words(row['tokens'])} ("
         + ", flagged ".join([_family_words(row["family"]), *row["doubts"]])
         + ")"
-        for row in _records(rows.iloc[1:])
+        for row in further
     ]
     return text + (f" Binding from its other tokens: {'; '.join(others)}." if others else "")
 
