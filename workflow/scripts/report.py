@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.files import write_atomic
-from bindscope.report.page import make_report
+from bindscope.report.job import make_report
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

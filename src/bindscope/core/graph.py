@@ -140,7 +140,7 @@ class Graph:
                 own_code(roots(content)),
                 (product.code for given in lists.values() for product in given),
             )
-            named = {_resource_name(path): path for path in resources}
+            named = _named(resources)
             self.products[identity] = Product(step, values, spec, code, lists, reads, named)
         return self.products[identity]
 
@@ -226,8 +226,17 @@ def _outputs(role: str, files: Mapping[str, Sequence[str]]) -> dict[str, Sequenc
     }
 
 
-def _resource_name(path: str) -> str:
-    return path.rpartition("/")[2].partition(".")[0]
+def _named(resources: Iterable[str]) -> dict[str, str]:
+    """Name committed files; files of the package may have one name in several folders."""
+    named: dict[str, str] = {}
+    for path in resources:
+        folder, _, file = path.rpartition("/")
+        name = file.partition(".")[0]
+        if path.startswith("src/"):
+            name = f"{folder.rpartition('/')[2]}_{name}"
+        if named.setdefault(name, path) != path:
+            raise ValueError(f"{path} and {named[name]} are both called {name}; rename one")
+    return named
 
 
 Arguments = ParamSpec("Arguments")

@@ -89,7 +89,9 @@ class Inputs:
     content
         What else of the configuration it depends on (its `Request.content`).
     resources
-        Committed files by name (``resources/published/trends.csv`` is `trends`).
+        Committed files by name: ``resources/published/trends.csv`` is `trends`; those of the
+        package have their folder's name before it (``studies/x/introduction.html`` is
+        `x_introduction`).
     """
 
     products: Mapping[str, Sequence[Given]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from bindscope.studies.binding_information.products import STEPS, add_products
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
+_INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 
 def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
@@ -216,5 +217,5 @@ STUDY = Study(
         _figure("natural", "Natural images", _natural, _TRENDS),
     ),
     findings=f"{_HERE}.findings:chapter",
-    resources=(_PUBLISHED, _TRENDS),
+    resources=(_PUBLISHED, _TRENDS, _INTRODUCTION),
 )
