@@ -6,7 +6,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.tables.rows import read_rows
-from bindscope.tables.schema import DATASET, KEYS, SLUG, Column, TableSchema, label, table_of
+from bindscope.tables.schema import DATASET, KEYS, MODEL, Column, TableSchema, label, table_of
 
 
 class LengthTable:
@@ -18,7 +18,7 @@ class LengthTable:
         description="One row per dataset, model and layer.",
         columns=(
             DATASET,
-            label("model", "Name of the model.", "config `models[].name`", pattern=SLUG),
+            MODEL,
             label("layer", "Layer that was read.", "config `layers`"),
             Column("length", "float64", "", "Mean Euclidean length.", "`lengths`", low=0.0),
             *KEYS,
