@@ -10,8 +10,9 @@ import pandas as pd
 
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.keys import numeric_versions
-from bindscope.core.registries import resolve, studies
+from bindscope.core.registries import resolve
 from bindscope.report.page import Drawing, Part, build_page
+from bindscope.tables.schema import declared
 from bindscope.tables.write import read_table
 
 if TYPE_CHECKING:
@@ -82,11 +83,9 @@ def read_tables(given: Sequence[Given]) -> dict[str, pd.DataFrame]:
     StoreError
         If a file is missing or does not fit its schema.
     """
-    entries = {entry.name: entry for study in studies().values() for entry in study.tables}
+    schemas = declared()
     return {
-        product.names["table"]: read_table(
-            product.path, resolve(entries[product.names["table"]].implementation).schema
-        )
+        product.names["table"]: read_table(product.path, schemas[product.names["table"]])
         for product in given
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,11 @@ def read_rows(given: Given, output: str = "") -> list[Row]:
     for i, row in enumerate(rows, 1):
         _check_names(f"{path}:{i}", row, given)
     return rows
+
+
+def rows_of(products: Sequence[Given], output: str = "") -> list[Row]:
+    """Read the rows of several products, one after the other; see `read_rows`."""
+    return [row for given in products for row in read_rows(given, output)]
 
 
 def one_of_each(rows: Iterable[Row], key: tuple[str, ...], where: str) -> dict[Any, Row]:

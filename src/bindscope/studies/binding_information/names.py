@@ -71,7 +71,7 @@ FLAG_WORDS: Final = {
 
 def family_shown(family: str) -> Shown:
     """Return how a probe family is shown."""
-    return _FAMILIES.get(family, Shown(family, f"a {family} probe", INK))
+    return _FAMILIES.get(family, Shown(family, f"a probe of the family {family}", INK))
 
 
 def tokens_shown(tokens: str) -> Shown:

@@ -13,7 +13,7 @@ from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_information.rules import above_truth, flag_list
 from bindscope.studies.binding_information.schemas import ATTENTION_SCHEMA, BINDING_SCHEMA
-from bindscope.tables.rows import Row, one_of_each, read_rows, rerun
+from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
     frame_of,
     ordered,
@@ -39,8 +39,7 @@ class AttentionTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Build the table of the rows (`attention_maps.summary`) beside the maps."""
-        rows = [row for given in inputs.of("maps") for row in read_rows(given, "share")]
-        return table_of(rows, self.schema)
+        return table_of(rows_of(inputs.of("maps"), "share"), self.schema)
 
 
 class BindingTable:
@@ -78,16 +77,8 @@ class BindingTable:
             ("dataset", "probe", "seed"),
             "null fits",
         )
-        priors = one_of_each(
-            (row for given in inputs.of("priors") for row in read_rows(given)),
-            ("dataset", "split"),
-            "priors",
-        )
-        truths = one_of_each(
-            (row for given in inputs.of("truths") for row in read_rows(given)),
-            ("dataset", "model", "tokens"),
-            "truths",
-        )
+        priors = one_of_each(rows_of(inputs.of("priors")), ("dataset", "split"), "priors")
+        truths = one_of_each(rows_of(inputs.of("truths")), ("dataset", "model", "tokens"), "truths")
         for row in rows:
             _join_model(row, inputs.content.get("models", {}))
             _join_null(row, nulls)

@@ -10,7 +10,7 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
 from bindscope.core.registries import BACKENDS
-from bindscope.tables.rows import one_of_each, read_rows
+from bindscope.tables.rows import one_of_each, rows_of
 from bindscope.tables.rules import TOLERANCE, is_difference
 from bindscope.tables.schema import (
     DATASET,
@@ -121,11 +121,9 @@ class PriorTable:
             For a row that was not asked for or is damaged, or assignments without priors.
         """
         assigned = one_of_each(
-            (row for given in inputs.of("assignments") for row in read_rows(given)),
-            ("dataset", "split"),
-            "assignment priors",
+            rows_of(inputs.of("assignments")), ("dataset", "split"), "assignment priors"
         )
-        rows = [row for given in inputs.of("priors") for row in read_rows(given)]
+        rows = rows_of(inputs.of("priors"))
         for row in rows:
             found = assigned.pop((row.get("dataset"), row.get("split")), {})
             row |= {name: found[name] for name in ASSIGNMENTS if name in found}
@@ -185,8 +183,7 @@ class SceneStatisticsTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Build the table of the rows of `scenes.statistics`, one per split of a dataset."""
-        rows = [row for given in inputs.of("statistics") for row in read_rows(given)]
-        return table_of(rows, self.schema)
+        return table_of(rows_of(inputs.of("statistics")), self.schema)
 
 
 PRIORS = PriorTable()
