@@ -28,9 +28,9 @@ from bindscope.studies.binding_information.figures.assumed import (
 )
 from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
 from bindscope.studies.binding_information.figures.curves import curve_rows
-from bindscope.studies.binding_information.figures.reading import read_binding, read_trends
+from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 from bindscope.studies.binding_information.views import family_order, name_order, token_order
 from bindscope.tables.write import read_table
 

@@ -18,9 +18,9 @@ from bindscope.studies.binding_information.figures.curves import (
     percent,
     with_several,
 )
-from bindscope.studies.binding_information.figures.reading import read_binding, read_trends
+from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 from bindscope.studies.binding_information.views import name_order
 from bindscope.tables.write import read_table
 

@@ -17,8 +17,8 @@ from bindscope.studies.binding_information.figures.curves import (
     draw_curves,
     with_several,
 )
-from bindscope.studies.binding_information.figures.reading import read_binding, read_trends
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 
 STUDY = "resolution"
 Families = Mapping[str, Sequence[str]]
@@ -68,7 +68,7 @@ def available(
 ) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not families:
-        return "report.families names no models that are one family at several input sizes."
+        return "No entry of families names models that are one family at several input sizes."
     if not len(_rows(table, families, input_px)):
         return "No family of models was measured at two input sizes or more."
     return None

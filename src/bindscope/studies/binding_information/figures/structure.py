@@ -28,9 +28,9 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
-from bindscope.studies.binding_information.figures.reading import read_binding, read_papers_table
+from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
-from bindscope.studies.binding_information.published import beside, slug
+from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,

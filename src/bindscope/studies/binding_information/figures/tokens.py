@@ -27,9 +27,9 @@ from bindscope.studies.binding_information.figures.assumed import (
     rests_on_one,
 )
 from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
-from bindscope.studies.binding_information.figures.reading import read_binding, read_papers_table
+from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
-from bindscope.studies.binding_information.published import beside, table_note
+from bindscope.studies.binding_information.published import beside, read_papers_table, table_note
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,
