@@ -145,7 +145,7 @@ def compare(
     return result
 
 
-def trained_models(config: PathLike) -> list[str]:
+def trained_models(config: Path | str) -> list[str]:
     """Return the names of the models that a run of a configuration file trains."""
     return [
         model.name
@@ -182,7 +182,7 @@ def _read_reference(path: PathLike, schema: TableSchema) -> pd.DataFrame:
     types = {column.name: pandas_type(column) for column in schema.columns if column.name in wanted}
     remedy = "make it anew: python -m bindscope.tables.compare --write TABLE.parquet REFERENCE.csv"
     try:
-        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])  # type: ignore[arg-type]
+        frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
     if list(frame.columns) != wanted:
