@@ -8,6 +8,12 @@ from typing import Any
 import pandas as pd
 
 from bindscope.report.chapter import Finding, KeyNumber, Warned, number
+from bindscope.studies.binding_information.names import (
+    FLAG_WORDS,
+    STATUS_WORDS,
+    family_shown,
+    tokens_shown,
+)
 from bindscope.studies.binding_information.rules import BOUNDS, STANDARD_ERRORS, flag_list
 from bindscope.studies.binding_information.views import (
     assumed_prior,
@@ -21,39 +27,10 @@ from bindscope.studies.binding_information.views import (
 Config = Mapping[str, Any]
 Record = Mapping[str, Any]
 
-FAMILY_WORDS = {
-    "linear": "a linear probe",
-    "quadratic": "a quadratic probe",
-    "quadratic_reuse": "a shared quadratic probe",
-    "multilinear_reuse": "a shared multilinear probe",
-    "dnn": "a neural-net probe",
-    "attention_quadratic": "an attention probe",
-}
-TOKEN_WORDS = {
-    "cls": "the [CLS] token",
-    "mean": "the mean of the patch tokens",
-    "cls_mean": "[CLS] and the mean of the patch tokens",
-    "patches": "the patch tokens",
-}
 _MODEL_WORDS = {
     "controlled:objects": "a vision transformer trained to name the objects",
     "controlled:features": "a vision transformer trained to name the features only",
     "controlled:none": "an untrained vision transformer",
-}
-STATUS_WORDS = {
-    "failed": "the fit did not end, and numbers are missing",
-    "undefined": "measured, but a quantity has no value",
-}
-FLAG_WORDS = {
-    "above_prior": "a probe of the row lost more than somebody who knows the prior alone; its "
-    "estimate is negative",
-    "above_truth": f"a lower bound more than {STANDARD_ERRORS:g} standard errors above the known "
-    "truth: a bug, or bad luck",
-    "assumed_prior": "nobody knows how these scenes came about: H(O) and H(O|F) are estimated from "
-    "above out of the train split, so a difference from them is no lower bound",
-    "collapsed": "a probe of the row gives the same answer to every scene",
-    "diverged": "a probe of the row ended worse than before it was fitted",
-    "not_converged": "a longer fit would still lower the validation loss of a probe of the row",
 }
 # The probe that is quoted for a token input: fixed beforehand, not the one that came out best.
 _QUOTED = (
@@ -127,7 +104,7 @@ def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
             KeyNumber(
                 _amount(row["conditional_binding_lower_bound_bits"], estimated),
                 "bits",
-                f"of binding in {_token_words(row['tokens'])} of {row['model']}{flagged}",
+                f"of binding in {tokens_shown(row['tokens']).words} of {row['model']}{flagged}",
             )
         )
     return numbers
@@ -266,8 +243,8 @@ def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
     first, *further = _records(rows)
     model = _model_words(source)
     text = (
-        f"{f' ({model})' if model else ''}: from {_token_words(first['tokens'])}, "
-        f"{_family_words(first['family'])} reads "
+        f"{f' ({model})' if model else ''}: from {tokens_shown(first['tokens']).words}, "
+        f"{family_shown(first['family']).words} reads "
         f"{_amount(first['binding_lower_bound_bits'], estimated)} of the "
         f"{bits(first['h_object_bits'])} bits about the objects, and "
         f"{_amount(first['conditional_binding_lower_bound_bits'], estimated)} of the "
@@ -280,8 +257,8 @@ def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
         )
     others = [
         f"{_amount(row['conditional_binding_lower_bound_bits'], estimated)} bits from "
-        f"{_token_words(row['tokens'])} ("
-        + ", flagged ".join([_family_words(row["family"]), *row["doubts"]])
+        f"{tokens_shown(row['tokens']).words} ("
+        + ", flagged ".join([family_shown(row["family"]).words, *row["doubts"]])
         + ")"
         for row in further
     ]
@@ -321,14 +298,6 @@ def _model_words(source: str) -> str:
         return f"a vision transformer trained with the objective {name}"
     name = name.partition("@")[0]
     return "" if name.startswith("path:") else name
-
-
-def _token_words(tokens: str) -> str:
-    return TOKEN_WORDS.get(tokens, tokens)
-
-
-def _family_words(family: str) -> str:
-    return FAMILY_WORDS.get(family, f"a probe of the family {family}")
 
 
 def seed_note(table: pd.DataFrame, config: Config) -> list[str]:
