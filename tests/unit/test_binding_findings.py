@@ -126,13 +126,13 @@ def test_an_assumed_prior_makes_no_bounds():
     table = default_table()
     table["flags"] = "assumed_prior"
     text = text_of(sentences.findings(table, CONFIG))
-    assert "nobody knows how these scenes came about" in text
+    assert "the distribution of these scenes is not known" in text
     assert "reads about" in text
     assert "≥" not in text
     numbers = sentences.key_numbers(table, ["vit-objects"])
     assert all(number.value.startswith("about ") for number in numbers)
     what = [warned.what for warned in chapter_of(table).warnings]
-    assert any(words.startswith("assumed_prior: nobody knows") for words in what)
+    assert any(words.startswith("assumed_prior: the distribution") for words in what)
 
 
 def test_three_training_seeds_are_enough_for_a_claim():

@@ -57,15 +57,15 @@ STATUS_WORDS: Final = {
     "undefined": "measured, but a quantity has no value",
 }
 FLAG_WORDS: Final = {
-    "above_prior": "a probe of the row lost more than somebody who knows the prior alone; its "
-    "estimate is negative",
-    "above_truth": f"a lower bound more than {STANDARD_ERRORS:g} standard errors above the known "
-    "truth: a bug, or bad luck",
-    "assumed_prior": "nobody knows how these scenes came about: H(O) and H(O|F) are estimated from "
-    "above out of the train split, so a difference from them is no lower bound",
+    "above_prior": "a probe of the row predicts worse than the distribution of the scenes alone "
+    "would; its estimate is negative",
+    "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the known "
+    "truth: a defect, or bad luck",
+    "assumed_prior": "the distribution of these scenes is not known; H(O) and H(O|F) are estimated "
+    "from the train split and likely too high, so that a difference from them is no lower bound",
     "collapsed": "a probe of the row gives the same answer to every scene",
-    "diverged": "a probe of the row ended worse than before it was fitted",
-    "not_converged": "a longer fit would still lower the validation loss of a probe of the row",
+    "diverged": "a probe of the row predicts worse after it was fitted than before",
+    "not_converged": "fitting a probe of the row longer would still lower its validation loss",
 }
 
 
