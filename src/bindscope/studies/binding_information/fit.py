@@ -30,6 +30,7 @@ from bindscope.studies.binding_information.probes.data import (
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
+from bindscope.studies.binding_information.scene_losses import to_arrays
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ def write_fit(
     information: Information,
     disjoint: bool,
 ) -> None:
-    """Write rows (one per seed), weights, histories, and the losses per object and feature.
+    """Write rows (one per seed), weights, histories; losses per object and feature, and per scene.
 
     Parameters
     ----------
@@ -137,6 +138,8 @@ def write_fit(
         )  # fmt: skip
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
+    of_scenes = {result.seed: result.losses["object"] for result in results}
+    details |= to_arrays(of_scenes, features, disjoint)
     write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))
