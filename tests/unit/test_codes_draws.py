@@ -19,7 +19,7 @@ from bindscope.codes.space import build_space, n_outcomes
 from bindscope.codes.splits import feature_codes
 from bindscope.config.models import KnownAnswer
 from bindscope.config.observed import DrawsSpace
-from bindscope.models.known_answer import truth
+from bindscope.models.known_answer_truth import truth
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
 

@@ -90,11 +90,16 @@ class Scenes:
         return self.space.n_cells
 
 
+def encoder_name(config: KnownAnswer) -> str:
+    """Name of the encoder in ``known-answer:<encoder>``."""
+    return config.source.partition(":")[2]
+
+
 def noise_level(config: KnownAnswer) -> float:
     """Configured noise of `erasure`, `swaps` or `flips`, or the encoder's default."""
     if config.probability is not None:
         return config.probability
-    return PROBABILITY[config.source.partition(":")[2]]
+    return PROBABILITY[encoder_name(config)]
 
 
 # Noiseless codes ------------------------------------------------------------------------------
