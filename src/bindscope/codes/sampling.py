@@ -28,7 +28,8 @@ from bindscope.codes.space import (
     outcome_weights,
 )
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, SceneDistribution
+from bindscope.config.codes import SceneDistribution
+from bindscope.core.splits import SPLITS
 
 # Keeps the codes' random stream apart from those of other rooms with the same seed.
 _STREAM = int.from_bytes(b"codes", "big")

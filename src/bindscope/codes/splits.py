@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts
-from bindscope.config.codes import SPLITS, HashedSplit, RankedSplit, SceneDistribution
+from bindscope.config.codes import HashedSplit, RankedSplit, SceneDistribution
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 
 MAX_FEATURE_CODES = 2**20
 

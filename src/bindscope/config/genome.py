@@ -146,11 +146,6 @@ class GenomeSource(GenomeRules):
             )
         return self
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a scene may hold two objects with the same values: natural images do."""
-        return True
-
 
 def genome_problem(source: GenomeSource, groups: tuple[Group, ...]) -> str | None:
     """Say how a release's categories and values do not fit the groups; None if they do."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bindscope.config.codes import SceneDistribution
-    from bindscope.config.grid import Tokens
     from bindscope.config.models import KnownAnswer
 
 

@@ -16,8 +16,8 @@ from numpy.random import Philox, SeedSequence
 
 from bindscope.codes.sampling import unrank
 from bindscope.codes.space import feature_counts
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 from bindscope.models.known_answer_directions import general_directions, signed_directions
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import StoreError
+from bindscope.core.splits import SPLITS
 from bindscope.core.store.listing import entry, open_listed, read_listing
 from bindscope.core.store.manifest import read_manifest, remedy
 

@@ -154,7 +154,8 @@ class _Check:
         self.groups = dataset.space.groups
         self.sizes = tuple(group.size for group in self.groups)
         self.n_cells = int(np.prod(self.sizes))
-        self.repeats = bool(dataset.source and dataset.source.repeats)
+        # CLEVR and natural images hold the same kind of object twice; other sources say so.
+        self.repeats = bool(getattr(dataset.source, "repeats", True))
         self.index = {
             group.name: {value: i for i, value in enumerate(reader.vocabulary[group.name])}
             for group in self.groups

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.solids import VOCABULARY, BlenderBackend
+from bindscope.config.solids import BlenderBackend
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.progress import Progress
 from bindscope.scenes.solids import blender_script
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import LENS_OVER_SENSOR
 from bindscope.scenes.solids.description import Scene
+from bindscope.scenes.solids.values import VALUES
 from bindscope.scenes.solids.vocabulary import COLOURS, SIZES
 from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, tint
 
@@ -108,7 +109,7 @@ def find_blender(version: str) -> str:
 
 def _job(config: BlenderBackend, scenes: Sequence[Scene]) -> dict[str, Any]:
     """Say all that the script needs to know."""
-    shapes = VOCABULARY["shape"]
+    shapes = VALUES["shape"]
     meshes = {s: {part: a.tolist() for part, a in mesh(s)._asdict().items()} for s in shapes}
     return {
         "meshes": meshes, "samples": config.samples,

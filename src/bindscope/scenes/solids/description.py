@@ -29,7 +29,7 @@ class Solid:
     Attributes
     ----------
     shape, color, material, size
-        Names from `bindscope.config.solids.VOCABULARY`.
+        Names from `bindscope.scenes.solids.values.VALUES`.
     x, y
         Where it stands.
     rotation

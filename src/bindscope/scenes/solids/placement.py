@@ -18,9 +18,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.codes import SPLITS, SplitName
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS, SplitName
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.description import Light, Scene, Solid, rounded
 from bindscope.scenes.solids.vocabulary import SIZES

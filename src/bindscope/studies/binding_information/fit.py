@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
-from bindscope.config.codes import SPLITS
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.core.splits import SPLITS
 from bindscope.priors.labels import Labels
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
@@ -121,7 +121,10 @@ def write_fit(
     disjoint
         Whether splits share no feature code: the bootstrap then resamples feature codes.
     """
-    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
+    # Memory is a matter of the job where a few numbers a scene are read, as threads are.
+    about_the_job = {"name", "protocol", "threads", "device"}
+    about_the_job |= set() if data.patches else {"memory_mb"}
+    options = probe.model_dump(mode="json", exclude=about_the_job)
     counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
     rows, details = [], {}
     objects, features = data.test.objects, whole(data.test.features)
