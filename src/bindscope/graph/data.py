@@ -16,9 +16,9 @@ from bindscope.config.codes import (
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, PythonSource, Source
 from bindscope.config.solids import SolidsRenderer
+from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
-from bindscope.models.weights import content_key
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096
