@@ -66,7 +66,7 @@ def build_labels(
     return {"splits": splits, "priors": json.loads(Path(priors).read_text())}
 
 
-class Labels:
+class DatasetLabels:
     """The labels that `build_labels` describes.
 
     Parameters

@@ -16,7 +16,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.scenes.solids.description import Scene, pack
-from bindscope.scenes.solids.labels import Labels, cast
+from bindscope.scenes.solids.labels import PixelLabels, cast
 from bindscope.scenes.solids.placement import Composer, check_room
 from bindscope.scenes.solids.vocabulary import cell_features
 
@@ -117,8 +117,8 @@ class _Drawn:
     def __init__(self, config: SolidsRenderer, most: int) -> None:
         self.config, self.most = config, most
         self.scenes: list[Scene] = []
-        self._labels: list[Labels] = []
-        self._judged: Labels | None = None
+        self._labels: list[PixelLabels] = []
+        self._judged: PixelLabels | None = None
 
     def judge(self, scene: Scene) -> str | None:
         """Say which object shows too little of itself; keep the labels for `add`."""

@@ -16,7 +16,7 @@ from bindscope.activations.reader import Activations, RowReader
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
-from bindscope.priors.labels import Labels
+from bindscope.priors.labels import DatasetLabels
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def load_data(
-    labels: Labels,
+    labels: DatasetLabels,
     index: str | None,
     representation: Mapping[str, Any],
     sizes: Sequence[int],
