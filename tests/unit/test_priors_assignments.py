@@ -124,8 +124,8 @@ def test_scenes_in_one_batch_do_not_touch_each_other(monkeypatch):
     monkeypatch.setattr("bindscope.priors.shared_codes._BLOCK", 40)
     assert bits(scenes, log_weights) == pytest.approx(together, abs=1e-12)
     monkeypatch.setattr(assignments, "_BATCH", 1)
-    monkeypatch.setattr("bindscope.priors.supply._BLOCK", 50)
-    monkeypatch.setattr("bindscope.priors.supply._REMEMBERED", 100)
+    monkeypatch.setattr("bindscope.priors.multisets._BLOCK", 50)
+    monkeypatch.setattr("bindscope.priors.multisets._REMEMBERED", 100)
     assert bits(scenes, log_weights) == pytest.approx(together, abs=1e-12)
 
 

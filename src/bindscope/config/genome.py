@@ -75,7 +75,7 @@ _RELEASE = {
 }
 
 
-class DrawnRelease(Model):
+class SyntheticRelease(Model):
     """A stand-in for the release: drawn pictures and their annotations, in the release's files.
 
     Free of any licence, and its law is known: see docs/visual_genome.md.
@@ -122,7 +122,7 @@ class GenomeSource(GenomeRules):
         "results/downloads/visual_genome",
         description="Folder that the files are put into, with nothing else in it.",
     )
-    drawn: DrawnRelease | None = Field(
+    drawn: SyntheticRelease | None = Field(
         None, description="Draw a stand-in instead of reading the release."
     )
 

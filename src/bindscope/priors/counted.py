@@ -2,7 +2,7 @@
 
 The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
 numbers of objects as often as in `train`, and given the number all object codes equally likely
-(`Exchangeable`; a guess near it where the space is too large to count, see `priors.loose`). The
+(`Exchangeable`; a guess near it where the space is too large to count, see `priors.approximate_odds`). The
 odds of a bit are then corrected by how much more often than that it is 1 in `train`: the bit by
 itself, in contexts that all bits share, and in contexts of its own. A context is a function of the
 bits before it, so q is a distribution whatever the data are, and q(O | F) is zero outside the
@@ -32,7 +32,7 @@ from bindscope.config.codes import CountedSpace, UniformSpace
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import CLIP_NATS, log_odds
-from bindscope.priors.loose import loose_odds
+from bindscope.priors.approximate_odds import approximate_odds
 
 METHOD = "train_cross_entropy"
 STRENGTHS = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # in scenes
@@ -76,7 +76,7 @@ class Exchangeable(Uniform):
         """Prior log-odds of scenes, exact where the space is not too large for that."""
         if self.countable:
             return log_odds(self, objects)
-        return loose_odds(objects, self.sizes, self.shares)
+        return approximate_odds(objects, self.sizes, self.shares)
 
     def weight(self, n_objects: int) -> int:
         """Outcomes of an object code: more where its number of objects was seen more often."""

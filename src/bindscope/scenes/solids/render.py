@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.codes.copies import copies_of
 from bindscope.codes.counting import largest_scene
+from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.solids import Backend, SolidsRenderer
 from bindscope.core.errors import ConfigError
@@ -84,7 +84,7 @@ def render(
     where = f"dataset {dataset.name!r}"
     most = largest_scene(dataset.space)
     check_room(config, most, where)
-    counts = copies_of(dataset, split, start, objects)
+    counts = type_counts_of(dataset, split, start, objects)
     _check_counts(counts, most, f"{where}, {split}", start)
     drawn = _Drawn(config, most)
     features = cell_features(dataset, config)

@@ -19,7 +19,9 @@ Bits = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 
 
-def loose_odds(objects: Bits, sizes: Sequence[int], shares: Sequence[float]) -> dict[str, Floats]:
+def approximate_odds(
+    objects: Bits, sizes: Sequence[int], shares: Sequence[float]
+) -> dict[str, Floats]:
     """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
 
     Parameters
@@ -94,4 +96,4 @@ def _from_here(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return result
 
 
-__all__ = ["loose_odds"]
+__all__ = ["approximate_odds"]

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from bindscope.config.genome import DrawnRelease
+from bindscope.config.genome import SyntheticRelease
 from bindscope.core.files import write_atomic
 from bindscope.core.progress import Progress
-from bindscope.sources.genome.drawing import CELLS, COLORS, KINDS, SHADES, Thing, paint, sides
+from bindscope.sources.genome.pictures import CELLS, COLORS, KINDS, SHADES, Thing, paint, sides
 from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 # Other words for the things; object_alias.txt says that they are.
@@ -66,7 +66,7 @@ class Law(NamedTuple):
     shares: npt.NDArray[np.float64]
 
 
-def law(config: DrawnRelease) -> Law:
+def law(config: SyntheticRelease) -> Law:
     """Return the law of category and colour, as the annotations say them.
 
     Rarer kinds come later; every kind has a favourite colour. A thing has no colour because it is
@@ -83,7 +83,7 @@ def law(config: DrawnRelease) -> Law:
 
 
 @cache
-def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
+def _shown(config: SyntheticRelease) -> npt.NDArray[np.float64]:
     """Probability of each kind and colour (the last is none) as they look, (C, V); read-only."""
     kinds = np.arange(config.n_categories)
     colors = np.ones((config.n_categories, config.n_colors + 1))
@@ -95,7 +95,7 @@ def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
     return shares
 
 
-def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None:
+def write_release(config: SyntheticRelease, files: Mapping[str, Path | str]) -> None:
     """Draw the pictures and write the release's files.
 
     Parameters
@@ -129,7 +129,7 @@ def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None
 
 
 def picture(
-    config: DrawnRelease, number: int
+    config: SyntheticRelease, number: int
 ) -> tuple[str, npt.NDArray[np.uint8], dict[str, dict[str, Any]]]:
     """Draw one picture; it does not depend on how many there are.
 
@@ -157,7 +157,7 @@ def picture(
     }  # fmt: skip
 
 
-def _compose(config: DrawnRelease, random: np.random.Generator) -> tuple[Thing, ...]:
+def _compose(config: SyntheticRelease, random: np.random.Generator) -> tuple[Thing, ...]:
     """Draw what is in a picture, and where: each thing in a cell of its own."""
     n = int(random.integers(2, config.max_objects + 1))
     cells = random.permutation(CELLS**2)[:n].tolist()
@@ -182,7 +182,7 @@ def _compose(config: DrawnRelease, random: np.random.Generator) -> tuple[Thing, 
 
 
 def _annotate(
-    config: DrawnRelease, things: tuple[Thing, ...], number: int, random: np.random.Generator
+    config: SyntheticRelease, things: tuple[Thing, ...], number: int, random: np.random.Generator
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield, per annotation, its entries in objects and in attributes."""
     numbers = iter(range(100 * number, 100 * (number + 1)))
