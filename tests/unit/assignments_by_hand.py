@@ -41,7 +41,7 @@ def _entropy(weights):
     return fsum(w / total * log2(total / w) for w in weights if w > 0)
 
 
-def assignment_bits_by_supply(scene, log_weights):
+def assignment_bits_object_by_object(scene, log_weights):
     """log2 Z - E[log2 w], object by object over the values that are left."""
     start = tuple(np.bincount(scene[:, 1], minlength=log_weights.shape[1]).tolist())
     states = {start: (1.0, 0.0)}  # sum of weights, sum of weight times log-weight
@@ -58,7 +58,7 @@ def assignment_bits_by_supply(scene, log_weights):
     return (log(z) - e / z) / log(2)
 
 
-def code_bits_by_code_and_supply(scene, log_weights):
+def code_bits_object_by_object(scene, log_weights):
     """Entropy over codes, object by object over (code so far, values that are left)."""
     start = tuple(np.bincount(scene[:, 1], minlength=log_weights.shape[1]).tolist())
     states = {(frozenset(), start): 1.0}

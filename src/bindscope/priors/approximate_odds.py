@@ -1,8 +1,9 @@
-"""Prior odds of codes of spaces that are too large to count.
+"""Approximate prior odds of codes, where the space is too large for exact counts.
 
-They know what is certain (a cell outside F, the last cell that can show a value of F), and guess
-the rest; `bindscope.priors.counted` corrects the guess by what it saw. So the distribution that
-comes out is as valid as one that starts from exact counts, and somewhat further from the truth.
+Bits that are certain are exact (a cell outside F, the last cell that can show a value of F); the
+odds of the others are a guess, which `bindscope.priors.counted` corrects by frequencies of the
+train split. The result is a probability distribution, as one that starts from exact counts is, but
+a somewhat worse fit.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
 numbers of objects as often as in `train`, and given the number all object codes equally likely
-(`Exchangeable`; a guess near it where the space is too large to count, see `priors.approximate_odds`). The
-odds of a bit are then corrected by how much more often than that it is 1 in `train`: the bit by
-itself, in contexts that all bits share, and in contexts of its own. A context is a function of the
-bits before it, so q is a distribution whatever the data are, and q(O | F) is zero outside the
-object codes of F. Every correction is shrunk; how strongly is chosen on `val`.
+(`Exchangeable`; an approximation where the space is too large to count, see
+`priors.approximate_odds`). The odds of a bit are then corrected by how much more often it is 1 in
+`train` than that says: the bit by itself, in contexts that all bits share, and in contexts of its
+own. A context is a function of the bits before it, so q is a distribution whatever the data are,
+and q(O | F) is zero outside the object codes of F. Every correction is shrunk; how strongly is
+chosen on `val`.
 
 With q for the unknown prior, the anchors are valid (a probe may start anywhere), and the entropies
 are cross-entropies of the split's scenes under q: estimates of *upper* bounds. An upper bound of

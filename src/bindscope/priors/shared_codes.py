@@ -106,9 +106,7 @@ def entropy_given_code(
             ]
             left = np.tile(column_sizes, (int(here.sum()), 1))
             left[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, sum(rows[i] for i in others))[
-                :, lattice.index(left)
-            ]
+            totals = lattice.totals(rest, known, taken_by_others)[:, lattice.index(left)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
