@@ -1,4 +1,4 @@
-"""Drawing object codes: row i depends on the seed, the split and i, and on nothing else.
+"""Sampling of object codes: row i depends on the seed, the split and i alone.
 
 The object codes of a split are numbered, every scene draws a number that is exactly uniform, and
 `unrank` writes out the code with that number. So sampling is uniform by construction, needs no

@@ -1,4 +1,4 @@
-"""How often each object type occurs in a scene of draws: what a renderer needs beside the code."""
+"""Numbers of objects of each type in a scene, which renderers need where types may repeat."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STREAM = int.from_bytes(b"copies", "big")
 def sample_type_counts(
     dataset: SceneDistribution, split: str, start: int, stop: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw how often each type occurs in scenes `start` to `stop` - 1 of a split.
+    """Sample the number of objects of each type in scenes `start` to `stop` - 1 of a split.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def sample_type_counts(
 def type_counts_of(
     dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Draw how often each type occurs in consecutive scenes whose codes are known.
+    """Sample the number of objects of each type in consecutive scenes with given object codes.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def type_counts_of(
 def type_counts(
     objects: npt.NDArray[np.uint8], numbers: npt.NDArray[np.integer], n_draws: int
 ) -> npt.NDArray[np.uint8]:
-    """Write out how often each type is drawn, in the sequence with a number.
+    """Return the numbers of objects of each type, from the number of a sequence of draws.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ class SyntheticRelease(Model):
     max_objects: int = Field(
         4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
     )
-    unsaid: Probability = Field(
-        0.05, description="Share of the things of which no attribute is said, though it shows."
+    unannotated: Probability = Field(
+        0.05, description="Share of the things whose annotation has no attribute."
     )
     seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
 

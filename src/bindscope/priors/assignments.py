@@ -1,8 +1,8 @@
-"""Entropy of who has which attribute: observed attributes re-assigned to observed objects.
+"""Entropies of attribute assignments: a scene's attribute values re-assigned to its objects.
 
-A scene is a list of objects, each of one category and with one attribute value. Keep the
-categories and the multiset of values, and forget which object had which: every way to give the
-values back to the objects is an *assignment*, with probability proportional to the product of the
+A scene is a list of objects, each of one category and with one attribute value. Given the
+categories and the multiset of values, but not which object has which, every way to give the values
+to the objects is an *assignment*, with probability proportional to the product of the
 weights w(category, value) of its objects. Three entropies of that distribution are exact here:
 
 - over **assignments**, log Z - E[log w], as in arXiv 2606.03976 (there, too, by a dynamic program

@@ -1,4 +1,4 @@
-"""Priors of scenes whose distribution nobody knows, estimated from the train split.
+"""Priors of scenes whose distribution is unknown, estimated from the train split.
 
 The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
 numbers of objects as often as in `train`, and given the number all object codes equally likely
@@ -94,7 +94,7 @@ class Exchangeable(Uniform):
 
 @dataclass(frozen=True)
 class Contexts:
-    """What is known before each bit of some codes.
+    """The contexts of each bit of some codes, and its odds before they are corrected.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
 
 
 class _Tables:
-    """What the train split says about the bits of one target, by context.
+    """Frequencies of one target's bits in the train split, by context.
 
     The odds of the base are multiplied by how much more often than it says a bit is 1, by itself
     and in its common context; then the frequencies in the bit's own contexts take over. Each step

@@ -1,4 +1,4 @@
-"""Labels of a dataset: which stores hold the codes and anchors of its splits, and its priors.
+"""The labels of a dataset in one file: its stores of codes and anchors, and its priors.
 
 A fit reads this one small JSON instead of naming seven products among its inputs, each of which
 costs Snakemake a search for the rule that makes it, for every one of thousands of fits.

@@ -1,4 +1,4 @@
-"""What is lost when different tables give the same object code.
+"""Entropy of a table of counts given its object code.
 
 A table says how many objects of each category (row) have each attribute (column); an object code
 says only which cells are not empty. Tables with equal margins and the same code differ by moving

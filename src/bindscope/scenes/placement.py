@@ -1,12 +1,12 @@
-"""Where objects stand: deterministic per (seed, split, index), without overlap, margins kept.
+"""Places of objects in 2-D scenes: a function of (seed, split, index), without overlap.
 
 Random words come from Philox used as what it is, a function of (key, counter): the words of scene
 i are the block of counters that belongs to i. A scene's places therefore do not depend on the
 shard it is drawn in, on its neighbours or on the number of workers, and all scenes of a shard are
 drawn with one call.
 
-Places are found without looking at which object will stand there, and are dealt out by a random
-permutation, so a place says nothing about an object's index.
+Places are found without regard to which object will stand there and are assigned by a random
+permutation, so a place carries no information about an object's index.
 """
 
 from __future__ import annotations

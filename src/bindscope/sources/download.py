@@ -1,4 +1,4 @@
-"""Downloads that go on where they stopped, and count only with the right checksum."""
+"""Downloads that are resumed where they stopped and accepted only with the right checksum."""
 
 from __future__ import annotations
 

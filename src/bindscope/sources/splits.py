@@ -1,4 +1,4 @@
-"""Which split each scene that was read is in, and in which order a split's scenes come."""
+"""Assignment of scenes that are read to splits, and their order in each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bindscope.sources.base import Scene
 def assign(
     dataset: SceneDistribution, scenes: Sequence[Scene], features: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Deal scenes out.
+    """Assign scenes to splits.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Masks, depth, boxes and visible fractions: rays against the solids, whatever draws the image.
+"""Masks, depth, boxes and visible fractions of a scene, found by casting rays.
 
 Each object is cast alone first, so that what it would show without the others is known exactly;
-the nearest of all then gives the mask. No backend is asked, so all give the same labels.
+the nearest of all then gives the mask. Labels do not depend on the backend that draws the image.
 """
 
 from __future__ import annotations

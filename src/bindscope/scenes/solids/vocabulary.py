@@ -1,4 +1,4 @@
-"""CLEVR's colours and sizes, and which object stands behind a cell of an object code.
+"""CLEVR's colours and sizes, and which object a cell of an object code stands for.
 
 Source: CLEVR (arXiv 1612.06890), the dataset's properties.
 """
