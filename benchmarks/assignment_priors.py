@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import numpy as np
-from assignments_by_hand import assignment_bits_by_supply
+from assignments_by_hand import assignment_bits_object_by_object
 from measure import Entry, Options
 
 from bindscope.priors.assignments import Scene, assignment_entropies, corpus_log_weights
@@ -50,7 +50,7 @@ def assignment_entry(options: Options, corpus: str = "natural", seed: int = 0) -
     ours = time.perf_counter() - start
     some = scenes[:PLAIN_IMAGES]
     start = time.perf_counter()
-    plain = [assignment_bits_by_supply(scene, log_weights) for scene in some]
+    plain = [assignment_bits_object_by_object(scene, log_weights) for scene in some]
     theirs = (time.perf_counter() - start) * len(scenes) / len(some)
     if not np.allclose(plain, found.assignment_bits[: len(some)], rtol=0, atol=1e-6):
         raise SystemExit(f"{corpus}: the plain program finds other entropies")

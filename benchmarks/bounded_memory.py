@@ -213,7 +213,7 @@ def task(
     from pydantic import TypeAdapter
 
     from bindscope.studies.binding_information.config import AnyProbe
-    from bindscope.priors.labels import Labels
+    from bindscope.priors.labels import DatasetLabels
     from bindscope.studies.binding_information.fit import load_data, run_fit
 
     torch.set_num_threads(threads)
@@ -221,7 +221,7 @@ def task(
         {"name": "p", "memory_mb": MEMORY_MB[size][kind], "threads": threads, **PROBES[name]}
     )
     data = load_data(
-        Labels(folder / f"labels-{heads}-{n}" / "labels.json"),
+        DatasetLabels(folder / f"labels-{heads}-{n}" / "labels.json"),
         str(folder / f"{kind}-{n}.index.json"), {"tokens": kind, "layer": 1}, GROUPS[heads],
     )  # fmt: skip
     start = time.perf_counter()

@@ -207,7 +207,8 @@ def check_known_answers(sizes: Sizes, device: str) -> Iterator[Check]:
     from bindscope.codes.space import feature_code
     from bindscope.studies.binding_information.config import Information
     from bindscope.config.models import KnownAnswer
-    from bindscope.models.known_answer import encode, truth
+    from bindscope.models.known_answer import encode
+    from bindscope.models.known_answer_truth import truth
     from bindscope.priors.anchors import anchors
     from bindscope.priors.entropies import entropies
     from bindscope.studies.binding_information.estimates import estimate

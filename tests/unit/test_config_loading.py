@@ -199,13 +199,6 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, expected: st
     assert caught.value.problem.startswith(expected)
 
 
-def test_an_input_size_that_is_not_given_is_in_no_key() -> None:
-    model = load_config(EXAMPLE, "example").models[0]
-    assert "input_px" not in str(model.model_dump(mode="json"))
-    given = model.model_copy(update={"input_px": 16})
-    assert given.model_dump(mode="json")["input_px"] == 16
-
-
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         read_yaml(tmp_path / "none.yaml")

@@ -15,7 +15,8 @@ from known_answers import dataset, model
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.models.known_answer import encode, truth
+from bindscope.models.known_answer import encode
+from bindscope.models.known_answer_truth import truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_information.config import (

@@ -253,15 +253,6 @@ def test_a_fit_that_streams_learns_what_one_in_memory_does(family, monkeypatch):
     assert np.array_equal(alone.losses["object"], second.losses["object"])
 
 
-def test_a_default_memory_changes_no_key():
-    """`memory_mb` came to vectors later: at its default it is no part of a fit's spec."""
-    assert "memory_mb" not in probe("linear").model_dump(mode="json", exclude={"name"})
-    assert probe("linear", memory_mb=7).model_dump(mode="json")["memory_mb"] == 7
-    assert probe("attention_quadratic").model_dump(mode="json")["memory_mb"] == 1024
-    dumped = probe("dnn", memory_mb=7).model_dump(mode="json")
-    assert probe(**{k: v for k, v in dumped.items() if k != "name"}).memory_mb == 7
-
-
 def test_patches_in_a_tight_memory_still_have_two_buffers():
     data = problem(tokens=6)
     source = PatchBatches(replace(data), 1, False, CPU)

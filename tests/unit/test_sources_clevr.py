@@ -17,18 +17,18 @@ from jobs_by_hand import job_by_hand, script
 
 from bindscope.config.codes import Dataset
 from bindscope.config.root import Config
-from bindscope.config.solids import VOCABULARY
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
 from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
+from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
-GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
+GROUPS = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
 
 
@@ -64,10 +64,10 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     for code, record, scene in zip(objects, records, chosen, strict=True):
         # By hand: color is slowest, size fastest.
         cells = [
-            ((VOCABULARY["color"].index(o["color"]) * 3
-              + VOCABULARY["shape"].index(o["shape"])) * 2
-             + VOCABULARY["material"].index(o["material"])) * 2
-            + VOCABULARY["size"].index(o["size"])
+            ((VALUES["color"].index(o["color"]) * 3
+              + VALUES["shape"].index(o["shape"])) * 2
+             + VALUES["material"].index(o["material"])) * 2
+            + VALUES["size"].index(o["size"])
             for o in scene["objects"]
         ]  # fmt: skip
         assert list(record.cells) == cells

@@ -96,13 +96,16 @@ ROOMS: dict[str, set[str]] = {
     "models/base.py": {*VISION, *READERS, "encoded", "truth"},
     "models/hf_adapter.py": set(),  # none of these adapters is used by this preset
     "models/known_answer": {"encoded", "truth"},
+    "models/known_answer_channels.py": {"truth"},
+    "models/known_answer_margins.py": {"truth"},
+    "models/known_answer_truth.py": {"truth"},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
     "models/timm_adapter.py": set(),
     "models/training.py": {"training"},
     "models/weights.py": set(),
     "notebook.py": set(),
-    "priors/": {"priors", "encoded", "truth"},
+    "priors/": {"priors", "truth"},
     "priors/anchors.py": {"anchors"},
     "priors/labels.py": {"labels", *FITS},
     "priors/assignments.py": set(),  # for datasets whose scenes are observed
@@ -216,6 +219,15 @@ def test_an_edit_reaches_its_products_and_by_the_chain_all_below(study: str, cop
         path.write_text(text)
         assert changed(after, before, 0) == own, module
         assert changed(after, before, 1) == chained, module
+
+
+def test_a_corrected_closed_form_encodes_nothing_anew(copied: Path) -> None:
+    before = codes()
+    with (copied / "models/known_answer_truth.py").open("a") as handle:
+        handle.write("\n_CHANGED = 1\n")
+    after = codes()
+    assert changed(after, before, 0) == {"truth"}
+    assert changed(after, before, 1) == {"truth", "table_binding_information", "figure", "report"}
 
 
 def test_comments_and_docstrings_are_not_code(copied: Path) -> None:

@@ -155,10 +155,10 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                      DOWNLOADED),
     "Download.sha256": ("datasets.13.source.downloads.0.sha256", "2" * 64, DOWNLOADED),
     **{
-        f"DrawnRelease.{key}": (f"datasets.14.source.drawn.{key}", value, DRAWN_RELEASE)
+        f"SyntheticRelease.{key}": (f"datasets.14.source.drawn.{key}", value, DRAWN_RELEASE)
         for key, value in {
             "n_images": 65, "size_px": 48, "n_categories": 6, "n_colors": 6, "max_objects": 5,
-            "unsaid": 0.5, "seed": 1,
+            "unannotated": 0.5, "seed": 1,
         }.items()
     },
     "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": "harness:Reader"},

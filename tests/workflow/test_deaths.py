@@ -15,7 +15,7 @@ import pytest
 import yaml
 from harness import FRESH, ROOT, Clone
 
-from bindscope.config.solids import VOCABULARY
+from bindscope.scenes.solids.values import VALUES
 from releases import write_clevr, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -47,7 +47,7 @@ def change(clone: Clone, sources: Path) -> None:
 def read(sources: Path) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
     half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
-    clevr = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
+    clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     own = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
     archive = sources / "CLEVR.zip"

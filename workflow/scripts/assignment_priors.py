@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import bindscope
-from bindscope.config.codes import SPLITS
 from bindscope.core.files import write_json
+from bindscope.core.splits import SPLITS
 from bindscope.priors.assignments import Scene, assignment_rows
 from bindscope.sources.records import read_records
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.config.genome import DrawnRelease
+from bindscope.config.genome import SyntheticRelease
 from bindscope.core.files import write_json
-from bindscope.sources.genome.drawn import write_release
+from bindscope.sources.genome.synthetic import write_release
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the files of a release, and a manifest that says where they lie."""
     files = {name: path for name, path in job.output.items() if name != "manifest"}
-    write_release(DrawnRelease.model_validate(job.spec["drawn"]), files)
+    write_release(SyntheticRelease.model_validate(job.spec["drawn"]), files)
     folder = Path(job.output.images).parent
     write_json(job.output.manifest, {"path": str(folder), **job.keys})
 

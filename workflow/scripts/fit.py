@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import entity
-from bindscope.priors.labels import Labels
+from bindscope.priors.labels import DatasetLabels
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 
@@ -18,7 +18,7 @@ def main(job: "Job") -> None:
     """Write rows, weights, histories and details; a null probe sees z = 0."""
     spec, probe = job.spec, entity(job, "probe", AnyProbe)
     index = None if job.rule == "null" else job.input.index[0]
-    labels = Labels(job.input.labels[0])
+    labels = DatasetLabels(job.input.labels[0])
     data = load_data(labels, index, spec["representation"], spec["sizes"])
     results = run_fit(probe, data, spec["seeds"], spec["control"])
     wildcards = dict(job.wildcards.items())

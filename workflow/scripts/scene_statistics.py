@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.config.codes import SPLITS
 from bindscope.core.files import write_json
+from bindscope.core.splits import SPLITS
 from bindscope.scenes.statistics import scene_statistics
 
 if TYPE_CHECKING:

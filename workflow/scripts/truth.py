@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.files import write_json
-from bindscope.models.known_answer import truth
+from bindscope.models.known_answer_truth import truth
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

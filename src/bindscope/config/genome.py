@@ -75,7 +75,7 @@ _RELEASE = {
 }
 
 
-class DrawnRelease(Model):
+class SyntheticRelease(Model):
     """A stand-in for the release: drawn pictures and their annotations, in the release's files.
 
     Free of any licence, and its law is known: see docs/visual_genome.md.
@@ -88,8 +88,8 @@ class DrawnRelease(Model):
     max_objects: int = Field(
         4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
     )
-    unsaid: Probability = Field(
-        0.05, description="Share of the things of which no attribute is said, though it shows."
+    unannotated: Probability = Field(
+        0.05, description="Share of the things whose annotation has no attribute."
     )
     seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
 
@@ -122,7 +122,7 @@ class GenomeSource(GenomeRules):
         "results/downloads/visual_genome",
         description="Folder that the files are put into, with nothing else in it.",
     )
-    drawn: DrawnRelease | None = Field(
+    drawn: SyntheticRelease | None = Field(
         None, description="Draw a stand-in instead of reading the release."
     )
 
@@ -145,11 +145,6 @@ class GenomeSource(GenomeRules):
                 "make them agree"
             )
         return self
-
-    @property
-    def repeats(self) -> bool:
-        """Whether a scene may hold two objects with the same values: natural images do."""
-        return True
 
 
 def genome_problem(source: GenomeSource, groups: tuple[Group, ...]) -> str | None:

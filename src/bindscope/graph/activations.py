@@ -7,6 +7,7 @@ from typing import Any
 
 from bindscope.config.codes import SPLITS, Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel
+from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS
 from bindscope.graph.data import (
@@ -18,7 +19,6 @@ from bindscope.graph.data import (
     space_code,
     space_slice,
 )
-from bindscope.models.weights import content_key
 
 
 def model_slice(model: AnyModel) -> dict[str, Any]:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bindscope.codes.counting import n_feature_codes
+from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import (
     SPLITS,
-    BalancedSpace,
     CountedSpace,
     Dataset,
-    DrawsSpace,
     HashedSplit,
     RankedSplit,
 )
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, PythonSource, Source
 from bindscope.config.solids import SolidsRenderer
+from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
-from bindscope.models.weights import content_key
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096
@@ -244,7 +242,7 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
                 {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
                 {
                     **dataset.model_dump(mode="json", include={"render"}),
-                    "max_objects": _max_objects(dataset),
+                    "max_objects": largest_scene(dataset.space),
                     **shard_slice(dataset, split, shard),
                 },
                 {"records": add_records(graph, dataset)},
@@ -260,9 +258,3 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
         )
         for shard in shards(dataset, split)
     ]
-
-
-def _max_objects(dataset: Dataset) -> int:
-    """Return the largest number of objects of a scene that is read, repeats included."""
-    space = dataset.space
-    return space.n_objects if isinstance(space, BalancedSpace | DrawsSpace) else space.max_objects

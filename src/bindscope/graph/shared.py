@@ -9,10 +9,11 @@ from typing import Any
 from bindscope.config.codes import Dataset, Group, ShapesRenderer
 from bindscope.config.models import AnyModel
 from bindscope.config.observed import ClevrSource, TableSource
-from bindscope.config.solids import VOCABULARY, SolidsRenderer
+from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
 from bindscope.graph.activations import add_patches, add_pooled, add_weights
 from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.solids.values import VALUES, group_values
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ def value_names(dataset: Dataset) -> list[dict[str, Any]]:
 def _values(dataset: Dataset, i: int, group: Group) -> list[str]:
     render, source = dataset.render, dataset.source
     if isinstance(render, SolidsRenderer):
-        return list(render.values(group.name)[: group.size])
+        return list(group_values(group.name, render.colors)[: group.size])
     if isinstance(source, TableSource):
         return list(source.values[group.name])
     if isinstance(source, ClevrSource):
-        return list(VOCABULARY[group.name])
+        return list(VALUES[group.name])
     palette = (tuple(COLOURS), SHAPES)[i] if isinstance(render, ShapesRenderer) else ()
     if group.size <= len(palette):
         return list(palette[: group.size])

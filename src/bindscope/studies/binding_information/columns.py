@@ -233,13 +233,13 @@ _ESTIMATES = (
         "truth_bits",
         "I(O;Z) of a known-answer encoder; 0 under shuffled labels. Empty for other models and "
         "where there is no closed form.",
-        "`models.known_answer.truth`",
+        "`models.known_answer_truth.truth`",
         null="allowed",
     ),
     _measured(
         "truth_conditional_bits",
         "I(O;Z|F) of a known-answer encoder; 0 under shuffled labels.",
-        "`models.known_answer.truth`",
+        "`models.known_answer_truth.truth`",
         null="allowed",
     ),
     share(

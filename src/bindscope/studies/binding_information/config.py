@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
+from pydantic import Field, NonNegativeFloat
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.codes import Dataset
@@ -21,11 +16,6 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 PATCH_FAMILIES = ("attention_quadratic",)
-MEMORY_MB = 1024
-_MEMORY = (
-    "Memory for activations (and labels that take more than an eighth of it); what is larger is "
-    "streamed in shuffled blocks."
-)
 
 
 class _Probe(Model):
@@ -54,15 +44,11 @@ class _Probe(Model):
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    memory_mb: PositiveInt = Field(MEMORY_MB, description=_MEMORY)
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a `memory_mb` that changes nothing, so that it changes no key of a fit."""
-        fields: dict[str, Any] = serialise(self)
-        if self.memory_mb == MEMORY_MB and fields.get("family") not in PATCH_FAMILIES:
-            fields.pop("memory_mb", None)
-        return fields
+    memory_mb: PositiveInt = Field(
+        1024,
+        description="Memory for activations (and labels that take more than an eighth of it); what "
+        "is larger is streamed in shuffled blocks.",
+    )
 
 
 class LinearProbe(_Probe):
@@ -117,7 +103,6 @@ class AttentionProbe(_Ranked):
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
     learning_rate: float = Field(2e-2, gt=0, description="Peak of the one-cycle schedule.")
-    memory_mb: PositiveInt = Field(MEMORY_MB, description=_MEMORY)
 
 
 AnyProbe = Annotated[

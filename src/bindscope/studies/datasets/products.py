@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bindscope.config.base import Model
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Step
+from bindscope.core.splits import SPLITS
 from bindscope.graph.data import add_priors, add_records
 from bindscope.graph.shared import Shared
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bindscope.config.base import Model
-from bindscope.config.codes import SPLITS
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.core.splits import SPLITS
 from bindscope.graph.shared import Shared, value_names
 from bindscope.studies.datasets.products import STEPS, add_products
 

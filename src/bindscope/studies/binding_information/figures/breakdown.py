@@ -93,8 +93,9 @@ def gains(
 def _by_target(details: Mapping[str, npt.NDArray[Any]]) -> dict[str, Array]:
     found: dict[str, list[Array]] = {}
     for name in sorted(details):
-        target = name.partition(".")[2].removesuffix("_loss_bits")
-        found.setdefault(target, []).append(np.asarray(details[name], np.float64))
+        if name.endswith("_loss_bits"):
+            target = name.partition(".")[2].removesuffix("_loss_bits")
+            found.setdefault(target, []).append(np.asarray(details[name], np.float64))
     return {target: np.mean(losses, axis=0) for target, losses in found.items()}
 
 

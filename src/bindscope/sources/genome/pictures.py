@@ -1,4 +1,4 @@
-"""Pictures for the stand-in of Visual Genome: things of one shape and colour on a pale ground."""
+"""Pictures of the synthetic release: things of one shape and colour on a pale background."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Prior odds of codes of spaces that are too large to count.
+"""Approximate prior odds of codes, where the space is too large for exact counts.
 
-They know what is certain (a cell outside F, the last cell that can show a value of F), and guess
-the rest; `bindscope.priors.counted` corrects the guess by what it saw. So the distribution that
-comes out is as valid as one that starts from exact counts, and somewhat further from the truth.
+Bits that are certain are exact (a cell outside F, the last cell that can show a value of F); the
+odds of the others are a guess, which `bindscope.priors.counted` corrects by frequencies of the
+train split. The result is a probability distribution, as one that starts from exact counts is, but
+a somewhat worse fit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Bits = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 
 
-def loose_odds(objects: Bits, sizes: Sequence[int], shares: Sequence[float]) -> dict[str, Floats]:
+def approximate_odds(
+    objects: Bits, sizes: Sequence[int], shares: Sequence[float]
+) -> dict[str, Floats]:
     """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
 
     Parameters
@@ -94,4 +97,4 @@ def _from_here(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     return result
 
 
-__all__ = ["loose_odds"]
+__all__ = ["approximate_odds"]

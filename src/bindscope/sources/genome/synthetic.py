@@ -1,9 +1,9 @@
-"""A stand-in for Visual Genome: drawn pictures and what annotators would have said of them.
+"""A synthetic release in the format of Visual Genome: drawn pictures and simulated annotations.
 
-The files are the release's own, so that everything from the reader on runs as it would on the
-release, and the law of the object codes is known (`law`), so that what is estimated from the scenes
-can be checked. Annotators use synonyms, plurals and shades, forget attributes, draw a thing twice,
-and name what is no category; a part of the pictures is not in COCO.
+Everything from the reader on runs as it would on the release, and the distribution of the object
+codes is known (`code_distribution`), so that what is estimated from the scenes can be checked. The
+simulated annotators use synonyms, plurals and shades, leave attributes out, annotate a thing twice,
+and name things that are no category; a part of the pictures is not in COCO.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from bindscope.config.genome import DrawnRelease
+from bindscope.config.genome import SyntheticRelease
 from bindscope.core.files import write_atomic
 from bindscope.core.progress import Progress
-from bindscope.sources.genome.drawing import CELLS, COLORS, KINDS, SHADES, Thing, paint, sides
+from bindscope.sources.genome.pictures import CELLS, COLORS, KINDS, SHADES, Thing, paint, sides
 from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 # Other words for the things; object_alias.txt says that they are.
@@ -36,7 +36,7 @@ ATTRIBUTE_ALIASES = "striped,stripy,with stripes\n"
 
 IN_COCO = 0.85  # share of the pictures
 OTHER_WORD = 0.25  # share of words that are a synonym
-SAID_SHADE = 0.5  # share of dark and light colours that are called so
+SHADE_NAMED = 0.5  # share of dark and light colours whose shade is in the annotation
 TWICE = 0.04  # share of things that are annotated twice
 MERGED = 0.03  # share of things whose attributes stand under a number merged into theirs
 RARE_SHARE = 0.15  # share of pictures in which something rare is named
@@ -47,8 +47,8 @@ _QUALITY = 92
 _AT = (1980, 1, 1, 0, 0, 0)  # the same for the same content
 
 
-class Law(NamedTuple):
-    """The law of the object codes: objects are independent draws.
+class CodeDistribution(NamedTuple):
+    """The distribution of the object codes: objects are independent draws.
 
     Attributes
     ----------
@@ -66,25 +66,25 @@ class Law(NamedTuple):
     shares: npt.NDArray[np.float64]
 
 
-def law(config: DrawnRelease) -> Law:
-    """Return the law of category and colour, as the annotations say them.
+def code_distribution(config: SyntheticRelease) -> CodeDistribution:
+    """Return the distribution of category and colour in the annotations.
 
     Rarer kinds come later; every kind has a favourite colour. A thing has no colour because it is
-    of glass, or because its annotator did not say it (`unsaid`).
+    of glass, or because the annotation has no attribute (`unannotated`).
     """
-    said = _shown(config) * (1.0 - config.unsaid)
-    said[:, -1] += config.unsaid * _shown(config).sum(axis=1)
-    return Law(
+    shares = _shown(config) * (1.0 - config.unannotated)
+    shares[:, -1] += config.unannotated * _shown(config).sum(axis=1)
+    return CodeDistribution(
         numbers=tuple(range(2, config.max_objects + 1)),
         categories=tuple(KINDS)[: config.n_categories],
         values=(*COLORS[: config.n_colors], "no_color"),
-        shares=said,
+        shares=shares,
     )
 
 
 @cache
-def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
-    """Probability of each kind and colour (the last is none) as they look, (C, V); read-only."""
+def _shown(config: SyntheticRelease) -> npt.NDArray[np.float64]:
+    """Probability of each kind and colour (the last is none) in the pictures, (C, V); read-only."""
     kinds = np.arange(config.n_categories)
     colors = np.ones((config.n_categories, config.n_colors + 1))
     colors[kinds, kinds % config.n_colors] = FAVOURITE
@@ -95,7 +95,7 @@ def _shown(config: DrawnRelease) -> npt.NDArray[np.float64]:
     return shares
 
 
-def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None:
+def write_release(config: SyntheticRelease, files: Mapping[str, Path | str]) -> None:
     """Draw the pictures and write the release's files.
 
     Parameters
@@ -112,11 +112,11 @@ def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None
     progress = Progress(config.n_images, "pictures")
     with ZipFile(pictures, "w") as archive:
         for number in range(1, config.n_images + 1):
-            name, pixels, said = picture(config, number)
+            name, pixels, entries_of = picture(config, number)
             jpeg = io.BytesIO()
             Image.fromarray(pixels).save(jpeg, "JPEG", quality=_QUALITY, subsampling=0)
             archive.writestr(_member(name, ZIP_STORED), jpeg.getvalue())
-            for file, entry in said.items():
+            for file, entry in entries_of.items():
                 entries[file].append(json.dumps(entry))
             progress.advance()
     write_atomic(files["images"], pictures.getvalue())
@@ -129,7 +129,7 @@ def write_release(config: DrawnRelease, files: Mapping[str, Path | str]) -> None
 
 
 def picture(
-    config: DrawnRelease, number: int
+    config: SyntheticRelease, number: int
 ) -> tuple[str, npt.NDArray[np.uint8], dict[str, dict[str, Any]]]:
     """Draw one picture; it does not depend on how many there are.
 
@@ -152,12 +152,12 @@ def picture(
     return name, pixels, {
         "objects": {"image_id": number, "image_url": about["url"],
                     "objects": [thing for thing, _ in annotated]},
-        "attributes": {"image_id": number, "attributes": [said for _, said in annotated]},
+        "attributes": {"image_id": number, "attributes": [found for _, found in annotated]},
         "image_data": about,
     }  # fmt: skip
 
 
-def _compose(config: DrawnRelease, random: np.random.Generator) -> tuple[Thing, ...]:
+def _compose(config: SyntheticRelease, random: np.random.Generator) -> tuple[Thing, ...]:
     """Draw what is in a picture, and where: each thing in a cell of its own."""
     n = int(random.integers(2, config.max_objects + 1))
     cells = random.permutation(CELLS**2)[:n].tolist()
@@ -182,17 +182,17 @@ def _compose(config: DrawnRelease, random: np.random.Generator) -> tuple[Thing, 
 
 
 def _annotate(
-    config: DrawnRelease, things: tuple[Thing, ...], number: int, random: np.random.Generator
+    config: SyntheticRelease, things: tuple[Thing, ...], number: int, random: np.random.Generator
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield, per annotation, its entries in objects and in attributes."""
     numbers = iter(range(100 * number, 100 * (number + 1)))
     for thing in things:
-        said = [] if random.random() < config.unsaid else _attributes(thing, random)
+        attributes = [] if random.random() < config.unannotated else _attributes(thing, random)
         for _ in range(2 if random.random() < TWICE else 1):
             name = _word(tuple(KINDS)[thing.kind], OTHER_WORDS, random)
             # The second box of a thing is a pixel off.
             box = {"x": thing.x + _, "y": thing.y, "w": thing.side, "h": thing.side}
-            yield _entries(name, box, said, numbers, random.random() < MERGED)
+            yield _entries(name, box, attributes, numbers, random.random() < MERGED)
     if random.random() < RARE_SHARE:
         name = RARE[int(random.integers(len(RARE)))]
         everywhere = {"x": 0, "y": 0, "w": config.size_px, "h": config.size_px}
@@ -200,29 +200,29 @@ def _annotate(
 
 
 def _entries(
-    name: str, box: Mapping[str, int], said: list[str], numbers: Iterator[int], merged: bool
+    name: str, box: Mapping[str, int], attributes: list[str], numbers: Iterator[int], merged: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One annotation as the two files hold it; the second one leaves out what was not said."""
+    """One annotation in the format of the two files; the second has the attributes, if any."""
     own = next(numbers)
     other = next(numbers) if merged else own
     about = {**box, "names": [name], "synsets": []}
     thing = {**about, "object_id": own, "merged_object_ids": [other] if merged else []}
-    return thing, {**about, "object_id": other} | ({"attributes": said} if said else {})
+    return thing, {**about, "object_id": other} | ({"attributes": attributes} if attributes else {})
 
 
 def _attributes(thing: Thing, random: np.random.Generator) -> list[str]:
-    """Attributes that are said of a thing, in an annotator's words and any order."""
-    said = []
+    """Return the annotated attributes of a thing, in an annotator's words and a random order."""
+    attributes = []
     if thing.color >= 0:
         color = _word(COLORS[thing.color], COLOR_WORDS, random)
-        shade = ("dark ", "", "light ")[thing.shade] if random.random() < SAID_SHADE else ""
-        said.append(shade + color)
+        shade = ("dark ", "", "light ")[thing.shade] if random.random() < SHADE_NAMED else ""
+        attributes.append(shade + color)
     if thing.large:
-        said.append("large" if random.random() < HALF else "big")
+        attributes.append("large" if random.random() < HALF else "big")
     if thing.striped:
-        said.append("striped" if random.random() < HALF else "stripy")
-    random.shuffle(said)
-    return said
+        attributes.append("striped" if random.random() < HALF else "stripy")
+    random.shuffle(attributes)
+    return attributes
 
 
 def _word(word: str, others: Mapping[str, tuple[str, ...]], random: np.random.Generator) -> str:
@@ -244,4 +244,4 @@ def _zipped(name: str, text: str) -> bytes:
     return content.getvalue()
 
 
-__all__ = ["Law", "law", "picture", "write_release"]
+__all__ = ["CodeDistribution", "code_distribution", "picture", "write_release"]

@@ -15,22 +15,27 @@ from jobs_by_hand import job_by_hand, script
 from PIL import Image
 from pydantic import ValidationError
 
-from bindscope.config.genome import DrawnRelease, GenomeRules, GenomeSource
+from bindscope.config.genome import GenomeRules, GenomeSource, SyntheticRelease
 from bindscope.config.root import Config
 from bindscope.core.errors import InputError
 from bindscope.core.graph import Graph
 from bindscope.sources.base import SourceFiles
-from bindscope.sources.genome.drawing import COLORS, KINDS, Thing, paint, sides
-from bindscope.sources.genome.drawn import Law, law, picture, write_release
 from bindscope.sources.genome.files import read_annotations, read_images
 from bindscope.sources.genome.mining import MinedScene, Miner
+from bindscope.sources.genome.pictures import COLORS, KINDS, Thing, paint, sides
 from bindscope.sources.genome.reader import find_images, find_release
+from bindscope.sources.genome.synthetic import (
+    CodeDistribution,
+    code_distribution,
+    picture,
+    write_release,
+)
 from bindscope.studies.build import build
 
 N_IMAGES = 700
 DRAWN = {
     "n_images": N_IMAGES, "size_px": 40, "n_categories": 2, "n_colors": 2, "max_objects": 3,
-    "unsaid": 0.1,
+    "unannotated": 0.1,
 }  # fmt: skip
 RULES: dict[str, Any] = {
     "feature": "color", "n_categories": 2, "n_values": 2, "min_category_images": 50,
@@ -96,7 +101,7 @@ def mined(release: Path) -> tuple[Miner, list[MinedScene]]:
     return miner, list(miner.scenes())
 
 
-def cell_shares(known: Law, miner: Miner) -> np.ndarray:
+def cell_shares(known: CodeDistribution, miner: Miner) -> np.ndarray:
     """The law's shares in the order of the mined vocabulary, float64 (C, V)."""
     rows = [known.categories.index(name) for name in miner.vocabulary.categories]
     columns = [known.values.index(name) for name in miner.vocabulary.values]
@@ -115,7 +120,7 @@ def code_probability(cells: frozenset[int], shares: np.ndarray, numbers: tuple[i
 
 
 def law_of_codes(miner: Miner) -> dict[frozenset[int], float]:
-    known = law(DrawnRelease.model_validate(DRAWN))
+    known = code_distribution(SyntheticRelease.model_validate(DRAWN))
     shares = cell_shares(known, miner)
     codes = [frozenset(c) for n in (1, 2, 3) for c in combinations(range(shares.size), n)]
     return {code: code_probability(code, shares, known.numbers) for code in codes}
@@ -149,7 +154,7 @@ def test_scenes_follow_the_stated_law(mined: tuple[Miner, list[MinedScene]]) -> 
     probability = np.array(list(known.values()))
     entropy = float(-(probability * np.log2(probability)).sum())
     assert abs(surprise.mean() - entropy) < 4 * surprise.std() / np.sqrt(len(scenes))
-    shares = cell_shares(law(DrawnRelease.model_validate(DRAWN)), miner)
+    shares = cell_shares(code_distribution(SyntheticRelease.model_validate(DRAWN)), miner)
     cells = np.concatenate([s.objects @ [3, 1] for s in scenes])
     found = np.bincount(cells, minlength=6) / len(cells)
     assert np.abs(found - shares.ravel()).max() < 5 * np.sqrt(0.25 / len(cells))
@@ -185,12 +190,12 @@ def test_entropies_of_assignments_are_columns_of_the_table_of_priors(
 
 
 def test_a_picture_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
-    few = DrawnRelease(n_images=2)
+    few = SyntheticRelease(n_images=2)
     name, pixels, entries = picture(few, 2)
-    other = picture(DrawnRelease(n_images=9), 2)
+    other = picture(SyntheticRelease(n_images=9), 2)
     assert (name, entries) == (other[0], other[2])
     assert (pixels == other[1]).all()
-    assert (pixels != picture(DrawnRelease(n_images=2, seed=1), 2)[1]).any()
+    assert (pixels != picture(SyntheticRelease(n_images=2, seed=1), 2)[1]).any()
     names = ("objects", "attributes", "image_data", "object_alias", "attribute_alias", "images")
     files = [{n: tmp_path / f"{n}-{i}" for n in names} for i in range(2)]
     for paths in files:

@@ -1,8 +1,8 @@
-"""The ways to hand out a supply of attributes, row by row, in log space.
+"""The ways to distribute a multiset over the rows of a table, in log space.
 
-A *supply* is a multiset: so many units of each of several values. Its sub-multisets, sorted into
-levels by their number of units, are the states of a dynamic program that fills the rows of a table
-one after the other: from level a, a row of m units leads to level a + m.
+A multiset has so many units of each of several values: the sums of the table's columns. Its
+sub-multisets, sorted into levels by their number of units, are the states of a dynamic program that
+fills the rows one after the other: from level a, a row of m units leads to level a + m.
 """
 
 from __future__ import annotations
@@ -92,22 +92,22 @@ class Partial(NamedTuple):
 
 
 class Lattice:
-    """All sub-multisets of a supply, level by level.
+    """All sub-multisets of a multiset, level by level.
 
     Parameters
     ----------
-    supply
+    column_sizes
         Units of each value, each at least 1.
     """
 
-    def __init__(self, supply: Sequence[int]) -> None:
-        self.supply = tuple(supply)
-        radices = [units + 1 for units in supply]
+    def __init__(self, column_sizes: Sequence[int]) -> None:
+        self.column_sizes = tuple(column_sizes)
+        radices = [units + 1 for units in column_sizes]
         self.strides = np.array([*accumulate(radices[:0:-1], initial=1, func=int.__mul__)][::-1])
         flat = np.arange(prod(radices))
         digits = np.stack(np.unravel_index(flat, radices), axis=1)
         order = np.argsort(digits.sum(axis=1), kind="stable")
-        bounds = np.cumsum(level_sizes(self.supply))[:-1]
+        bounds = np.cumsum(level_sizes(self.column_sizes))[:-1]
         self.flat = np.split(order, bounds)  # per level: codes in mixed radix
         self.digits = np.split(digits[order], bounds)  # per level: int64 (L, V)
         self.log_factorials = [gammaln(d + 1.0).sum(axis=1) for d in self.digits]
@@ -130,17 +130,17 @@ class Lattice:
         if known is not None:
             yield from known
             return
-        kept: list[Edges] | None = []
+        found: list[Edges] | None = []
         for block in self._blocks(level, size):
             yield block
-            if kept is not None:
-                kept.append(block)
+            if found is not None:
+                found.append(block)
                 self._n_known += len(block.source)
                 if self._n_known > _REMEMBERED:
-                    self._n_known -= sum(len(edges.source) for edges in kept)
-                    kept = None
-        if kept is not None:
-            self._known[level, size] = kept
+                    self._n_known -= sum(len(edges.source) for edges in found)
+                    found = None
+        if found is not None:
+            self._known[level, size] = found
 
     def _blocks(self, level: int, size: int) -> Iterator[Edges]:
         targets, rows = self.digits[level + size], self.digits[size]
@@ -148,7 +148,7 @@ class Lattice:
         for first in range(0, len(targets), step):
             part = targets[first : first + step]
             fits = np.ones((len(part), len(rows)), bool)
-            for value in range(len(self.supply)):
+            for value in range(len(self.column_sizes)):
                 fits &= part[:, value, None] >= rows[None, :, value]
             target, row = np.nonzero(fits)
             codes = self.flat[level + size][first : first + step][target] - self.flat[size][row]
@@ -242,9 +242,9 @@ def merge(log_weights: Floats, runs: Runs) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=1 << 14)
-def level_sizes(supply: tuple[int, ...]) -> list[int]:
-    """Count the sub-multisets of each size, 0 to the whole supply; exact integers."""
-    return reduce(_times_geometric, supply, [1])
+def level_sizes(column_sizes: tuple[int, ...]) -> list[int]:
+    """Count the sub-multisets of each size, 0 to all units; exact integers."""
+    return reduce(_times_geometric, column_sizes, [1])
 
 
 def _times_geometric(sizes: list[int], units: int) -> list[int]:

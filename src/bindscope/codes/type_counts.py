@@ -1,4 +1,4 @@
-"""How often each object type occurs in a scene of draws: what a renderer needs beside the code."""
+"""Numbers of objects of each type in a scene, which renderers need where types may repeat."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy.typing as npt
 
 from bindscope.codes.draws import surjections
 from bindscope.codes.sampling import sample_codes, uniform_integers
-from bindscope.config.codes import SPLITS, DrawsSpace, SceneDistribution
+from bindscope.config.codes import DrawsSpace, SceneDistribution
+from bindscope.core.splits import SPLITS
 
 # Apart from the codes' random stream of the same seed.
 _STREAM = int.from_bytes(b"copies", "big")
 
 
-def sample_copies(
+def sample_type_counts(
     dataset: SceneDistribution, split: str, start: int, stop: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw how often each type occurs in scenes `start` to `stop` - 1 of a split.
+    """Sample the number of objects of each type in scenes `start` to `stop` - 1 of a split.
 
     Parameters
     ----------
@@ -33,13 +34,13 @@ def sample_copies(
         each row sums to `n_objects`, and given the code all sequences of draws are equally likely;
         in the other spaces no object occurs twice, so it is the code.
     """
-    return copies_of(dataset, split, start, sample_codes(dataset, split, start, stop))
+    return type_counts_of(dataset, split, start, sample_codes(dataset, split, start, stop))
 
 
-def copies_of(
+def type_counts_of(
     dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Draw how often each type occurs in consecutive scenes whose codes are known.
+    """Sample the number of objects of each type in consecutive scenes with given object codes.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def copies_of(
     Returns
     -------
     ndarray
-        uint8 (N, K), see `sample_copies`.
+        uint8 (N, K), see `sample_type_counts`.
     """
     if not isinstance(dataset.space, DrawsSpace):
         return objects
@@ -62,13 +63,13 @@ def copies_of(
     # One total that all of these divide: the remainders are uniform too.
     seed = (dataset.seed, _STREAM, SPLITS.index(split))
     numbers = uniform_integers(seed, lcm(*sequences.tolist()), start, start + len(objects))
-    return copies(objects, numbers % sequences[objects.sum(axis=1, dtype=np.int64)], n_draws)
+    return type_counts(objects, numbers % sequences[objects.sum(axis=1, dtype=np.int64)], n_draws)
 
 
-def copies(
+def type_counts(
     objects: npt.NDArray[np.uint8], numbers: npt.NDArray[np.integer], n_draws: int
 ) -> npt.NDArray[np.uint8]:
-    """Write out how often each type is drawn, in the sequence with a number.
+    """Return the numbers of objects of each type, from the number of a sequence of draws.
 
     Parameters
     ----------
@@ -111,4 +112,4 @@ def _finish(draws: int, types: int, missing: int) -> int:
     )
 
 
-__all__ = ["copies", "copies_of", "sample_copies"]
+__all__ = ["sample_type_counts", "type_counts", "type_counts_of"]

@@ -1,9 +1,18 @@
 """The bootstrap against closed forms, and its coverage where the truth is known."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
-from bindscope.statistics.bootstrap import feature_clusters, interval, resampled_means
+from bindscope.statistics.bootstrap import (
+    Interval,
+    bootstrap,
+    cluster_numbers,
+    interval,
+    paired_difference,
+    resampled_means,
+)
 
 
 def rng(*seed):
@@ -65,9 +74,9 @@ def test_interval_is_the_percentiles():
     assert interval(np.arange(1001) / 10, level=0.5) == pytest.approx((25.0, 75.0))
 
 
-def test_feature_clusters_number_the_codes():
+def test_equal_rows_are_one_cluster():
     features = np.array([[1, 0], [0, 1], [1, 0], [1, 1]], dtype=np.uint8)
-    numbers = feature_clusters(features)
+    numbers = cluster_numbers(features)
     assert numbers[0] == numbers[2]
     assert len(set(numbers.tolist())) == 3
 
@@ -115,3 +124,75 @@ def test_drawing_scenes_inside_drawn_clusters_would_count_their_variance_twice()
     )
     assert one_stage == pytest.approx(1 / (g * n), rel=0.3)
     assert two_stage / one_stage == pytest.approx(2 - 1 / n, rel=0.12)
+
+
+def test_means_are_those_of_all_resamples_of_clusters():
+    """Three clusters have 27 resamples, equally likely: their means by brute force."""
+    values, clusters = np.array([1.0, 3.0, 10.0, 20.0, 60.0]), np.array([0, 0, 1, 2, 2])
+    groups = [values[clusters == c] for c in range(3)]
+    every = [
+        np.concatenate([groups[c] for c in drawn]).mean() for drawn in product(range(3), repeat=3)
+    ]
+    means = resampled_means(values[:, None], 40_000, 0, clusters)[:, 0]
+    found, times = np.unique(np.round(means, 9), return_counts=True)
+    expected, ways = np.unique(np.round(every, 9), return_counts=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(times / 40_000, ways / 27, atol=0.01)
+
+
+def test_several_statistics_share_the_resamples():
+    values = rng(0).gamma(2.0, 3.0, (200, 2))
+    found = bootstrap(
+        values,
+        {
+            "first": lambda m: m[:, 0],
+            "more": lambda m: m[:, 0] + 7,
+            "ratio": lambda m: m[:, 0] / m[:, 1],
+            "same": lambda m: m[:, 1] / m[:, 1],
+        },
+        n_samples=500,
+        seed=3,
+    )
+    assert found["first"].value == pytest.approx(values[:, 0].mean())
+    assert np.subtract(found["more"], found["first"]) == pytest.approx([7, 7, 7])
+    assert found["same"] == Interval(1.0, 1.0, 1.0)
+    assert found["ratio"].low < found["ratio"].value < found["ratio"].high
+    samples = resampled_means(values, 500, 3)
+    assert found["ratio"][1:] == interval(samples[:, 0] / samples[:, 1])
+
+
+def correlated(r, n, correlation=0.9):
+    """Pairs with standard deviation 2, whose difference has variance 2 (1 - correlation) 4."""
+    common = np.sqrt(correlation) * r.normal(size=n)
+    own = np.sqrt(1 - correlation) * r.normal(size=(2, n))
+    return 10 + 2 * (common + own)
+
+
+def test_a_paired_interval_has_the_width_of_the_difference():
+    first, second = correlated(rng(1), 2000)
+    found = paired_difference(first, second, 4000)
+    assert found.value == pytest.approx(first.mean() - second.mean())
+    deviation = np.sqrt(2 * (1 - 0.9)) * 2 / np.sqrt(2000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.08)
+    alone = [np.diff(interval(resampled_means(x[:, None], 4000, 0)[:, 0])) for x in (first, second)]
+    assert found.high - found.low < 0.4 * np.hypot(*alone)  # sqrt(1 - correlation) = 0.32
+
+
+def test_a_constant_difference_is_certain():
+    values = rng(0).normal(size=50)
+    assert paired_difference(values + 0.25, values) == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_pairs_are_of_the_same_scenes():
+    with pytest.raises(ValueError, match="equal length"):
+        paired_difference(np.zeros(3), np.zeros(4))
+
+
+def test_coverage_of_paired_differences_over_clusters():
+    hits = 0
+    for i in range(300):
+        r, clusters = rng(6, i), np.repeat(np.arange(60), 5)
+        first, second = correlated(r, 300) + r.normal(size=(2, 60))[:, clusters]
+        found = paired_difference(first + 0.5, second, 300, i, clusters)
+        hits += found.low <= 0.5 <= found.high
+    assert 0.91 <= hits / 300 <= 0.98
