@@ -111,7 +111,6 @@ ROOMS: dict[str, set[str]] = {
     "core/job.py": set(),
     "core/store/arrays.py": {"codes", "anchors"},
     "core/store/background.py": STORES,
-    "core/store/chunks.py": {*STORES, *READERS, *LISTINGS, "figure"},
     "core/store/dtypes.py": {*STORES, *READERS, *LISTINGS, "figure"},
     "core/store/listing.py": {*LISTINGS, *FIT, "attention"},
     "core/store/manifest.py": {*STORES, *READERS, *LISTINGS, "figure"},

@@ -144,8 +144,8 @@ class StoreWriter:
     ) -> None:
         """Write some scenes of an array.
 
-        Scenes may come in any order and any partition; those of an unfinished chunk wait in memory,
-        so that in ascending order at most one chunk (per layer) waits.
+        Scenes may come in any order and any partition. Those of an unfinished chunk wait in
+        memory, and so does the chunk that is being written: two per layer in ascending order.
 
         Parameters
         ----------
