@@ -74,7 +74,7 @@ ROOMS: dict[str, set[str]] = {
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
     "models/timm_adapter.py": set(),
-    "core/torchvision_shim.py": set(),
+    "core/workarounds.py": set(),  # for adapters that this preset does not use
     "models/training.py": {"training"},
     "models/weights.py": set(),
     "notebook.py": set(),
