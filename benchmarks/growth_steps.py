@@ -22,8 +22,8 @@ from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.codes.sampling import sample_codes
 from bindscope.studies.binding_information.config import Information
 from bindscope.config.models import Extraction
-from bindscope.core import torchvision_shim
 from bindscope.core.store.writer import StoreWriter
+from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.loading import load_model
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
@@ -32,7 +32,7 @@ from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult, all_targets
 from bindscope.studies.binding_information.probes.fitting import fit
 
-torchvision_shim.apply()
+declare_torchvision_operators()
 import timm  # noqa: E402, F401  (here, and not in every fork)
 
 PATCH_PX = 8

@@ -77,16 +77,16 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     assert held.buffer == 300
     assert source.buffer < 300
     assert source.buffer * 6 * 10 * 2 * 2 <= 20_000
-    drawn = list(islice(source.train(32, 0), 25))
-    every = torch.cat([scenes for _, scenes, _ in drawn])
-    assert len(every[: 32 * 9].unique()) == 32 * 9  # the first epoch
-    for tokens, scenes, labels in drawn:
+    every = []
+    for tokens, scenes, labels in islice(source.train(32, 0), 25):
+        every.append(scenes)
         raw = data.train.z.tokens[scenes.numpy()]
         expected = held.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
         assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
         assert torch.equal(labels.columns["objects"], torch.from_numpy(data.train.objects)[scenes])
+    assert len(torch.cat(every)[: 32 * 9].unique()) == 32 * 9  # the first epoch
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():

@@ -23,8 +23,7 @@ ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
 PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 # The project that an import comes from, where the names differ.
-PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow",
-           "google_crc32c": "google-crc32c"}  # fmt: skip
+PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow"}
 # Imported by name only: by Snakemake itself (a script's own library), by the tools that start it.
 NOT_IN_JOBS = {"snakemake", "psutil"}
 DRAWN = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,6 +170,34 @@ def test_verify_finds_a_flipped_byte_and_repairs_it(
         f"make them again: snakemake --cores all --forcerun {shard.path()} "
         f"--configfile {clone.configfile}",
     ]
+
+    assert clone.bindscope("verify", "--repair").returncode == 0
+    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    mended, sound = clone.results(), finished.results()
+    same = [path for path in sound if path.partition("/")[0] not in ("figures", "report.html")]
+    assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
+
+
+def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
+    finished: Clone, tmp_path: Path, command: Command
+) -> None:
+    """Snakemake misses nothing: all that was made of it is there. The next fit would stop."""
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"report.figures": ["calibration"]})
+    stores = len(list(clone.path.glob("results/**/*.zarr")))
+    shard, codes = clone.product("encoded", split="test"), clone.product("codes", split="val")
+    for product in (shard, codes):
+        (clone.path / product.path()).unlink()
+    shutil.rmtree(clone.path / shard.path("store"))
+    code, printed, complaints = command("verify", clone=clone)
+    assert (code, printed) == (1, f"{stores} stores checked, 2 bad\n")
+    *found, remedy = complaints.splitlines()
+    for product, listing in ((shard, "index"), (codes, "labels")):
+        (line,) = (line for line in found if line.startswith(product.path()))
+        assert ": the manifest is missing, and results/" in line
+        assert listing in line
+        assert product.path() in remedy
+    assert len(found) == 2
 
     assert clone.bindscope("verify", "--repair").returncode == 0
     assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")

@@ -2,7 +2,7 @@
 
 Two threads stand before the fit. One reads the next buffer while the current one is used; the
 other makes the next batch of the current buffer (its rows, cast and scaled) while the fit computes
-with the last one. Both buffers are allocated once.
+with the last one. Buffers and batches are allocated once, two of each, and filled in turn.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
-from sys import getrefcount
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from itertools import cycle
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,6 @@ from bindscope.studies.binding_information.probes.data import Array, ArrayRows, 
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
-UNUSED = getrefcount([np.empty(0)][0]) + 1  # references: of the call that counts, of a list
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
 
@@ -72,28 +70,6 @@ def in_order(n: int, rows: int) -> Iterator[Part]:
         yield Part([(start, stop)], np.arange(stop - start), stop == n)
 
 
-class Places:
-    """Memory for batches, given out again when nobody holds the batch that was made in it.
-
-    New memory costs more than the batch itself: the kernel finds and zeroes its pages.
-    """
-
-    def __init__(self) -> None:
-        self._made: list[Array] = []
-        self._lock = Lock()
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
-        """Return memory; NumPy's, which asks for large pages. Rows of tokens are `padded`."""
-        with self._lock:
-            self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
-            for i in range(len(self._made)):
-                if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
-                    return torch.from_numpy(self._made[i])
-            width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
-            self._made.append(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
-            return torch.from_numpy(self._made[-1])
-
-
 @dataclass(frozen=True)
 class Column:
     """One array of the scenes: where its rows come from, and what is made of them.
@@ -104,18 +80,20 @@ class Column:
         The source.
     scaling
         Makes float32 of them, scaled; None leaves them as they are stored.
-    places
-        Where batches are made; columns of the same shape may share it.
     """
 
     rows: Rows
     scaling: Standardiser | None = None
-    places: Places = field(default_factory=Places)
 
     def empty(self, n: int) -> Tensor:
-        """Return memory for a batch (n, ...)."""
+        """Return memory for a batch (n, ...): NumPy's, which asks for large pages.
+
+        Rows of tokens lie apart as `padded` has them.
+        """
+        shape = (n, *self.rows.shape[1:])
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        return self.places.empty((n, *self.rows.shape[1:]), dtype)
+        width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
+        return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
@@ -139,7 +117,9 @@ def batches(
     """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
 
     A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
-    comes as a smaller batch.
+    comes as a smaller batch. A batch is valid until the next one is asked for: two places in memory
+    take turns, because new memory costs more than the batch itself (the kernel finds and zeroes
+    its pages).
     """
     return _ahead(_made(columns, plan, batch, rest))
 
@@ -147,15 +127,13 @@ def batches(
 def _made(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
-    made: list[Tensor] = []
-    scenes: list[Indices] = []
-    have = 0
+    ring = cycle([[column.empty(batch) for column in columns] for _ in range(2)])
+    made, scenes, have = next(ring), list[Indices](), 0
     with closing(buffers([column.rows for column in columns], plan)) as filled:
         for content, part in filled:
             index = np.concatenate([np.arange(*pair) for pair in part.ranges])
             position = 0
             while position < len(part.order):
-                made = made or [column.empty(batch) for column in columns]
                 rows = part.order[position : position + batch - have]
                 for column, out, values in zip(columns, made, content, strict=True):
                     column.put(out[have : have + len(rows)], values, rows)
@@ -163,11 +141,12 @@ def _made(
                 have, position = have + len(rows), position + len(rows)
                 if have == batch:
                     yield made, np.concatenate(scenes)
-                    made, scenes, have = [], [], 0
+                    made, scenes, have = next(ring), [], 0
             if part.last:
                 if rest and have:
                     yield [out[:have] for out in made], np.concatenate(scenes)
-                made, scenes, have = [], [], 0
+                    made = next(ring)
+                scenes, have = [], 0
 
 
 def buffers(

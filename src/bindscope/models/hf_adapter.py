@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bindscope.config.models import Pretrained
-from bindscope.core import torchvision_shim
 from bindscope.core.errors import ModelError
+from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
@@ -151,7 +151,7 @@ def load(
         not a whole number of patches.
     """
     where = f"model {config.name} ({config.source})"
-    torchvision_shim.apply()
+    declare_torchvision_operators()
     found = resolve(config, weights) if config.pretrained else None
     folder = found.folder if found else parse_source(config.source).path
     settings = _settings(config, folder, where)
@@ -301,11 +301,12 @@ def _create(
     import transformers
 
     cls = getattr(transformers, family.model)
-    settings._attn_implementation = config.extraction.attention
     if found is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            return cls(settings, **family.options)
+            model = cls(settings, **family.options)
+        model.set_attn_implementation(config.extraction.attention)
+        return model
     try:
         model, report = cls.from_pretrained(
             found.folder, config=settings, dtype=torch.float32, local_files_only=True,

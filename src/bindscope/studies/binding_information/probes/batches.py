@@ -6,7 +6,6 @@ held where they are small beside what may be held, and read in the blocks of the
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, Protocol
@@ -20,7 +19,6 @@ from bindscope.fitting.streaming import (
     Column,
     Indices,
     Part,
-    Places,
     batches,
     buffers,
     epoch_order,
@@ -53,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class Source(Protocol):
-    """Where a fit's inputs and labels come from."""
+    """Where a fit's inputs and labels come from; a batch is valid until the next is asked for."""
 
     shape: InputShape
     sizes: tuple[int, ...]  # of the feature groups
@@ -181,7 +179,6 @@ class Streamed:
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         self.inputs = tuple(self.rows["train"])
         self.shape, self.sizes = self._shape(), data.sizes
-        self.places: defaultdict[str, Places] = defaultdict(Places)
         self.held: dict[str, Labels] = {}
         if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
             self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
@@ -252,7 +249,7 @@ class Streamed:
         """Return the columns of a split; for another device they are scaled there."""
         here = self.device.type == "cpu"
         return [
-            Column(rows, self.standardisers.get(column) if here else None, self.places[column])
+            Column(rows, self.standardisers.get(column) if here else None)
             for column, rows in self.rows[name].items()
         ]
 
