@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import FRESH, ROOT, Clone
+from harness import ROOT, Clone
 
 from bindscope.config.solids import VOCABULARY
 from releases import write_clevr, zipped
@@ -116,9 +116,7 @@ def test_every_script_dies_twice_after_a_change(
         """Run until nothing dies; return how often something did."""
         for attempt in range(3 * len(scripts)):
             # Jobs that do not need one another die in the same attempt: fewer of them.
-            done = clone.snakemake(
-                "--keep-going", *targets, environment=environment, check=False, module=FRESH
-            )
+            done = clone.snakemake("--keep-going", *targets, environment=environment, check=False)
             if done.returncode == 0:
                 return attempt
             if attempt == lose_at:
