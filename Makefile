@@ -3,7 +3,7 @@
 #   make run                                 the default experiment, from a fresh clone to the report
 #   make run CONFIG=config/presets/ci.yaml   another experiment
 #   make run ARGS="--dry-run"                any further arguments of snakemake
-#   make test                                the whole test suite
+#   make test                                the test suite
 #
 # Variables: PYTHON (3.11 or later), VENV (.venv), CONFIG, ARGS, TESTS, JOBS,
 # TORCH_INDEX (index of torch builds; empty: none; unset: chosen by what the machine is).
