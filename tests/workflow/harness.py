@@ -61,7 +61,7 @@ class Clone:
             env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")

@@ -27,6 +27,7 @@ each_preset = pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.s
 
 
 @pytest.mark.presets
+@pytest.mark.timeout(1200)
 @pytest.mark.slow
 @pytest.mark.workflow
 @each_preset
