@@ -9,7 +9,7 @@ import pytest
 
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Graph
-from bindscope.studies.build import build, leaves
+from bindscope.studies.build import build
 
 FOLDER = Path(__file__).resolve().parents[2] / "config/presets"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -36,7 +36,7 @@ def plan(name: str) -> Graph:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_plans_and_shows_what_it_is_for(name: str) -> None:
     graph = plan(name)
-    assert {p.path() for p in graph.of("fit", "report")} <= set(leaves(graph))
+    assert {p.path() for p in graph.of("fit", "report")} <= set(graph.leaves())
     assert max(len(p.path()) for p in graph.products.values()) < LONGEST_PATH
     figures = {p.wildcards["figure"] for p in graph.of("figure")}
     assert set(FIGURE_OF.get(name.removesuffix("_small"), ())) <= figures
