@@ -92,7 +92,7 @@ def fresh_copy() -> Path:
 
 def measure(folder: Path, arguments: tuple[str, ...], every_s: float = 0.5) -> Measured:
     """Run the pipeline in a folder and watch its process tree; it must succeed."""
-    command = [sys.executable, "-m", "bindscope.commands.launch", *arguments]
+    command = [sys.executable, "-m", "bindscope.commands.run", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
     environment.pop("OMP_NUM_THREADS", None)  # each job sets its own
     log = folder / "benchmark.log"

@@ -30,32 +30,16 @@ from bindscope.studies.build import read_graph
 read_graph(yaml.safe_load(open({CONFIG!r})), {CONFIG!r})
 """
 
-# As in common.smk, so that the floors are as low as they can be.
-TUNED = """\
-import gc, inspect
-gc.set_threshold(100_000, 20, 100)
-def signed(function):
-    function.__signature__ = inspect.signature(function)
-    return function
-"""
-
 # The jobs and files of `many_jobs`, with functions that look nothing up.
-SAME_SHAPE = (
-    TUNED
-    + """\
-@signed
+SAME_SHAPE = """\
 def spec(wildcards):
     return "s" * 2000
-@signed
 def code(wildcards):
     return "c" * 33
-@signed
 def more(wildcards, attempt):
     return 1000 * attempt
-@signed
 def read(wildcards):
     return [f"index/{int(wildcards.n) % 12}.json", "labels.json"]
-@signed
 def scenes(wildcards):
     n = int(wildcards.n) % 80
     return [f"scenes/{n}.json", f"scenes/{n}.zarr", "weights/0.json", "weights/0.safetensors"]
@@ -95,12 +79,9 @@ rule labels:
     output: "labels.json"
     script: "nothing.py"
 """
-)
 
 # As many jobs with one input and nothing else.
-BARE = (
-    TUNED
-    + """\
+BARE = """\
 rule all:
     input: expand("fits/{n}.txt", n=range(3744))
 rule fit:
@@ -111,7 +92,6 @@ rule pooled:
     output: "pooled/{n}.txt"
     shell: "touch {output}"
 """
-)
 
 
 def entries(options: Options) -> list[Entry]:

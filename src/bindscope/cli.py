@@ -1,4 +1,4 @@
-"""The `bindscope` command: what would run and why, where products are, which are sound or old."""
+"""The `bindscope` command: what would run and why, where products are, which are damaged."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import FRESH, Clone, flip_a_byte
+from harness import Clone, flip_a_byte
 
 from bindscope.core.graph import Product
 
@@ -218,7 +218,6 @@ def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "--keep-going", "--forcerun", "anchors", "pooled", "priors",
         "--", *(case.job.path() for case in cases.values()),
         environment={"PYTHONPATH": str(FULL_DISK), "HF_HUB_OFFLINE": "1"}, check=False,
-        module=FRESH,
     )  # fmt: skip
     return Run(clone, cases, done.returncode, done.stdout + done.stderr)
 
