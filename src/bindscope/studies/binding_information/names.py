@@ -59,8 +59,8 @@ STATUS_WORDS: Final = {
 FLAG_WORDS: Final = {
     "above_prior": "a probe of the row predicts worse than the distribution of the scenes alone "
     "would; its estimate is negative",
-    "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the known "
-    "truth: a defect, or bad luck",
+    "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the "
+    "known truth: a defect, or bad luck",
     "assumed_prior": "the distribution of these scenes is not known; H(O) and H(O|F) are estimated "
     "from the train split and likely too high, so that a difference from them is no lower bound",
     "collapsed": "a probe of the row gives the same answer to every scene",
