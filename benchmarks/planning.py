@@ -1,68 +1,52 @@
-"""What planning costs: a dry run of 5,000 jobs beside Snakemake without anything of ours.
+"""What planning costs: dry runs of 1,200 and of 4,800 jobs beside Snakemake without ours.
 
 Works in a fresh copy of the working tree. The floor is Snakemake on a workflow of the same shape,
 which does nothing: as many jobs with as many input and output files, logs, benchmarks, parameters
-and resources as ours. The lower floor is as many jobs with one input and none of that.
+and resources as ours. How time grows with the number of jobs is the exponent between both sizes.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any
 
 import yaml
 from default_run import fresh_copy
-from measure import Entry, Options, medians, run_python, side_by_side
+from measure import Entry, Options, Other, side_by_side
 
 TITLE = "Planning many jobs"
 PROMISED_S = 10.0
-LISTED = ("-m", "snakemake", "--dry-run", "--cores", "1")
+LIST = ("--dry-run", "--cores", "1")
 # What Snakemake advises for many jobs: how many of each rule. (`--quiet all` would list every job.)
-DRY = (*LISTED, "--quiet", "rules", "progress")
-CONFIG = "many.yaml"
-GRAPH = f"""
-import yaml
-from bindscope.studies.build import read_graph
-read_graph(yaml.safe_load(open({CONFIG!r})), {CONFIG!r})
-"""
-
-# As in common.smk, so that the floors are as low as they can be.
-TUNED = """\
-import gc, inspect
-gc.set_threshold(100_000, 20, 100)
-def signed(function):
-    function.__signature__ = inspect.signature(function)
-    return function
-"""
+COUNT = (*LIST, "--quiet", "rules", "progress")
+LAYERS, PROBES, SHARDS = 13, 12, 80
+FITS = LAYERS * 2 * PROBES  # of a model: every layer, two kinds of tokens, every probe
 
 # The jobs and files of `many_jobs`, with functions that look nothing up.
-SAME_SHAPE = (
-    TUNED
-    + """\
-@signed
+SAME_SHAPE = """\
 def spec(wildcards):
     return "s" * 2000
-@signed
 def code(wildcards):
     return "c" * 33
-@signed
 def more(wildcards, attempt):
     return 1000 * attempt
-@signed
 def read(wildcards):
-    return [f"index/{int(wildcards.n) % 12}.json", "labels.json"]
-@signed
+    return [f"index/{int(wildcards.n) % MODELS}.json", "labels.json"]
 def scenes(wildcards):
     n = int(wildcards.n) % 80
     return [f"scenes/{n}.json", f"scenes/{n}.zarr", "weights/0.json", "weights/0.safetensors"]
 rule all:
-    input: expand("fits/{n}.jsonl", n=range(3744)), "table.csv"
+    input: expand("fits/{n}.jsonl", n=range(MODELS * 312)), "table.csv"
 rule table:
-    input: expand("fits/{n}.jsonl", n=range(3744))
+    input: expand("fits/{n}.jsonl", n=range(MODELS * 312))
     output: "table.csv"
     script: "nothing.py"
 rule fit:
@@ -95,71 +79,67 @@ rule labels:
     output: "labels.json"
     script: "nothing.py"
 """
-)
-
-# As many jobs with one input and nothing else.
-BARE = (
-    TUNED
-    + """\
-rule all:
-    input: expand("fits/{n}.txt", n=range(3744))
-rule fit:
-    input: lambda wildcards: f"pooled/{int(wildcards.n) % 1091}.txt"
-    output: "fits/{n}.txt"
-    shell: "touch {output}"
-rule pooled:
-    output: "pooled/{n}.txt"
-    shell: "touch {output}"
-"""
-)
 
 
 def entries(options: Options) -> list[Entry]:
     """Time the dry runs in turns: once counted after once not counted, each takes long."""
+    models = (1,) if options.size == "ci" else (3, 12)
     folder = fresh_copy()
     try:
-        times = _time(folder, replace(options, repetitions=min(options.repetitions, 1)))
-    finally:
-        shutil.rmtree(folder)
-    ours, listed, graph, same, bare = (
-        times[name] for name in ("ours", "listed", "graph", "same", "bare")
-    )
-    same_shape = "Snakemake alone, same jobs and files"
-    return [
-        Entry("dry run, 4,836 jobs, counted by rule", ours, same_shape, same,
-              seconds_promised=PROMISED_S),
-        Entry("the same, every job listed", listed, seconds_promised=PROMISED_S),
-        Entry("its graph of products alone, imports included", graph),
-        Entry(same_shape, same, "Snakemake alone, as many jobs with one input", bare),
-    ]  # fmt: skip
-
-
-def _time(folder: Path, options: Options) -> dict[str, float]:
-    (folder / CONFIG).write_text(yaml.safe_dump(many_jobs(), sort_keys=False))
-    (folder / "graph.py").write_text(GRAPH)
-    runs: dict[str, Callable[[], object]] = {
-        "ours": lambda: run_python(folder, *DRY, "--configfile", CONFIG),
-        "listed": lambda: run_python(folder, *LISTED, "--configfile", CONFIG),
-        "graph": lambda: run_python(folder, "graph.py"),
-    }
-    for name, text in (("same", SAME_SHAPE), ("bare", BARE)):
-        plain = folder / name
+        runs: dict[str, Callable[[], object]] = {}
+        for m in models:
+            config = f"{m}.yaml"
+            (folder / config).write_text(yaml.safe_dump(many_jobs(m), sort_keys=False))
+            runs[f"counted {m}"] = partial(dry_run, folder, *COUNT, "--configfile", config)
+        runs["listed"] = partial(dry_run, folder, *LIST, "--configfile", config)
+        plain = folder / "plain"
         plain.mkdir()
         (plain / "nothing.py").touch()
-        (plain / "Snakefile").write_text(text)
-        runs[name] = partial(run_python, plain, *DRY)
-    return medians(side_by_side(runs, options))
+        (plain / "Snakefile").write_text(SAME_SHAPE.replace("MODELS", str(models[-1])))
+        runs["plain"] = partial(dry_run, plain, *COUNT)
+        times = side_by_side(runs, replace(options, repetitions=1))
+    finally:
+        shutil.rmtree(folder)
+    last = f"dry run, {n_jobs(models[-1]):,} jobs"
+    most = times[f"counted {models[-1]}"]
+    floor = Other("Snakemake alone, same jobs and files", times["plain"])
+    limit = {} if options.size == "ci" else {"s": (most, PROMISED_S)}
+    found = [
+        Entry(f"{last}, counted by rule", most, [floor], limit),
+        Entry(f"{last}, every job listed", times["listed"]),
+    ]
+    if len(models) > 1:
+        few = times[f"counted {models[0]}"]
+        exponent = log(most / few) / log(n_jobs(models[-1]) / n_jobs(models[0]))
+        what = f"dry run, {n_jobs(models[0]):,} jobs: time grows with jobs^{exponent:.2f}"
+        found.append(Entry(what, few, notes={"exponent": exponent}))
+    return found
 
 
-def many_jobs(models: int = 12, probes: int = 12, shards: int = 80) -> dict[str, Any]:
-    """Return a configuration: fits of every layer, two kinds of tokens and every probe.
+def dry_run(folder: Path, *arguments: str) -> None:
+    """Plan the workflow in a folder, on one thread."""
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"{arguments} failed\n{(done.stdout + done.stderr)[-4000:]}")
 
-    With the defaults 3,744 fits, 960 pooled shards, 80 shards of scenes; 4,836 jobs in all.
-    """
+
+def n_jobs(models: int) -> int:
+    """Return the jobs of `many_jobs`, roughly: those that do not grow with models left out."""
+    return models * (FITS + SHARDS + 1) + SHARDS
+
+
+def many_jobs(models: int) -> dict[str, Any]:
+    """Return a configuration: fits of every layer, two kinds of tokens and every probe."""
     names = [f"vit-{i}" for i in range(models)]
-    architecture = {"n_layers": 12, "width": 16, "n_heads": 2, "patch_px": 8}
+    architecture = {"n_layers": LAYERS - 1, "width": 16, "n_heads": 2, "patch_px": 8}
     training = {"dataset": "many", "steps": 4, "batch_size": 16, "threads": 1}
-    probe_names = [f"linear-{i}" for i in range(probes)]
+    probes = [{"name": f"linear-{i}", "family": "linear", "l2": [0.01 * (i + 1)]}
+              for i in range(PROBES)]  # fmt: skip
+    fits = {"name": "fits", "datasets": ["many"], "models": names, "layers": "all",
+            "tokens": ["cls", "mean"], "probes": [probe["name"] for probe in probes]}  # fmt: skip
     return {
         "datasets": [
             {
@@ -169,7 +149,7 @@ def many_jobs(models: int = 12, probes: int = 12, shards: int = 80) -> dict[str,
                     "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}],
                 },
                 "split": {"rule": "random"},
-                "n_scenes": {"train": 64 * (shards - 30), "val": 640, "test": 1280},
+                "n_scenes": {"train": 64 * (SHARDS - 30), "val": 640, "test": 1280},
                 "shard_size": {"train": 64, "val": 64, "test": 64},
                 "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1},
             }
@@ -179,12 +159,5 @@ def many_jobs(models: int = 12, probes: int = 12, shards: int = 80) -> dict[str,
              "architecture": architecture}
             for seed, name in enumerate(names)
         ],
-        "probes": [
-            {"name": name, "family": "linear", "l2": [0.01 * (i + 1)]}
-            for i, name in enumerate(probe_names)
-        ],
-        "fits": [
-            {"name": "fits", "datasets": ["many"], "models": names, "layers": "all",
-             "tokens": ["cls", "mean"], "probes": probe_names}
-        ],
+        "studies": {"binding_information": {"probes": probes, "fits": [fits]}},
     }  # fmt: skip

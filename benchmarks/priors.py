@@ -36,9 +36,7 @@ CORPORA: dict[str, tuple[int, int, float, float, float]] = {
 
 def entries(options: Options) -> list[Entry]:
     """Time every preset whose laws are known without a look at scenes, and every corpus."""
-    fresh = ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
-    )
+    fresh = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     with fresh:
         runs = [list(fresh.map(time_preset, PRESETS)) for _ in range(options.repetitions)]
     found = []
