@@ -125,13 +125,13 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
     import torch
     from probe_problems import ADAPTER
 
-    from bindscope.priors.labels import Labels
+    from bindscope.priors.labels import DatasetLabels
     from bindscope.studies.binding_information.fit import load_data, run_fit
 
     torch.set_num_threads(task["threads"])
     folder, name = Path(task["folder"]), f"{task['kind']}-{task['n']}"
     data = load_data(
-        Labels(folder / f"labels-{task['n']}" / "labels.json"), str(folder / f"{name}.index.json"),
+        DatasetLabels(folder / f"labels-{task['n']}" / "labels.json"), str(folder / f"{name}.index.json"),
         {"tokens": task["kind"], "layer": 1}, GROUPS,
     )  # fmt: skip
     seconds = []

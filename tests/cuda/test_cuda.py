@@ -31,7 +31,8 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled, Extraction, Pretrained
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
-from bindscope.models.known_answer import encode, truth
+from bindscope.models.known_answer import encode
+from bindscope.models.known_answer_truth import truth
 from bindscope.models.loading import load_model
 from bindscope.models.training import train
 from bindscope.priors.anchors import anchors

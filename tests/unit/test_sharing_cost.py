@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from bindscope.config.information import Information
-from bindscope.config.probes import QuadraticProbe
+from bindscope.studies.binding_information.config import Information, QuadraticProbe
 from bindscope.studies.binding_information.fit import write_fit
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData

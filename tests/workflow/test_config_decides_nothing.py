@@ -23,14 +23,17 @@ from pydantic import BaseModel
 from test_code_keys import SOURCE, changed, codes, forget
 
 from bindscope.config.base import Model, SplitCounts
+from bindscope.config.entities import dataset_of, entity, model_of
 from bindscope.config.loading import load_file
 from bindscope.config.solids import KNOWN_VALUES
 from bindscope.core import keys
 from bindscope.core.graph import Product, roots
 from bindscope.core.job import Job
-from bindscope.core.registries import ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES
+from bindscope.core.registries import ADAPTERS, BACKENDS, READERS, RENDERERS, SPACES
 from bindscope.core.splits import SPLITS
 from bindscope.scenes.solids.values import VALUES
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.build import build
 
 PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
@@ -72,6 +75,19 @@ def is_type(value: Any) -> bool:
     return typing.get_origin(value) is not None
 
 
+# They word messages, and read the entities of a job's spec: what they return stands in the spec.
+NO_FIELDS = ("bindscope.config.entities", "bindscope.config.wording")
+
+
+def is_configuration(module: str) -> bool:
+    """Whether a module is outside the code keys because it holds configuration."""
+    rooms = ("bindscope.config", "bindscope.studies")
+    named = module.startswith(rooms[0]) or (
+        module.startswith(rooms[1]) and module.endswith(".config")
+    )
+    return named and module not in NO_FIELDS
+
+
 def test_code_takes_nothing_but_types_from_the_configuration() -> None:
     modules = hashed_modules()
     assert len(modules) > 100
@@ -79,7 +95,7 @@ def test_code_takes_nothing_but_types_from_the_configuration() -> None:
     for path in modules:
         for statement in runtime_imports(ast.parse(path.read_text())):
             module = statement.module or ""
-            if module.startswith("bindscope.config") and module != "bindscope.config.wording":
+            if is_configuration(module):
                 room = importlib.import_module(module)
                 taken |= {
                     (path.relative_to(ROOT).as_posix(), alias.name)
@@ -96,9 +112,10 @@ def subclasses(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def test_configuration_classes_compute_nothing() -> None:
-    for path in (SOURCE / "config").glob("*.py"):
-        importlib.import_module(f"bindscope.config.{path.stem}")
-    mine = [model for model in subclasses(Model) if model.__module__.startswith("bindscope.config")]
+    for path in (*(SOURCE / "config").glob("*.py"), *(SOURCE / "studies").glob("*/config.py")):
+        name = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".")
+        importlib.import_module(f"bindscope.{name}")
+    mine = [model for model in subclasses(Model) if is_configuration(model.__module__)]
     assert len(mine) > 30
     computed = {
         f"{model.__name__}.{name}"
@@ -148,11 +165,16 @@ def built_by_a_job(product: Product) -> dict[str, Any]:
     wildcards = SimpleNamespace(get=lambda name, default=None: product.wildcards.get(name, default))
     job = Job(product.rule, spec, product.spec, product.code, None, None, wildcards)
     found = {}
-    for name in ("dataset", "model", "probe"):
+    read = {
+        "dataset": dataset_of,
+        "model": model_of,
+        "probe": lambda job: entity(job, "probe", AnyProbe),
+    }
+    for name, read_entity in read.items():
         content = spec.get(name)
         # A download's spec has the source alone, and the job reads no more.
         if isinstance(content, dict) and product.rule not in ("weights", "report"):
-            found[name] = getattr(job, name)
+            found[name] = read_entity(job)
     return found
 
 
