@@ -128,7 +128,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
     """Add the page: a chapter per study that has something to say, with its figures."""
     figures = graph.of("figure")
     drawn = {figure.wildcards["figure"] for figure in figures}
-    chapters = [
+    chapters: list[dict[str, Any]] = [
         {
             "study": study.name,
             "title": study.title,
@@ -144,7 +144,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
         "report",
         {},
         {"chapters": chapters},
-        runs=[chapter["findings"] for chapter in chapters],
+        runs=[str(chapter["findings"]) for chapter in chapters],
         request=Request(
             {"tables": graph.of("table"), "figures": figures},
             {"config": _shown(config)},

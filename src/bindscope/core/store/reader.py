@@ -167,8 +167,8 @@ class Store:
             for file in files:
                 (self.manifest.store / name / file).stat()
         except Exception as error:
-            for file, problem in chunk_problems(self.manifest, name):
-                raise StoreError(str(file), problem, remedy(self.manifest.path)) from error
+            for path, problem in chunk_problems(self.manifest, name):
+                raise StoreError(str(path), problem, remedy(self.manifest.path)) from error
             raise
 
     def _array(self, name: str) -> zarr.Array[Any]:

@@ -6,7 +6,7 @@ from bindscope.config.base import Model
 from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
 from bindscope.config.solids import SolidsRenderer
-from bindscope.core.graph import Graph
+from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import add_priors, add_records
@@ -47,8 +47,10 @@ def _add_statistics(graph: Graph, dataset: Dataset) -> None:
     """How much is hidden in the scenes that are drawn of a dataset of solids."""
     if not isinstance(dataset.render, SolidsRenderer):
         return
-    drawn = {split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS}
-    drawn = {split: found for split, found in drawn.items() if found}  # some only train a model
+    by_split: dict[str, list[Product]] = {
+        split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS
+    }
+    drawn = {split: found for split, found in by_split.items() if found}  # some only train a model
     if drawn:
         about = {
             "backend": dataset.render.backend.kind,

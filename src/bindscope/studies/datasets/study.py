@@ -34,7 +34,7 @@ def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
     first: dict[str, Product] = {}
     for product in graph.of("scenes", "record_scenes"):
         other = first.setdefault(product.wildcards["dataset"], product)
-        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(other.wildcards["split"]):  # type: ignore[arg-type]
+        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(other.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
     shown = list(first.values())
     records = [p.inputs["records"][0] for p in shown if p.rule == "record_scenes"]
