@@ -127,8 +127,8 @@ def symmetric_channel(n: int, s: float) -> float:
     s
         Probability of a uniform redraw, which may give the same symbol again.
     """
-    kept, other = 1 - s + s / n, s / n
-    return log2(n) + _plogp(kept) + (n - 1) * _plogp(other)
+    same, other = 1 - s + s / n, s / n
+    return log2(n) + _plogp(same) + (n - 1) * _plogp(other)
 
 
 def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:

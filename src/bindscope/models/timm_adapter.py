@@ -92,7 +92,7 @@ def hub_repository(name: str) -> tuple[str, str | None]:
 
 
 def token_map(model: Any, px: int) -> TokenMap:
-    """Read the token map off a timm model with an input of `px` pixels."""
+    """Return the token map of a timm model with an input of `px` pixels."""
     rows, columns = model.patch_embed.grid_size
     registers = getattr(model, "reg_token", None)
     return TokenMap(

@@ -54,9 +54,10 @@ class ArrayLayout:
 
     @classmethod
     def plan(cls, shape: tuple[int, ...], dtype: str, sample_axis: int) -> ArrayLayout:
-        """Cut the sample axis into equal chunks of at least 4 MiB, or leave it whole.
+        """Cut the sample axis into equal chunks of 4 to 8 MiB, or leave it whole if it is smaller.
 
-        Layers of less than a quarter of that share chunks that have at least a quarter.
+        A layer of 1 MiB or more has chunks of its own; as many smaller layers share a chunk as
+        make 1 MiB.
         """
         shape = tuple(int(side) for side in shape)
         if sample_axis not in (0, 1) or sample_axis >= len(shape) or min(shape) < 1:
@@ -158,7 +159,7 @@ class Manifest:
         ``sha256`` (of each chunk file, in the order of `ArrayLayout.chunk_names`) and
         ``metadata_sha256``.
     attributes
-        What the writer said about the product.
+        The attributes that the writer was given.
     spec, spec_key, code
         The product's keys.
     metadata_sha256

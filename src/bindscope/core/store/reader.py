@@ -37,7 +37,7 @@ class Store:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the writer said about the product."""
+        """The attributes that the writer was given."""
         return self.manifest.attributes
 
     @property
@@ -58,7 +58,7 @@ class Store:
         return self._layout(name).n_rows
 
     def chunk_rows(self, name: str) -> int:
-        """Scenes that lie in one file of an array."""
+        """Number of scenes per chunk of an array."""
         return self._layout(name).chunk_rows
 
     def layers(self) -> tuple[str, ...]:
@@ -157,10 +157,10 @@ class Store:
 
     @contextmanager
     def _checked(self, name: str, files: Iterable[str]) -> Iterator[None]:
-        """Read chunks of an array; what is wrong with them is said of the file.
+        """Read chunks of an array; raise `StoreError` with the file's name if one is bad.
 
-        zarr takes a chunk without a file for one of fill values, so that the files must be there
-        once they were read.
+        zarr returns fill values for a chunk whose file is missing, and raises nothing. So the files
+        are looked for after they were read.
         """
         try:
             yield

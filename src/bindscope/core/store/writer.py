@@ -254,7 +254,7 @@ class StoreWriter:
         self._replace(manifest)
 
     def _replace(self, manifest: dict[str, Any]) -> None:
-        """Put the new store in the place of an old one, the old manifest first out of the way."""
+        """Replace an old store by the new one; the old manifest is removed first."""
         try:
             if self.manifest_path.exists():
                 self.manifest_path.unlink()
