@@ -55,9 +55,11 @@ OFFERED := $(PIP) --retries 0 --timeout 10 install --quiet --dry-run --no-deps -
 ANSWERS := "$(BIN)/python" -I -c 'import urllib.request; \
 	urllib.request.urlopen("$(CPU_INDEX)/torch/", timeout=10)' 2>/dev/null
 
-# One `make` at a time (where there is flock); a second one waits, and then finds it made.
+# One `make` at a time, where there is flock; a second one waits, and then finds it made.
+FLOCK := $(shell command -v flock)
 setup:
-	@$(if $(shell command -v flock),flock "$(CURDIR)") $(MAKE) --silent "$(STAMP)"
+	@$(if $(FLOCK),flock --nonblock "$(CURDIR)" true || echo "Waiting for another make's set-up."; \
+	flock "$(CURDIR)") $(MAKE) --silent "$(STAMP)"
 
 $(STAMP): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

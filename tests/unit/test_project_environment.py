@@ -5,6 +5,7 @@ The Makefile runs with a Python that only notes what it is asked to do.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -43,19 +44,23 @@ class Clone:
             "CALLS": str(self.calls),
         }  # fmt: skip
 
-    def make(
-        self, *arguments: str, nvidia: str = "", **machine: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `make setup`; what it has Python do is in `called`."""
+    def start(self, *arguments: str, nvidia: str = "", **machine: str) -> subprocess.Popen[str]:
+        """Start `make setup`; what it has Python do is in `called`."""
         self.calls.write_text("")
         # Those of a make that runs this test must not reach the one that it tests.
         outer = {key: v for key, v in os.environ.items() if "MAKE" not in key and key != "VENV"}
         outer.pop("TORCH_INDEX", None)
-        return subprocess.run(
+        return subprocess.Popen(
             ["make", "setup", f"PYTHON={self.python}", f"NVIDIA={nvidia}", *arguments],
             cwd=self.path, env={**outer, **self.machine, **machine},
-            capture_output=True, text=True, timeout=60, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+
+    def make(self, *arguments: str, **machine: str) -> subprocess.CompletedProcess[str]:
+        """Run `make setup` to its end."""
+        with self.start(*arguments, **machine) as process:
+            said, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, said, errors)
 
     def called(self, words: str) -> int:
         """Count the calls of Python with these words."""
@@ -152,3 +157,17 @@ def test_which_builds_of_torch_are_offered_to_pip(
     (install,) = [c for c in clone.calls.read_text().splitlines() if "-r requirements.lock" in c]
     assert (index in install) if index else ("--extra-index-url" not in install)
     assert ("does not answer" in done.stdout) == ("OFFLINE" in machine)
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="no flock: one make at a time is assumed")
+def test_a_second_make_waits_and_finds_it_made(clone: Clone) -> None:
+    assert clone.make().returncode == 0
+    folder = os.open(clone.path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # as a first one holds it
+    with clone.start() as second:
+        assert second.stdout is not None
+        assert second.stdout.readline() == "Waiting for another make's set-up.\n"
+        assert second.poll() is None
+        os.close(folder)
+        assert second.wait(60) == 0
+    assert clone.calls.read_text() == ""
