@@ -429,7 +429,8 @@ def write_inputs(folder, entry, table):
     named = [("color", "red", "blue"), ("shape", "circle", "square", "cross")]
     groups = [{"name": name, "values": list(values)} for name, *values in named]
     content = {
-        "models": list(ORDER), "families": {"two": list(ORDER[:2])}, "datasets": ["colorshape"],
+        "models": list(ORDER), "datasets": ["colorshape"],
+        "families": [{"name": "two", "models": list(ORDER[:2])}],
         "groups": {"colorshape": groups, "smaller": groups},
         "cells": {"colorshape": 6, "smaller": 2},
     }  # fmt: skip

@@ -155,7 +155,8 @@ def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | Non
     indexes = {fit.inputs["index"][0].path(): fit.inputs["index"][0] for fit in fits}
     if not indexes:
         return None
-    families = {family.name: list(family.models) for family in section.families}
+    # A list: the spec does not keep the order of a mapping, which the figure's curves follow.
+    families = [{"name": f.name, "models": list(f.models)} for f in section.families]
     content = {"families": families, "cells": _cells(shared)}
     return _about_table(graph, shared, content, indexes=list(indexes.values()))
 

@@ -47,7 +47,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
     """Read the table, the families, and the side of each model's input off its activations."""
     return {
         "table": read_binding(inputs)["table"],
-        "families": inputs.content["families"],
+        "families": {f["name"]: f["models"] for f in inputs.content["families"]},
         "input_px": dict(_sides(inputs)),
         "cells": inputs.content["cells"],
         "trends": read_trends(inputs),

@@ -12,7 +12,7 @@ from bindscope.report.chapter import Chapter, Column, Finding, Section, number, 
 COLUMNS = (
     Column("dataset", "dataset", "label"),
     Column("model", "model", "label"),
-    Column("layer", "layer", "number", format="d"),
+    Column("layer", "layer", "label"),
     Column("length", "length", "number", "mean Euclidean length over test scenes"),
 )
 
