@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zarr
@@ -151,7 +151,7 @@ class Store:
                 if layout.dtype == "bfloat16":
                     part[...] = from_bfloat16(np.asarray(self._array(name)[rows]))
                 else:
-                    target = NDBuffer.from_ndarray_like(part)
+                    target = NDBuffer.from_ndarray_like(cast("Any", part))
                     self._array(name).get_basic_selection(rows, out=target)
         return out
 
