@@ -43,10 +43,11 @@ from bindscope.studies.binding_information.figures import (
     training,
 )
 from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
-from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
 from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.scene_losses import SceneLosses
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.binding_information.views import last_layers, measured, sharing_cost
+from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.write import write_table
 
@@ -269,26 +270,25 @@ def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends,
         np.testing.assert_allclose(sorted(found), [[224, 47.7], [336, 56.4]])
 
 
-def test_the_cost_of_sharing_is_paired_by_seed_and_has_an_interval():
-    rows = [
-        make_row(probe=probe, seed=seed, loss_object=loss, width=width)
-        for probe, loss, width in (("quadratic", 10.0, 0.3), ("shared", 12.0, 0.4))
-        for seed, loss in ((0, loss), (1, loss + 1.0))
-    ]
-    rows.append(make_row(probe="shared", seed=2, loss_object=30.0))  # without a partner
-    rows.append(make_row("alone", probe="quadratic"))
-    (cost,) = sharing_cost(last_layers(measured(make_table(rows)))).to_dict("records")
-    assert cost["cost_bits"] == pytest.approx(2.0)
-    assert cost["seed_costs"] == pytest.approx((2.0, 2.0))
-    assert (cost["low"], cost["high"]) == pytest.approx((1.5, 2.5))
+def costs_of(model, bits, dataset="colorshape"):
+    """The cost of sharing of one model on [CLS], the same for every scene."""
+    plain = np.random.default_rng(0).gamma(4.0, 2.0, 50)
+    both = {"quadratic": plain, "quadratic_reuse": plain + bits}
+    names = (dataset, model, "cls")
+    return sharing_costs((names, f, SceneLosses({0: x}, None)) for f, x in both.items())
 
 
 def test_structure_shows_the_cost_of_sharing(published):
     table = default_table()
-    text = " ".join(" ".join(words(structure.draw(table, published, ORDER))).split())
+    costs = costs_of("vit-objects", 2.4)
+    figure = structure.draw(table, published, ORDER, costs)
+    text = " ".join(" ".join(words(figure)).split())
     assert "vit-objects, [CLS]" in text
     assert "+2.4" in text
     assert "Not comparable" in text
+    bars = figure.subfigs[1].axes[0]
+    ends = np.concatenate([np.asarray(lines.get_segments()) for lines in bars.collections])
+    np.testing.assert_allclose(ends[:, :, 0], 2.4)  # paired: what is certain has no width
     assert "+2.4" not in " ".join(words(structure.draw(table)))
     both = paper_table()
     shared = both[both["probe"] == "quadratic"].assign(
@@ -297,7 +297,9 @@ def test_structure_shows_the_cost_of_sharing(published):
     for name in ("binding_bits", "binding_bits_low", "binding_bits_high"):
         shared[name] -= 2.0
     shared["loss_object_bits"] += 2.0
-    figure = structure.draw(pd.concat([both, shared]), published)
+    number = structure.paper_cost(published)
+    costs = costs_of(slug(number["model"]), 2.0, slug(number["dataset"]))
+    figure = structure.draw(pd.concat([both, shared]), published, (), costs)
     assert "Not comparable" not in " ".join(words(figure))
     assert [2.4, 0] in stars(figure).tolist()
 
@@ -388,7 +390,10 @@ def write_inputs(folder, entry, table):
         base = folder / f"{model}-{probe}"
         base.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
         base.with_suffix(".history.json").write_text(json.dumps(history()))
-        losses = {"0.chained_loss_bits": np.linspace(0, 1, 11)}
+        scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
+        losses = {
+            "0.chained_loss_bits": np.linspace(0, 1, 11), "0.object_bits_of_scenes": scenes,
+        }  # fmt: skip
         save_file(losses, base.with_suffix(".details.safetensors"))
         return given(
             base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
@@ -400,7 +405,7 @@ def write_inputs(folder, entry, table):
         "fits": [
             fit(model, probe, {"model": model, "tokens": "cls"})
             for model in ORDER
-            for probe in ("linear", "quadratic")
+            for probe in ("linear", "quadratic", "shared")
         ],
         "nulls": [fit("null", probe, {}) for probe in ("linear", "quadratic")],
         "maps": [],
@@ -433,6 +438,7 @@ def write_inputs(folder, entry, table):
         "families": [{"name": "two", "models": list(ORDER[:2])}],
         "groups": {"colorshape": groups, "smaller": groups},
         "cells": {"colorshape": 6, "smaller": 2},
+        "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
     }  # fmt: skip
     resources = {Path(path).stem: str(ROOT / path) for path in entry.resources}
     return Inputs(products, content, resources)
@@ -453,6 +459,14 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
     nothing = Inputs(tables, inputs.content | {"groups": {}}, inputs.resources)
     make_figure(ENTRIES[name].implementation, nothing, png, svg)
     assert png.stat().st_size < drawn
+
+
+def test_structure_reads_the_losses_of_scenes(tmp_path):
+    table = make_table([make_row(m, probe=p) for m in ORDER for p in ("quadratic", "shared")])
+    read = structure.read(write_inputs(tmp_path, ENTRIES["structure"], table))
+    assert list(read["costs"]["model"]) == list(ORDER)
+    ends = read["costs"][["cost_bits", "low", "high"]].to_numpy()
+    np.testing.assert_allclose(ends, 1.5)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -478,9 +492,9 @@ def test_an_edit_of_a_figure_redraws_no_other(name):
 def test_families_and_token_inputs_have_names_and_new_ones_show_their_slug():
     for shown, slugs in ((family_shown, FAMILIES), (tokens_shown, TOKENS)):
         assert len({shown(slug).colour for slug in slugs}) == len(slugs)
-        for slug in slugs:
-            assert shown(slug) != shown("new")
-            assert shown(slug).words.startswith(("a ", "an ", "the ", "[CLS]"))
+        for name in slugs:
+            assert shown(name) != shown("new")
+            assert shown(name).words.startswith(("a ", "an ", "the ", "[CLS]"))
         assert shown("new").name == "new"
         assert "new" in shown("new").words
     assert family_tick("new") == "new"

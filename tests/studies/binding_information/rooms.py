@@ -17,6 +17,8 @@ ROOMS: dict[str, set[str]] = {
     "estimates.py": FITS,
     "flags.py": FITS,
     "fit.py": FITS,
+    "scene_losses.py": {*FITS, "figure structure"},
+    "sharing_cost.py": {"figure structure"},
     "probes/": READERS,
     "findings.py": {"report"},
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},

@@ -98,11 +98,20 @@ def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None
     return Request({"maps": maps}) if maps else None
 
 
+# What the cost of sharing compares, see `sharing_cost`.
+_SHARING = ("quadratic", "quadratic_reuse")
+
+
 def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
     families = {probe.name: probe.family for probe in section.probes}
     fitted = {families[fit.wildcards["probe"]] for fit in graph.of("fit")}
     several = len(fitted - set(PATCH_FAMILIES)) > 1
-    return _about_table(graph, shared) if several and last_layer_fits(graph, shared) else None
+    if not several or not (fits := last_layer_fits(graph, shared)):
+        return None
+    compared = [fit for fit in fits if families[fit.wildcards["probe"]] in _SHARING]
+    content = {"information": section.information.model_dump(mode="json")}
+    asked = _about_table(graph, shared, content, fits=compared)
+    return Request(asked.inputs, asked.content, {"fits": ("details",)})
 
 
 def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
@@ -31,15 +32,18 @@ from bindscope.studies.binding_information.figures.assumed import (
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
+from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.scene_losses import from_arrays
+from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,
     measured,
     name_order,
     over_seeds,
-    sharing_cost,
     token_order,
 )
+from bindscope.tables.rows import read_rows
 
 INCREASE = "loss_object_increase_bits"
 _SPREAD = 0.24  # of the models around a family's place, so that their intervals do not overlap
@@ -54,8 +58,15 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the models' order and the paper's numbers."""
-    return {**read_binding(inputs), "published": read_papers_table(inputs)}
+    """Read the table, the models' order, the paper's numbers, and the cost of sharing."""
+    fits = []
+    for given in inputs.of("fits"):
+        names = (given.names["dataset"], given.names["model"], given.names["tokens"])
+        family = family_of(read_rows(given)[0]["options"]) or ""
+        fits.append((names, family, from_arrays(load_file(given.files["details"]))))
+    about = inputs.content["information"]
+    costs = sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
+    return {**read_binding(inputs), "published": read_papers_table(inputs), "costs": costs}
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -67,7 +78,10 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(
-    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+    table: pd.DataFrame,
+    published: pd.DataFrame | None = None,
+    models: Sequence[str] = (),
+    costs: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw the test loss of O by family, from linear to neural net, and the cost of sharing.
 
@@ -79,6 +93,8 @@ def draw(
         The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
     models
         Order of the models, the configuration's.
+    costs
+        What `sharing_costs` returned.
 
     Returns
     -------
@@ -92,7 +108,8 @@ def draw(
     rows = over_seeds(seeds)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
-    cost = sharing_cost(seeds).sort_values("model", key=lambda c: c.map(names.index), kind="stable")
+    cost = sharing_costs(()) if costs is None else costs
+    cost = cost.sort_values("model", key=lambda c: c.map(names.index), kind="stable")
     looks = {n: {"color": c} for n, c in colours(names).items()}
     for name, marker in markers(names).items():
         looks[name]["marker"] = marker
