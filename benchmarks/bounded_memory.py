@@ -131,7 +131,8 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(task["threads"])
     folder, name = Path(task["folder"]), f"{task['kind']}-{task['n']}"
     data = load_data(
-        DatasetLabels(folder / f"labels-{task['n']}" / "labels.json"), str(folder / f"{name}.index.json"),
+        DatasetLabels(folder / f"labels-{task['n']}" / "labels.json"),
+        str(folder / f"{name}.index.json"),
         {"tokens": task["kind"], "layer": 1}, GROUPS,
     )  # fmt: skip
     seconds = []
