@@ -60,11 +60,16 @@ def members(schema: Schema) -> list[Schema]:
     """Return what a schema allows, references followed and null left out: one, or a union's."""
     if reference := schema.get("$ref"):
         name = reference.rpartition("/")[2]
-        return [{**root()["$defs"][name], NAME: name}]
+        return [_section(name)]
     union = schema.get("anyOf") or schema.get("oneOf")
     if not union:
         return [] if schema.get("type") == "null" else [schema]
     return [member for inner in union for member in members(inner)]
+
+
+@cache
+def _section(name: str) -> Schema:
+    return {**root()["$defs"][name], NAME: name}
 
 
 def items(schema: Schema) -> Schema | None:
