@@ -179,7 +179,9 @@ def test_messages_name_the_line_of_a_file_that_can_be_read(tmp_path: Path) -> No
     raw["studies"]["binding_information"]["probes"][0]["rnk"] = 1
     path.write_text(yaml.safe_dump(raw))
     line = 1 + next(i for i, text in enumerate(path.read_text().splitlines()) if "rnk" in text)
-    with pytest.raises(ConfigError, match=rf"binding_information\.probes\.0\.rnk: .* \(line {line}\)"):
+    with pytest.raises(
+        ConfigError, match=rf"binding_information\.probes\.0\.rnk: .* \(line {line}\)"
+    ):
         load_file(path)
 
 
@@ -223,5 +225,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 def test_numbers_as_yaml_1_1_reads_them() -> None:
     raw = copy.deepcopy(EXAMPLE)
-    raw["studies"]["binding_information"]["probes"][0]["learning_rate"] = "1e-3"  # what YAML makes of an unquoted 1e-3
-    assert load_config(raw, "example.yaml").studies.binding_information.probes[0].learning_rate == 1e-3
+    raw["studies"]["binding_information"]["probes"][0]["learning_rate"] = (
+        "1e-3"  # what YAML makes of an unquoted 1e-3
+    )
+    assert (
+        load_config(raw, "example.yaml").studies.binding_information.probes[0].learning_rate == 1e-3
+    )

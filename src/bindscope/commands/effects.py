@@ -7,6 +7,7 @@ and the products of both graphs are compared.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -65,7 +66,9 @@ def example() -> dict[str, Any]:
     raw = read_yaml(PACKAGE / "config" / "example.yaml")
     of_studies = {name: PACKAGE / "studies" / name / "example.yaml" for name in STUDIES}
     raw["studies"] = {name: read_yaml(path) for name, path in of_studies.items() if path.is_file()}
-    return raw
+    # What YAML repeats by an alias is one object, and a change must not show in several places.
+    separate: dict[str, Any] = json.loads(json.dumps(raw))
+    return separate
 
 
 def recomputed(raw: Mapping[str, Any]) -> Effects:
