@@ -194,7 +194,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
-    "SolidsRenderer.kind": ("datasets.10.render", {"kind": "solids"}, DRAWN),
+    "SolidsRenderer.kind": ("datasets.10.render", {"kind": "shapes"}, DRAWN),
     "SolidsRenderer.backend": ("datasets.10.render.backend", {"kind": "mitsuba"}, DRAWN),
     "SolidsRenderer.size_px": ("datasets.10.render.size_px", 40, DRAWN),
     "SolidsRenderer.colors": ("datasets.10.render.colors", ["red", "blue"], DRAWN),

@@ -240,11 +240,11 @@ def _of_type(kind: Schema, value: Any, known: list[Any]) -> Iterator[Any]:
         case {"type": "boolean"}:
             yield not value
         case {"type": "integer"}:
-            number = value if isinstance(value, int) else 8
-            yield from (number + 1, 2 * number, number // 2, number - 1, number)
+            whole = value if isinstance(value, int) else 8
+            yield from (whole + 1, 2 * whole, whole // 2, whole - 1, whole)
         case {"type": "number"}:
-            number = value if isinstance(value, float) else 1.0
-            yield from (number / 2, 2 * number, number + 0.5, number)
+            real = value if isinstance(value, float) else 1.0
+            yield from (real / 2, 2 * real, real + 0.5, real)
         case {"type": "string"} if isinstance(value, str):
             yield from (f"{value}x", value[::-1], value.rpartition("/")[0])
         case {"type": "array"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bindscope.config.grid import TOKENS
 from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
@@ -107,5 +108,5 @@ WILDCARDS = {
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",
     "table": r"[a-z_]+",
-    "tokens": r"cls|mean|cls_mean|patches",
+    "tokens": "|".join(TOKENS),
 }

@@ -5,10 +5,12 @@ STATISTICS, ASSIGNMENTS = {"scene_statistics"}, {"assignment_priors"}
 # A shared rule, or keys as `Class.key` -> rules of this study
 FOLLOWING = {
     **{f"{name}.*": STATISTICS for name in (
-        "SolidsRenderer", "SolidsFixed", "RaycastBackend", "MitsubaBackend", "BlenderBackend",
+        "SolidsFixed", "RaycastBackend", "MitsubaBackend", "BlenderBackend",
     )},
-    # all but its `kind`: scenes of another source have none
-    **{f"{name}.[!k]*": ASSIGNMENTS for name in ("GenomeSource", "Download", "DrawnRelease")},
+    **{f"{name}.*": ASSIGNMENTS for name in ("Download", "DrawnRelease")},
+    # all but `kind`: there are none of other scenes
+    "SolidsRenderer.[!k]*": STATISTICS,
+    "GenomeSource.[!k]*": ASSIGNMENTS,
 }  # fmt: skip
 
 KEYS: dict[str, tuple[str, object, set[str]]] = {}
