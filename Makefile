@@ -134,7 +134,7 @@ lock: setup
 
 # config/README.md and config/schema.json, from the configuration models.
 docs: setup
-	"$(BIN)/python" -m bindscope.config.documentation
+	"$(BIN)/python" -m bindscope.commands.documentation
 
 # The default run's table against the committed one: 0.02 bits across CPU types. Models that the run
 # trains end at other weights there; their measured numbers are not compared, and the output says so.

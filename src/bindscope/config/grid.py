@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -13,9 +13,9 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer
 from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
-TOKENS: tuple[Tokens, ...] = ("cls", "mean", "cls_mean", "patches")
+TOKENS: tuple[Tokens, ...] = get_args(Tokens)
 Control = Literal["none", "shuffled_labels"]
-CONTROLS: tuple[Control, ...] = ("none", "shuffled_labels")
+CONTROLS: tuple[Control, ...] = get_args(Control)
 
 
 class Grid(Model):

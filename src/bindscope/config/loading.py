@@ -10,15 +10,17 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from bindscope.config.base import Model
 from bindscope.config.models import ENCODERS, OBJECTIVES
 from bindscope.config.root import Config
-from bindscope.config.structure import Place, dotted, literals, locate
+from bindscope.config.structure import (
+    Path as KeyPath,
+)
+from bindscope.config.structure import Place, Schema, dotted, keys, locate, tag, tag_values
 from bindscope.config.wording import either, instead, show, suggest
 from bindscope.core.errors import ConfigError
 
 REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
-KeyPath = tuple[str | int, ...]
+_FEW = 3  # places that a message names
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
 _SOURCES = {"known-answer": ENCODERS, "controlled": OBJECTIVES, "timm": (), "hf": (), "python": ()}
@@ -62,7 +64,7 @@ def load_config(raw: Mapping[str, Any], source: str) -> Config:
         config = Config.model_validate(dict(raw))
     except ValidationError as error:
         problems += [
-            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, Config)
+            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, raw)
         ]
     if problems:
         raise _error(source, problems)
@@ -98,8 +100,8 @@ def load_file(path: Path | str) -> Config:
     return load_config(read_yaml(path), str(path))
 
 
-def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath, str]]:
-    """Put pydantic's errors into words.
+def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Put pydantic's errors about a configuration into words.
 
     Yields
     ------
@@ -108,7 +110,7 @@ def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath
     """
     found: dict[KeyPath, list[dict[str, Any]]] = {}
     for entry in error.errors(include_url=False):
-        place = locate(root, entry["loc"])
+        place = locate(entry["loc"], raw)
         path = place.path + _key_of_union(entry)
         found.setdefault(path, []).append({**entry, "place": place})
     # A list with a wrong entry also fails as a literal (`all | last | list`), and counts as too
@@ -133,7 +135,7 @@ def _key_of_union(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return ("source",) if kind == "unknown_source" else ()
 
 
-def _merge(path: Sequence[str | int], entries: Sequence[Mapping[str, Any]]) -> str:
+def _merge(path: KeyPath, entries: Sequence[Mapping[str, Any]]) -> str:
     """Join what several members of a union said about one value."""
     expected = list(dict.fromkeys(text for entry in entries for text in _expected(entry)))
     said = [_sentence(path, entry) for entry in entries if not _expected(entry)]
@@ -160,15 +162,14 @@ def _expected(entry: Mapping[str, Any]) -> list[str]:
     return [text.format(**entry.get("ctx", {}))] if text else []
 
 
-def _sentence(path: Sequence[str | int], entry: Mapping[str, Any]) -> str:
+def _sentence(path: KeyPath, entry: Mapping[str, Any]) -> str:
     """Say what is wrong, for errors that are not about a value's type or range."""
     kind, value, context = entry["type"], entry["input"], entry.get("ctx", {})
     place: Place = entry["place"]
-    owner = place.owner
-    if kind == "extra_forbidden" and owner:
-        return _unknown_key(str(path[-1]), owner, place.siblings)
-    if kind == "missing" and owner:
-        return f"missing; {_description(owner, str(path[-1]))}"
+    if kind == "extra_forbidden" and place.owner:
+        return _unknown_key(path, place)
+    if kind == "missing" and place.owner:
+        return f"missing; {_description(place.owner, str(path[-1]))}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_tag(str(path[-1]), context)
     if kind == "unknown_source":
@@ -182,21 +183,30 @@ def _sentence(path: Sequence[str | int], entry: Mapping[str, Any]) -> str:
     return str(entry["msg"]).removeprefix("Value error, ")
 
 
-def _description(owner: type[Model], key: str) -> str:
-    field = owner.model_fields.get(key)
-    if field is None:
-        return "it has no default"
-    text = (field.description or "it has no default").rstrip(".")
-    if values := literals(field.annotation):
+def _description(owner: Schema, key: str) -> str:
+    field = owner["properties"].get(key, {})
+    if values := field.get("enum"):
         return f"one of {', '.join(map(str, values))}"
-    return text[0].lower() + text[1:]
+    text = field.get("description", "it has no default").rstrip(".")
+    return str(text[0].lower() + text[1:])
 
 
-def _unknown_key(key: str, owner: type[Model], siblings: Mapping[str, type[Model]]) -> str:
-    elsewhere = [label for label, model in siblings.items() if key in model.model_fields]
-    allowed = list(owner.model_fields)
-    if elsewhere:
-        return f"no key here, only for {either(elsewhere)}; there are {', '.join(allowed)}"
+def _unknown_key(path: KeyPath, place: Place) -> str:
+    """Say what to write instead of a key, or where it stands."""
+    key, allowed = str(path[-1]), list(place.owner["properties"])
+    of_others = [other for other in place.siblings if key in other["properties"]]
+    if of_others:
+        selects = tag([place.owner, *place.siblings])
+        chosen = [value for other in of_others for value in tag_values(other, selects)]
+        return f"no key here, only for {either(chosen)}; there are {', '.join(allowed)}"
+    homes = list(dict.fromkeys(section for section, _, known in keys() if known == key))
+    near = [home for home in homes if len(path) > 1 and home.startswith(str(path[0]))]
+    if "" in homes:
+        return "unknown key; it stands at the top of the file, not in a section"
+    if not near and (meant := suggest(key, allowed)):
+        return f"unknown key{meant}"
+    if 1 <= len(near or homes) <= _FEW:
+        return f"unknown key; it stands under {either(near or homes)}"
     return f"unknown key{instead(key, allowed)}"
 
 
@@ -220,7 +230,7 @@ def _unknown_source(value: Any) -> str:
     return f"unknown source {show(source)}, it must start with {starts}{meant}"
 
 
-def _bad_pattern(path: Sequence[str | int], value: Any) -> str:
+def _bad_pattern(path: KeyPath, value: Any) -> str:
     if path[-1] != "source":
         return f"{show(value)} is not {_NAME}"
     prefix, _, rest = str(value).partition(":")

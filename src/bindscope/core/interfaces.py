@@ -48,6 +48,8 @@ class Step:
         Whether ``rule all`` asks for each product by name. True for everything that a table,
         figure or report is made from: a job that dies after a change of configuration loses its
         record, and a table above it would pass for up to date.
+    makes
+        What it makes, in a word or two, for config/README.md; default: its name.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Step:
     script: str = ""
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     leaf: bool = False
+    makes: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bindscope.config.grid import TOKENS
 from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
@@ -16,12 +17,12 @@ def store(base: str) -> dict[str, str]:
 
 
 _SHARED = (
-    Step("codes", store("results/codes/{dataset}/{split}-{key}")),
+    Step("codes", store("results/codes/{dataset}/{split}-{key}"), makes="labels"),
     Step("priors", {"rows": "results/priors/{dataset}-{key}.json"}, leaf=True),
-    Step("anchors", store("results/anchors/{dataset}/{split}-{key}")),
+    Step("anchors", store("results/anchors/{dataset}/{split}-{key}"), makes="labels"),
     Step("scenes", store("results/scenes/{dataset}/{split}-{shard}-{key}")),
     Step("labels", {"labels": "results/labels/{dataset}-{key}.json"}),
-    Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}),
+    Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}, makes="downloads"),
     Step(
         "drawn_release",
         {
@@ -33,12 +34,13 @@ _SHARED = (
             "attribute_alias": f"{_RELEASE}/attribute_alias.txt",
             "images": f"{_RELEASE}/images.zip",
         },
+        makes="downloads",
     ),
     Step("records", {"rows": f"{_RECORDS}/records-{{key}}.parquet"}),
-    Step("record_codes", store(f"{_RECORDS}/codes/{{split}}-{{key}}")),
-    Step("record_scenes", store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}")),
-    Step("counted_priors", {"rows": f"{_RECORDS}/priors-{{key}}.json"}, leaf=True),
-    Step("counted_anchors", store(f"{_RECORDS}/anchors/{{split}}-{{key}}")),
+    Step("record_codes", store(f"{_RECORDS}/codes/{{split}}-{{key}}"), makes="labels"),
+    Step("record_scenes", store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"), makes="scenes"),
+    Step("counted_priors", {"rows": f"{_RECORDS}/priors-{{key}}.json"}, leaf=True, makes="priors"),
+    Step("counted_anchors", store(f"{_RECORDS}/anchors/{{split}}-{{key}}"), makes="labels"),
     Step("weights", {"manifest": "results/weights/{model}-{key}.json"}),
     Step(
         "training",
@@ -49,27 +51,37 @@ _SHARED = (
         },
         leaf=True,
     ),
-    Step("truth", {"truth": "results/truth/{dataset}/{model}-{tokens}-{key}.json"}, leaf=True),
-    Step("encoded", store(f"{_ACTIVATIONS}/encoded/{{split}}-{{shard}}-{{key}}")),
+    Step(
+        "truth",
+        {"truth": "results/truth/{dataset}/{model}-{tokens}-{key}.json"},
+        leaf=True,
+        makes="closed forms",
+    ),
+    Step(
+        "encoded", store(f"{_ACTIVATIONS}/encoded/{{split}}-{{shard}}-{{key}}"), makes="activations"
+    ),
     Step(
         "pooled",
         store(f"{_ACTIVATIONS}/pooled/{{split}}-{{shard}}-{{key}}"),
         script="extract.py",
         reads={"weights": ("weights",)},
+        makes="activations",
     ),
     Step(
         "patches",
         store(f"{_ACTIVATIONS}/patches-{{layer}}/{{split}}-{{shard}}-{{key}}"),
         script="extract.py",
         reads={"weights": ("weights",)},
+        makes="activations",
     ),
     Step(
         "patches_temporary",
         store(f"{_ACTIVATIONS}/temporary-{{layer}}/{{split}}-{{shard}}-{{key}}"),
         script="extract.py",
         reads={"weights": ("weights",)},
+        makes="activations",
     ),
-    Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}),
+    Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}, makes="activations"),
     Step(
         "table",
         {kind: f"results/tables/{{table}}.{kind}" for kind in ("parquet", "csv", "html")},
@@ -96,5 +108,5 @@ WILDCARDS = {
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",
     "table": r"[a-z_]+",
-    "tokens": r"cls|mean|cls_mean|patches",
+    "tokens": "|".join(TOKENS),
 }

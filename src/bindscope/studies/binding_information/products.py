@@ -36,13 +36,14 @@ def _fit_outputs(base: str) -> dict[str, str]:
 
 
 STEPS = (
-    Step("fit", _fit_outputs(_FIT), leaf=True),
-    Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True),
+    Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits"),
+    Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True, makes="fits"),
     Step(
         "attention",
         {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
         reads={"fit": ("weights",)},
         leaf=True,
+        makes="attention maps",
     ),
 )
 

@@ -13,9 +13,17 @@ from bindscope.graph.data import add_priors, add_records
 from bindscope.graph.shared import Shared
 
 STEPS = (
-    Step("scene_statistics", {"rows": "results/scene_statistics/{dataset}-{key}.json"}, leaf=True),
     Step(
-        "assignment_priors", {"rows": "results/records/{dataset}/assignments-{key}.json"}, leaf=True
+        "scene_statistics",
+        {"rows": "results/scene_statistics/{dataset}-{key}.json"},
+        leaf=True,
+        makes="statistics of scenes",
+    ),
+    Step(
+        "assignment_priors",
+        {"rows": "results/records/{dataset}/assignments-{key}.json"},
+        leaf=True,
+        makes="priors",
     ),
 )
 
