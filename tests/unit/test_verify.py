@@ -17,6 +17,8 @@ class Products:
 
     def __init__(self, rule, folder):
         self.rules = {rule: "x", "index": "i"}
+        outputs = {rule: ("manifest", "store"), "index": ("index",)}
+        self.steps = {name: SimpleNamespace(name=name, outputs=outputs[name]) for name in outputs}
         self.folder = folder
 
     def of(self, *rules):

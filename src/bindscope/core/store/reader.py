@@ -146,7 +146,7 @@ class Store:
         with self._checked(name, layout.chunk_names(start, stop, number)):
             for low in range(start // step * step, stop, step):
                 first, last = max(start, low), min(stop, low + step)
-                part = out[(slice(None),) * axis + (slice(first - start, last - start),)]
+                part: Any = out[(slice(None),) * axis + (slice(first - start, last - start),)]
                 rows = (*leading, slice(first, last))
                 if layout.dtype == "bfloat16":
                     part[...] = from_bfloat16(np.asarray(self._array(name)[rows]))
