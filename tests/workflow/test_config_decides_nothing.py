@@ -51,7 +51,7 @@ def hashed_modules() -> set[Path]:
     """The modules and scripts in the code key of any product, or behind any registered name."""
     registries = (ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES)
     named = {name.partition(":")[0] for registry in registries for name in registry.values()}
-    begun = {roots(product.rule, json.loads(product.spec)) for product in products()}
+    begun = {roots(json.loads(product.spec)) for product in products()}
     return {
         path
         for start in {*begun, *((name,) for name in named)}

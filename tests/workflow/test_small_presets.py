@@ -63,7 +63,7 @@ def test_a_quick_preset_has_all_that_the_preset_has_but_its_size(preset: Path) -
     for dataset in config.datasets:
         assert dataset.n_scenes == dataset.shard_size
         assert dataset.n_scenes.train <= SCENES["train"]
-    probes = config.section("binding_information").probes
+    probes = config.studies.binding_information.probes  # type: ignore[attr-defined]
     assert max(p.steps for p in probes if p.family != "linear") <= PROBE_STEPS
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bindscope.config.base import Model
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import unknown
 from bindscope.config.models import Controlled
@@ -25,7 +26,7 @@ def problems(config: Config) -> Iterator[str]:
         if isinstance(model, Controlled):
             yield from _training(f"models.{i}", model, datasets)
     for name, study in studies().items():
-        section = config.section(name)
+        section = section_of(config, name)
         if section is not None and study.problems:
             for line in study.problems(config, section):
                 yield f"studies.{name}.{line}"
@@ -33,6 +34,14 @@ def problems(config: Config) -> Iterator[str]:
     for i, figure in enumerate(config.report.figures or ()):
         if figure not in figures:
             yield f"report.figures.{i}: there is no figure {figure!r}{instead(figure, figures)}"
+
+
+def section_of(config: Config, study: str) -> Any:
+    """Return a study's section; None where it does not take part.
+
+    A study without a section of its own always takes part, with an empty one.
+    """
+    return getattr(config.studies, study, None) if studies()[study].section else Model()
 
 
 def repeated(where: str, names: list[str]) -> Iterator[str]:

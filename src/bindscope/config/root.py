@@ -54,12 +54,5 @@ class Config(Model):
             raise ValueError("\n".join(found))
         return self
 
-    def section(self, study: str) -> Any:
-        """Return a study's section; None where it does not take part.
-
-        A study without a section of its own always takes part, with an empty one.
-        """
-        return getattr(self.studies, study, None) if studies()[study].section else Model()
-
 
 __all__ = ["Config", "Report", "Studies"]

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from bindscope.config.loading import load_config
+from bindscope.config.references import section_of
 from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.graph import Graph
@@ -74,7 +75,7 @@ def build(config: Config) -> Graph:
     taking_part = {
         name: (study, section)
         for name, study in studies().items()
-        if (section := config.section(name)) is not None
+        if (section := section_of(config, name)) is not None
     }
     for study, section in taking_part.values():
         study.products(graph, shared, section)

@@ -7,7 +7,7 @@ FOLLOWING = {
     **{f"{name}.*": STATISTICS for name in (
         "SolidsFixed", "RaycastBackend", "MitsubaBackend", "BlenderBackend",
     )},
-    **{f"{name}.*": ASSIGNMENTS for name in ("Download", "DrawnRelease")},
+    **{f"{name}.*": ASSIGNMENTS for name in ("Download", "SyntheticRelease")},
     # all but `kind`: there are none of other scenes
     "SolidsRenderer.[!k]*": STATISTICS,
     "GenomeSource.[!k]*": ASSIGNMENTS,
