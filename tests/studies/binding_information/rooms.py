@@ -3,29 +3,49 @@
 FITS = {"fit", "null"}
 READERS = {*FITS, "attention"}  # what reads activations
 TABLES = {"table binding_information", "table attention"}
-_FROM_TABLE = {f"figure {name}" for name in ("tokens", "layers", "calibration", "structure")}
-FIGURES = {*_FROM_TABLE, *(f"figure {name}" for name in ("attention", "training", "breakdown"))}
-_BELOW_FITS = {*TABLES, *FIGURES, "attention", "report"}
+
+
+def figures(*names: str) -> set[str]:
+    return {f"figure {name}" for name in names}
+
+
+# What this preset draws, by what it reads: the study's table, histories of fits, stored maps.
+_OF_TABLE = figures("tokens", "layers", "calibration", "structure", "breakdown")
+_OF_FITS = figures("training")
+_OF_MAPS = figures("attention")
+FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS
+VALUE_NAMES = figures("breakdown")
+RESAMPLING = {*READERS, *figures("structure")}
+ROW_READERS = {*TABLES, *_OF_TABLE, *_OF_FITS, "report"}
+TABLE_READERS = {*TABLES, *_OF_TABLE, "report"}
 
 ROOMS: dict[str, set[str]] = {
-    "config.py": set(),
-    "products.py": set(),
-    "registry.py": set(),
-    "study.py": set(),
+    # All they decide stands in the spec, or is which code runs.
+    **dict.fromkeys(("config.py", "products.py", "registry.py", "study.py"), set()),
     "attention_maps.py": {"attention"},
-    "attention_share.py": {"attention", "figure attention"},
-    "estimates.py": FITS,
-    "flags.py": FITS,
-    "fit.py": FITS,
-    "scene_losses.py": {*FITS, "figure structure"},
-    "sharing_cost.py": {"figure structure"},
+    "attention_share.py": {"attention", *_OF_MAPS},
+    **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
     "probes/": READERS,
-    "findings.py": {"report"},
+    **dict.fromkeys(("columns.py", "rules.py"), {*TABLES, *_OF_TABLE, *_OF_FITS, "report"}),
+    "schemas.py": {*TABLES, *_OF_TABLE},
+    "tables.py": TABLES,
+    "views.py": {*_OF_TABLE, *_OF_FITS, "report"},
+    "names.py": {*_OF_TABLE, *_OF_FITS, "report"} - figures("breakdown"),
+    "published.py": {*figures("tokens", "structure"), "report"},
+    **dict.fromkeys(("findings.py", "sentences.py"), {"report"}),
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},
+    "figures/assumed.py": figures("tokens", "layers", "structure", "breakdown"),
+    "figures/bars.py": figures("tokens"),
+    "figures/reading.py": _OF_TABLE,
+    # This preset has nothing that these figures show.
+    **{
+        f"figures/{name}.py": set()
+        for name in ("complexity", "curves", "natural", "occlusion", "resolution")
+    },
 }
 
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
-    "flags.py": (FITS, {*FITS, *_BELOW_FITS}),
-    "figures/layers.py": ({"figure layers"}, {"figure layers", "report"}),
+    "flags.py": (FITS, {*FITS, *TABLES, *FIGURES, "attention", "report"}),
+    "figures/layers.py": (figures("layers"), {*figures("layers"), "report"}),
 }
