@@ -73,7 +73,12 @@ CASES = [
     ("datasets.0.space.kind", "unifrm", "datasets.0.space.kind: unknown kind 'unifrm'; did you"),
     ("datasets.0.split.rule", "rando", "datasets.0.split.rule: unknown rule 'rando'; did you"),
     ("models.0.source", None, "models.0.source: missing; "),
-    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit', it must start with"),
+    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit'; did you mean 'timm"),
+    ("datasets.0.render", {"kind": "solids", "backend": {"kind": "blender", "version": "x"}},
+     "datasets.0.render.backend.version: 'x' does not fit; blender's version; another one may"),
+    ("models.0.source", "hub:vit", "models.0.source: unknown source 'hub:vit'; there are known-an"),
+    ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
+    ("datasets.0.render.kind", "x", "datasets.0.render.kind: unknown kind 'x'; there are shapes, "),
     (
         "models.0.source",
         "controlled:object",
