@@ -169,6 +169,17 @@ def test_every_problem_is_listed() -> None:
     ]  # fmt: skip
 
 
+def test_a_file_of_the_old_shape_is_told_where_its_keys_stand() -> None:
+    study = EXAMPLE["studies"]["binding_information"]
+    with pytest.raises(ConfigError) as caught:
+        load_config({**EXAMPLE, "probes": study["probes"], "fits": study["fits"]}, "example.yaml")
+    assert [line.strip() for line in caught.value.problem.splitlines()] == [
+        "2 problems",
+        "probes: unknown key; it stands under studies.binding_information",
+        "fits: unknown key; it stands under studies.binding_information",
+    ]
+
+
 def test_every_broken_reference_is_listed() -> None:
     raw = copy.deepcopy(EXAMPLE)
     raw["studies"]["binding_information"]["fits"][0]["models"] = ["vti"]

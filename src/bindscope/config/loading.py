@@ -199,7 +199,8 @@ def _unknown_key(path: KeyPath, place: Place) -> str:
         selects = tag([place.owner, *place.siblings])
         chosen = [value for other in of_others for value in tag_values(other, selects)]
         return f"no key here, only for {either(chosen)}; there are {', '.join(allowed)}"
-    homes = list(dict.fromkeys(section for section, _, known in keys() if known == key))
+    known = list(dict.fromkeys(section for section, _, name in keys() if name == key))
+    homes = [home for home in known if not any(home.startswith(f"{outer}.") for outer in known)]
     near = [home for home in homes if len(path) > 1 and home.startswith(str(path[0]))]
     if "" in homes:
         return "unknown key; it stands at the top of the file, not in a section"
