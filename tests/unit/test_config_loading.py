@@ -73,7 +73,12 @@ CASES = [
     ("datasets.0.space.kind", "unifrm", "datasets.0.space.kind: unknown kind 'unifrm'; did you"),
     ("datasets.0.split.rule", "rando", "datasets.0.split.rule: unknown rule 'rando'; did you"),
     ("models.0.source", None, "models.0.source: missing; "),
-    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit', it must start with"),
+    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit'; did you mean 'timm"),
+    ("datasets.0.render", {"kind": "solids", "backend": {"kind": "blender", "version": "x"}},
+     "datasets.0.render.backend.version: 'x' does not fit; blender's version; another one may"),
+    ("models.0.source", "hub:vit", "models.0.source: unknown source 'hub:vit'; there are known-an"),
+    ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
+    ("datasets.0.render.kind", "x", "datasets.0.render.kind: unknown kind 'x'; there are shapes, "),
     (
         "models.0.source",
         "controlled:object",
@@ -162,6 +167,17 @@ def test_every_problem_is_listed() -> None:
     assert [line.split(":")[0].strip() for line in rest] == [
         "datasets.0", "models.0.training.steps", f"{STUDY}probes.0.rankk",
     ]  # fmt: skip
+
+
+def test_a_file_of_the_old_shape_is_told_where_its_keys_stand() -> None:
+    study = EXAMPLE["studies"]["binding_information"]
+    with pytest.raises(ConfigError) as caught:
+        load_config({**EXAMPLE, "probes": study["probes"], "fits": study["fits"]}, "example.yaml")
+    assert [line.strip() for line in caught.value.problem.splitlines()] == [
+        "2 problems",
+        "probes: unknown key; it stands under studies.binding_information",
+        "fits: unknown key; it stands under studies.binding_information",
+    ]
 
 
 def test_every_broken_reference_is_listed() -> None:

@@ -96,11 +96,11 @@ def recomputed(raw: Mapping[str, Any]) -> Effects:
                 continue
             rules = {rule for rule, *_ in _identities(after) - before} - COLLECTING
             if "const" in at.field and not rules:
-                break  # an entry that is in no use
+                break  # the entry is not used: another kind of section always makes something
             for owner in at.owners:
                 found[owner] = found.get(owner, frozenset()) | rules
             if _list_of(at) not in search.names:
-                break  # what refers to entries is tried with each: one is in use, another not
+                break  # a key that refers to entries is tried with each of them
     return found
 
 

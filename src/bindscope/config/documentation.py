@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bindscope.config.base import SLUG
 from bindscope.config.structure import (
     NAME,
     Schema,
@@ -199,7 +200,7 @@ def _plain(kind: Schema) -> str:
         case "array":
             return f"list: {words(items(kind) or {})}"
         case "string":
-            return "name" if kind.get("pattern", "").startswith("^[a-z0-9][") else "text"
+            return "name" if kind.get("pattern") == SLUG else "text"
         case "boolean":
             return "`true` or `false`"
         case "object":

@@ -10,12 +10,19 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from bindscope.config.models import ENCODERS, OBJECTIVES
+from bindscope.config.base import SLUG
 from bindscope.config.root import Config
+from bindscope.config.structure import Path as KeyPath
 from bindscope.config.structure import (
-    Path as KeyPath,
+    Place,
+    Schema,
+    dotted,
+    keys,
+    locate,
+    members,
+    tag,
+    tag_values,
 )
-from bindscope.config.structure import Place, Schema, dotted, keys, locate, tag, tag_values
 from bindscope.config.wording import either, instead, show, suggest
 from bindscope.core.errors import ConfigError
 
@@ -23,7 +30,8 @@ REMEDY = "correct the configuration; config/README.md lists every key with its t
 _FEW = 3  # places that a message names
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
-_SOURCES = {"known-answer": ENCODERS, "controlled": OBJECTIVES, "timm": (), "hf": (), "python": ()}
+# The value of the key that selects a section is missing or unknown.
+_TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found", "unknown_source")
 
 # What a value must be, by the type of pydantic's error; the braces take the error's context.
 _EXPECTED = {
@@ -111,7 +119,9 @@ def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
     found: dict[KeyPath, list[dict[str, Any]]] = {}
     for entry in error.errors(include_url=False):
         place = locate(entry["loc"], raw)
-        path = place.path + _key_of_union(entry)
+        path = place.path
+        if entry["type"] in _TAG_ERRORS:
+            path += (tag(members(place.schema)),)
         found.setdefault(path, []).append({**entry, "place": place})
     # A list with a wrong entry also fails as a literal (`all | last | list`), and counts as too
     # short without that entry: keep what lies deeper.
@@ -125,14 +135,6 @@ def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
             for line in _merge(path, entries).splitlines():
                 where, _, what = line.partition(": ")
                 yield tuple(int(p) if p.isdigit() else p for p in where.split(".")), what
-
-
-def _key_of_union(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key that selects a union's member, where the error is about that key."""
-    kind = entry["type"]
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return (entry["ctx"]["discriminator"].strip("'"),)
-    return ("source",) if kind == "unknown_source" else ()
 
 
 def _merge(path: KeyPath, entries: Sequence[Mapping[str, Any]]) -> str:
@@ -170,12 +172,10 @@ def _sentence(path: KeyPath, entry: Mapping[str, Any]) -> str:
         return _unknown_key(path, place)
     if kind == "missing" and place.owner:
         return f"missing; {_description(place.owner, str(path[-1]))}"
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _unknown_tag(str(path[-1]), context)
-    if kind == "unknown_source":
-        return _unknown_source(value)
+    if kind in _TAG_ERRORS:
+        return _unknown_tag(str(path[-1]), members(place.schema), value)
     if kind == "string_pattern_mismatch":
-        return _bad_pattern(path, value)
+        return _bad_pattern(str(path[-1]), place.owner, value, context["pattern"])
     if kind in ("too_short", "too_long"):
         bound = "at least" if kind == "too_short" else "at most"
         count = context["min_length" if kind == "too_short" else "max_length"]
@@ -199,7 +199,8 @@ def _unknown_key(path: KeyPath, place: Place) -> str:
         selects = tag([place.owner, *place.siblings])
         chosen = [value for other in of_others for value in tag_values(other, selects)]
         return f"no key here, only for {either(chosen)}; there are {', '.join(allowed)}"
-    homes = list(dict.fromkeys(section for section, _, known in keys() if known == key))
+    known = list(dict.fromkeys(section for section, _, name in keys() if name == key))
+    homes = [home for home in known if not any(home.startswith(f"{outer}.") for outer in known)]
     near = [home for home in homes if len(path) > 1 and home.startswith(str(path[0]))]
     if "" in homes:
         return "unknown key; it stands at the top of the file, not in a section"
@@ -210,35 +211,24 @@ def _unknown_key(path: KeyPath, place: Place) -> str:
     return f"unknown key{instead(key, allowed)}"
 
 
-def _unknown_tag(key: str, context: Mapping[str, Any]) -> str:
-    allowed = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
-    if "tag" not in context:
+def _unknown_tag(key: str, union: Sequence[Schema], section: Any) -> str:
+    """Say what the key that selects a section can be, of sources how they begin."""
+    given = section.get(key) if isinstance(section, Mapping) else None
+    if given is None:
         return "missing; it decides which other keys there are"
-    tag = context["tag"]
-    return (
-        f"unknown {key} {show(tag)}{suggest(tag, allowed) or '; there are ' + ', '.join(allowed)}"
-    )
+    known = [value for member in union for value in tag_values(member, key)]
+    beginning = f"{str(given).partition(':')[0]}:" if known[0].endswith(":") else given
+    return f"unknown {key} {show(given)}{instead(beginning, known)}"
 
 
-def _unknown_source(value: Any) -> str:
-    source = value.get("source") if isinstance(value, Mapping) else value
-    if source is None:
-        return "missing; where the model comes from"
-    prefix, _, rest = str(source).partition(":")
-    starts = either([f"{kind}:" for kind in _SOURCES])
-    meant = suggest(prefix, _SOURCES).replace("'?", f":{rest}'?")
-    return f"unknown source {show(source)}, it must start with {starts}{meant}"
-
-
-def _bad_pattern(path: KeyPath, value: Any) -> str:
-    if path[-1] != "source":
+def _bad_pattern(key: str, owner: Schema, value: Any, pattern: str) -> str:
+    if pattern == SLUG:
         return f"{show(value)} is not {_NAME}"
-    prefix, _, rest = str(value).partition(":")
-    known = _SOURCES.get(prefix, ())
-    if not known:
-        return f"{show(value)} is no source; write {prefix}:<model>, as config/README.md describes"
-    meant = suggest(rest, known).replace("mean '", f"mean '{prefix}:")
-    return f"unknown source {show(value)}{meant or f'; {prefix}: knows ' + ', '.join(known)}"
+    beginning, listed, choices = pattern.strip("^$").partition(":(")
+    if listed:
+        known = [f"{beginning}:{choice}" for choice in choices.rstrip(")").split("|")]
+        return f"unknown {key} {show(value)}{instead(value, known)}"
+    return f"{show(value)} does not fit; {_description(owner, key)}"
 
 
 def _error(source: str, problems: Sequence[str]) -> ConfigError:

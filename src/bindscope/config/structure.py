@@ -30,11 +30,14 @@ class Place(NamedTuple):
         The section whose key the last part of the path is; empty below plain values.
     siblings
         The other sections of the union that the owner was chosen from.
+    schema
+        What should stand there.
     """
 
     path: Path
     owner: Schema
     siblings: list[Schema]
+    schema: Schema
 
 
 @cache
@@ -152,7 +155,7 @@ def locate(location: Sequence[str | int], raw: Any) -> Place:
             if isinstance(of_any_key := here.get("additionalProperties"), dict):
                 schema = of_any_key
             value = value.get(part) if isinstance(value, Mapping) else None
-    return Place(tuple(path), owner, siblings)
+    return Place(tuple(path), owner, siblings, schema)
 
 
 def keys(schema: Schema | None = None, prefix: str = "") -> Iterator[tuple[str, str, str]]:

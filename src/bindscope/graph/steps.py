@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bindscope.config.base import SLUG
 from bindscope.config.grid import TOKENS
 from bindscope.core.interfaces import Step
 
@@ -96,14 +97,14 @@ _SHARED = (
 )
 SHARED_STEPS = {step.name: step for step in _SHARED}
 
-SLUG = r"[a-z0-9][a-z0-9-]{0,31}"
+NAME = SLUG.strip("^$")
 WILDCARDS = {
     "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
-    "dataset": SLUG,
+    "dataset": NAME,
     "figure": r"[a-z_]+",
     "key": r"[0-9a-f]{8}",
     "layer": r"[0-9]+|final",
-    "model": SLUG,
+    "model": NAME,
     "seeds": r"[0-9]+(?:_[0-9]+)*",
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",
