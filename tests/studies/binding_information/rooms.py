@@ -2,6 +2,7 @@
 
 FITS = {"fit", "null"}
 READERS = {*FITS, "attention"}  # what reads activations
+INTERVALS = {*READERS, "figure structure"}  # what resamples scenes
 TABLES = {"table binding_information", "table attention"}
 _FROM_TABLE = {f"figure {name}" for name in ("tokens", "layers", "calibration", "structure")}
 FIGURES = {*_FROM_TABLE, *(f"figure {name}" for name in ("attention", "training", "breakdown"))}
