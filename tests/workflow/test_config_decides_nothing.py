@@ -148,8 +148,8 @@ NOT_READ = {
     "patches_temporary": {"model.extraction.keep_patches"},
     # What is downloaded or drawn is in the spec of the download.
     "records": {
-        "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.drawn",
-        "dataset.source.folder",
+        "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.folder",
+        "dataset.source.synthetic",
     },
 }  # fmt: skip
 
