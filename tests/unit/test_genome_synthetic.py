@@ -1,4 +1,4 @@
-"""A drawn release is read like the official one, and its scenes follow the law that it states."""
+"""A synthetic release is read like the official one; its scenes have the stated distribution."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ COUNTS = {"train": 400, "val": 60, "test": 100}
 
 
 def graph_of(**changes: Any) -> Graph:
-    """Products of a configuration that reads a drawn release."""
-    source = {"kind": "visual_genome", **RULES, "drawn": DRAWN, **changes}
+    """Products of a configuration that reads a synthetic release."""
+    source = {"kind": "visual_genome", **RULES, "synthetic": DRAWN, **changes}
     groups = [{"name": "category", "size": 2}, {"name": source["feature"], "size": 3}]
     dataset = {
         "name": "stand-in", "source": source, "n_scenes": COUNTS, "shard_size": COUNTS,
@@ -80,7 +80,7 @@ def graph_of(**changes: Any) -> Graph:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Graph]:
     """Run the rules up to the table of priors; return their folder and the graph."""
     folder, graph = tmp_path_factory.mktemp("made"), graph_of()
-    rules = ("drawn_release", "records", "record_codes", "counted_priors", "assignment_priors")
+    rules = ("synthetic_release", "records", "record_codes", "counted_priors", "assignment_priors")
     for rule in rules:
         for product in graph.of(rule):
             script(rule).main(job_by_hand(product, folder))
@@ -90,8 +90,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Graph]:
 @pytest.fixture(scope="module")
 def release(made: tuple[Path, Graph]) -> Path:
     folder, graph = made
-    (drawn,) = graph.of("drawn_release")  # both datasets read the same
-    path: str = json.loads((folder / drawn.path()).read_text())["path"]
+    (release,) = graph.of("synthetic_release")  # both datasets read the same
+    path: str = json.loads((folder / release.path()).read_text())["path"]
     return Path(path)
 
 
@@ -246,32 +246,32 @@ def test_files_may_lie_in_several_archives(tmp_path: Path) -> None:
 
 
 def test_without_a_path_the_release_is_downloaded() -> None:
-    graph = graph_of(drawn=None)
+    graph = graph_of(synthetic=None)
     files = [json.loads(p.spec) for p in graph.of("download") if p.wildcards["dataset"] == "again"]
     assert {Path(file["url"]).name for file in files} == {
         "objects.json.zip", "attributes.json.zip", "image_data.json.zip", "images.zip",
         "images2.zip",
     }  # fmt: skip
-    assert not graph.of("drawn_release")
+    assert not graph.of("synthetic_release")
     records = graph.of("records")[0]
     assert len(records.inputs["download"]) == 5
     # what was downloaded decides, not from where to where the files were brought
     own = json.loads(records.spec)["dataset"]["source"]
-    assert not {"downloads", "folder", "drawn"} & set(own)
+    assert not {"downloads", "folder", "synthetic"} & set(own)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"path": "a"}, "give `path` and `images`, or neither"),
-        ({"path": "a", "images": "b"}, "from `path` or `drawn`, not both"),
-        ({"n_categories": 3}, r"n_categories is 3, and drawn\.n_categories 2"),
-        ({"n_values": 3}, r"n_values is 3, and drawn\.n_colors 2"),
-        ({"drawn": DRAWN | {"n_colors": 8}}, "less than or equal to 7"),
-        ({"drawn": DRAWN | {"size_px": 39}}, "greater than or equal to 40"),
+        ({"path": "a", "images": "b"}, "from `path` or `synthetic`, not both"),
+        ({"n_categories": 3}, r"n_categories is 3, and synthetic\.n_categories 2"),
+        ({"n_values": 3}, r"n_values is 3, and synthetic\.n_colors 2"),
+        ({"synthetic": DRAWN | {"n_colors": 8}}, "less than or equal to 7"),
+        ({"synthetic": DRAWN | {"size_px": 39}}, "greater than or equal to 40"),
     ],
 )
 def test_mistakes_that_the_configuration_tells(changes: dict[str, Any], message: str) -> None:
-    source = {"kind": "visual_genome", **RULES, "drawn": DRAWN, **changes}
+    source = {"kind": "visual_genome", **RULES, "synthetic": DRAWN, **changes}
     with pytest.raises(ValidationError, match=message):
         GenomeSource.model_validate(source)

@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "download": set(),
     "weights": {"huggingface_hub"},
     **dict.fromkeys(("index", "labels", "priors"), _NUMPY),
-    "drawn_release": {"numpy", "PIL"},
+    "synthetic_release": {"numpy", "PIL"},
     "truth": {"numpy", "scipy"},
     "assignment_priors": {"numpy", "pyarrow", "scipy"},
     "records": {"numpy", "pyarrow"},

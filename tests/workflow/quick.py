@@ -65,8 +65,8 @@ def _one_draw(config: Config) -> dict[str, str]:
 def _few_scenes(given: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     few = {split: min(getattr(dataset.n_scenes, split), SCENES[split]) for split in SPLITS}
     smaller = {**given, "n_scenes": few, "shard_size": dict(few)}
-    if isinstance(dataset.source, GenomeSource) and (drawn := dataset.source.drawn):
-        n_images = min(drawn.n_images, DRAWN_IMAGES)
-        drawing = {**given["source"]["drawn"], "n_images": n_images}
-        smaller["source"] = {**given["source"], "drawn": drawing}
+    if isinstance(dataset.source, GenomeSource) and (release := dataset.source.synthetic):
+        n_images = min(release.n_images, DRAWN_IMAGES)
+        drawing = {**given["source"]["synthetic"], "n_images": n_images}
+        smaller["source"] = {**given["source"], "synthetic": drawing}
     return smaller

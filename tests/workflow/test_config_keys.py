@@ -40,7 +40,7 @@ READ = {"records", "record_codes", "counted_priors"}
 CLEVR = {"download", *READ}
 GENOME = READ
 DOWNLOADED = {"download", *READ}
-DRAWN_RELEASE = {"drawn_release", *READ}
+SYNTHETIC_RELEASE = {"synthetic_release", *READ}
 SEEN = {"record_scenes", *PRETRAINED}
 OWN = {*READ, *SEEN, "counted_anchors", "labels"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
@@ -144,13 +144,13 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                                [{"url": "https://example.org/a.zip", "sha256": "1" * 64}],
                                DOWNLOADED),
     "GenomeSource.folder": ("datasets.13.source.folder", "/data", DOWNLOADED),
-    # another dataset of this configuration reads the same drawn release
-    "GenomeSource.drawn": ("datasets.13.source.drawn", {"n_images": 64}, GENOME),
+    # another dataset of this configuration reads the same synthetic release
+    "GenomeSource.synthetic": ("datasets.13.source.synthetic", {"n_images": 64}, GENOME),
     "Download.url": ("datasets.13.source.downloads.0.url", "https://example.org/b.zip",
                      DOWNLOADED),
     "Download.sha256": ("datasets.13.source.downloads.0.sha256", "2" * 64, DOWNLOADED),
     **{
-        f"SyntheticRelease.{key}": (f"datasets.14.source.drawn.{key}", value, DRAWN_RELEASE)
+        f"SyntheticRelease.{key}": (f"datasets.14.source.synthetic.{key}", value, SYNTHETIC_RELEASE)
         for key, value in {
             "n_images": 65, "size_px": 48, "n_categories": 6, "n_colors": 6, "max_objects": 5,
             "unannotated": 0.5, "seed": 1,

@@ -66,7 +66,7 @@ def read(sources: Path) -> list[dict[str, object]]:
          "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
          "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
                     "min_category_images": 1, "min_value_images": 1,
-                    "drawn": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
+                    "synthetic": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
          "render": {"kind": "photos", "size_px": 16}},
     ]  # fmt: skip
 

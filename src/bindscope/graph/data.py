@@ -108,15 +108,15 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
     )
 
 
-# Keys of a release that the specs of its files hold, where it is downloaded or drawn at all.
-_OBTAINED = {"downloads", "folder", "drawn"}
+# Keys of a release that the specs of its files hold, where it is downloaded or synthetic at all.
+_OBTAINED = {"downloads", "folder", "synthetic"}
 
 
 def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Product]]:
     """What is downloaded or drawn for a source without a `path`, by role."""
-    if isinstance(source, GenomeSource) and source.drawn:
-        drawn = source.drawn.model_dump(mode="json")
-        return {"download": [], "drawn": [graph.add("drawn_release", {}, {"drawn": drawn})]}
+    if isinstance(source, GenomeSource) and source.synthetic:
+        content = {"release": source.synthetic.model_dump(mode="json")}
+        return {"download": [], "synthetic": [graph.add("synthetic_release", {}, content)]}
     wanted = []
     if source.path is None and isinstance(source, ClevrSource):
         wanted = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]

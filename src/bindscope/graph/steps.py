@@ -8,7 +8,7 @@ from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _RECORDS = "results/records/{dataset}"
-_RELEASE = "results/drawn_release/{key}"
+_RELEASE = "results/synthetic_release/{key}"
 _TRAINING = "results/training/{model}-{key}"
 
 
@@ -25,7 +25,7 @@ _SHARED = (
     Step("labels", {"labels": "results/labels/{dataset}-{key}.json"}),
     Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}, makes="downloads"),
     Step(
-        "drawn_release",
+        "synthetic_release",
         {
             "manifest": f"{_RELEASE}.json",
             "objects": f"{_RELEASE}/objects.json.zip",

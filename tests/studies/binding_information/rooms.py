@@ -2,6 +2,7 @@
 
 FITS = {"fit", "null"}
 READERS = {*FITS, "attention"}  # what reads activations
+INTERVALS = {*READERS, "figure structure"}  # what resamples scenes
 TABLES = {"table binding_information", "table attention"}
 
 

@@ -52,6 +52,9 @@ _TOKENS: Final = {
     "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
     "patches": Shown("patches (attention)", "the patch tokens", GREEN),
 }
+# In figures, from the simplest family to the most expressive; not the registry's order, which is in
+# no code key.
+FAMILY_ORDER: Final = tuple(_FAMILIES)
 STATUS_WORDS: Final = {
     "failed": "the fit did not end, and numbers are missing",
     "undefined": "measured, but a quantity has no value",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.names import FAMILY_ORDER
 from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
@@ -85,9 +85,8 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def family_order(families: Iterable[str]) -> list[str]:
-    """Order families as the registry does: linear, quadratic, ..., attention."""
-    found = set(families)
-    return [name for name in FAMILIES if name in found]
+    """Order families: linear, quadratic, ..., attention; new ones behind."""
+    return name_order(families, FAMILY_ORDER)
 
 
 def token_order(tokens: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the files of a release, and a manifest that says where they lie."""
     files = {name: path for name, path in job.output.items() if name != "manifest"}
-    write_release(SyntheticRelease.model_validate(job.spec["drawn"]), files)
+    write_release(SyntheticRelease.model_validate(job.spec["release"]), files)
     folder = Path(job.output.images).parent
     write_json(job.output.manifest, {"path": str(folder), **job.keys})
 
