@@ -16,7 +16,6 @@ _OF_FITS = figures("training")
 _OF_MAPS = figures("attention")
 FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS
 VALUE_NAMES = figures("breakdown")
-RESAMPLING = {*READERS, *figures("structure")}
 ROW_READERS = {*TABLES, *_OF_TABLE, *_OF_FITS, "report"}
 TABLE_READERS = {*TABLES, *_OF_TABLE, "report"}
 
