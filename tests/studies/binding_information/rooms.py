@@ -15,24 +15,27 @@ _OF_TABLE = figures("tokens", "layers", "calibration", "structure", "breakdown")
 _OF_FITS = figures("training")
 _OF_MAPS = figures("attention")
 FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS
+_SHOWN = {*_OF_TABLE, *_OF_FITS, "report"}
 VALUE_NAMES = figures("breakdown")
-ROW_READERS = {*TABLES, *_OF_TABLE, *_OF_FITS, "report"}
+ROW_READERS = {*TABLES, *_SHOWN}
 TABLE_READERS = {*TABLES, *_OF_TABLE, "report"}
 
 ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
-    **dict.fromkeys(("config.py", "products.py", "registry.py", "study.py"), set()),
+    **{f"{name}.py": set() for name in ("config", "products", "registry", "study")},
     "attention_maps.py": {"attention"},
     "attention_share.py": {"attention", *_OF_MAPS},
     **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
     "probes/": READERS,
-    **dict.fromkeys(("columns.py", "rules.py"), {*TABLES, *_OF_TABLE, *_OF_FITS, "report"}),
+    **{f"{name}.py": {*TABLES, *_SHOWN} for name in ("columns", "rules")},
     "schemas.py": {*TABLES, *_OF_TABLE},
     "tables.py": TABLES,
-    "views.py": {*_OF_TABLE, *_OF_FITS, "report"},
-    "names.py": {*_OF_TABLE, *_OF_FITS, "report"} - figures("breakdown"),
+    "views.py": _SHOWN,
+    "names.py": _SHOWN,
     "published.py": {*figures("tokens", "structure"), "report"},
-    **dict.fromkeys(("findings.py", "sentences.py"), {"report"}),
+    **{f"{name}.py": {"report"} for name in ("findings", "sentences")},
+    "scene_losses.py": {*FITS, *figures("structure")},
+    "sharing_cost.py": figures("structure"),
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},
     "figures/assumed.py": figures("tokens", "layers", "structure", "breakdown"),
     "figures/bars.py": figures("tokens"),
