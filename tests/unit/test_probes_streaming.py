@@ -10,15 +10,18 @@ import pytest
 import torch
 from probe_problems import heads, probe, problem
 
+from bindscope.fitting import columns
+from bindscope.fitting.columns import rng
 from bindscope.fitting.lbfgs import Passes, Preconditioner, Regressions, minimise
-from bindscope.fitting.streaming import Places, buffers, epoch_order, in_order
+from bindscope.fitting.rows import ArrayRows, row_bytes
+from bindscope.fitting.streaming import Column, Pool, buffers, epoch_order, in_order
+from bindscope.fitting.streaming import batches as made_batches
 from bindscope.studies.binding_information.probes import batches, fitting
 from bindscope.studies.binding_information.probes.batches import (
     PatchBatches,
     StreamedVectors,
     VectorBatches,
     make_source,
-    rng,
 )
 from bindscope.studies.binding_information.probes.convex import _regressions
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
@@ -73,7 +76,7 @@ def n_large(*rest):
 @pytest.mark.parametrize("rest", [(8, 64), (128,), (16,)])
 def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch):
     """An epoch over more than 20 MB in 4 MB of buffers, labels among them."""
-    monkeypatch.setattr(batches, "READ_BYTES", 2**19)
+    monkeypatch.setattr(columns, "READ_BYTES", 2**19)
     data, n = large(*rest), n_large(*rest)
     make = PatchBatches if len(rest) == 2 else StreamedVectors
     tracemalloc.start()
@@ -95,7 +98,7 @@ def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch
 
 def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
     """Five times the scenes: the same buffers, and about 40 bytes for each more to test."""
-    monkeypatch.setattr(batches, "READ_BYTES", 2**18)
+    monkeypatch.setattr(columns, "READ_BYTES", 2**18)
     config = probe("quadratic", steps=1, rank=1, batch_size=1000, memory_mb=1)
     fit(config, problem(), [0])  # what an optimiser imports is not counted
     peaks, largest = [], []
@@ -110,7 +113,7 @@ def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
         assert {len(losses) for losses in result.losses.values()} == {n}
         rows = [split.z for split in data.splits.values()]
         rows += [values for split in data.splits.values() for values in split.labels.values()]
-        largest.append(max(one.largest * batches.row_bytes(one) for one in rows))
+        largest.append(max(one.largest * row_bytes(one) for one in rows))
     assert largest[0] == largest[1] <= 2**18
     assert peaks[1] - peaks[0] < 1.5 * 5 * 8 * 32_000 < 0.4 * 3 * 56 * 32_000  # of all labels
 
@@ -135,16 +138,17 @@ def test_labels_that_are_read_with_their_inputs_give_the_same_fit(tokens, make, 
 
 
 def test_labels_alone_come_in_pieces(monkeypatch):
-    monkeypatch.setattr(batches, "READ_BYTES", 2000)
+    monkeypatch.setattr(columns, "READ_BYTES", 2000)
     data = problem()
     source = StreamedVectors(data, 4000, True, CPU)
-    pieces = list(source.labels("val"))
-    assert len(pieces) > 1
     whole = VectorBatches(data, True, CPU).held["val"]
     for part in (heads("chained_object"), heads("feature"), heads("object_anchored")):
-        for found, expected in zip(
-            zip(*(piece.of(part) for piece in pieces), strict=True), whole.of(part), strict=True
-        ):
+        pieces = [
+            [None if x is None else x.clone() for x in piece.of(part)]
+            for piece in source.labels("val")
+        ]
+        assert len(pieces) > 1
+        for found, expected in zip(zip(*pieces, strict=True), whole.of(part), strict=True):
             if expected is None:
                 assert set(found) == {None}
             else:
@@ -160,16 +164,17 @@ def test_the_memory_of_vectors_decides_whether_they_are_streamed():
     assert isinstance(make_source(probe("linear", memory_mb=1), small), VectorBatches)
 
 
-def test_a_batch_s_memory_is_used_again_only_when_nobody_holds_the_batch():
-    places, dtype = Places(), np.dtype(np.float32)
-    first, second = (places.empty((3,), dtype) for _ in range(2))
-    place = first.data_ptr()
-    part = first[1:]
-    del first
-    third = places.empty((3,), dtype)
-    assert len({place, second.data_ptr(), third.data_ptr()}) == 3  # a part of it is still held
-    del part
-    assert places.empty((3,), dtype).data_ptr() == place
+def test_a_batch_s_memory_is_used_again_when_the_next_one_is_asked_for():
+    rows = ArrayRows(np.arange(40, dtype=np.float32)[:, None])
+    pool, places, held = Pool(), [], []
+    for (batch,), scenes in made_batches([Column(rows, pool=pool)], in_order(40, 20), 4):
+        assert batch[:, 0].tolist() == scenes.tolist()  # nothing is written over before
+        places.append(batch.data_ptr())
+        held.append(batch)
+    assert len(places) == 10
+    assert len(set(places)) <= 2  # the one that is used, and the one that is made meanwhile
+    assert pool.take((4, 1), np.dtype(np.float32)).data_ptr() in places
+    assert pool.take((5, 1), np.dtype(np.float32)).data_ptr() not in places
 
 
 def test_the_next_buffer_is_read_while_one_is_used():
@@ -198,7 +203,7 @@ def test_reading_ahead_goes_on_over_the_end_of_an_epoch():
     assert all(sorted(epoch.tolist()) == list(range(300)) for epoch in epochs)
     assert not torch.equal(epochs[0], epochs[1])
     for epoch, order in zip(epochs, range(3), strict=True):
-        plan = epoch_order(300, source.block, source.buffer, rng(0, 1, order))
+        plan = epoch_order(300, source.columns.block, source.columns.buffer, rng(0, 1, order))
         index = [np.concatenate([np.arange(*r) for r in part.ranges])[part.order] for part in plan]
         assert epoch.tolist() == np.concatenate(index).tolist()
 
@@ -206,16 +211,16 @@ def test_reading_ahead_goes_on_over_the_end_of_an_epoch():
 def test_streamed_vectors_are_the_held_ones():
     data = problem()
     held, streamed = VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)
-    assert streamed.buffer < 300
+    assert streamed.columns.buffer < 300
     np.testing.assert_allclose(
         streamed.standardisers["z"].scale, held.standardisers["z"].scale, rtol=1e-5
     )
     for z, scenes, _ in islice(streamed.train(32, 0), 20):
         torch.testing.assert_close(z, held.z["train"][scenes], rtol=1e-5, atol=1e-5)
     for name, split in data.splits.items():
-        found = list(streamed.split(name, 32))
-        assert torch.cat([scenes for _, scenes, _ in found]).tolist() == list(range(split.n_scenes))
-        whole = torch.cat([z for z, _, _ in found])
+        found = [(z.clone(), scenes) for z, scenes, _ in streamed.split(name, 32)]
+        assert torch.cat([scenes for _, scenes in found]).tolist() == list(range(split.n_scenes))
+        whole = torch.cat([z for z, _ in found])
         torch.testing.assert_close(whole, held.z[name], rtol=1e-5, atol=1e-5)
 
 
@@ -265,6 +270,6 @@ def test_a_default_memory_changes_no_key():
 def test_patches_in_a_tight_memory_still_have_two_buffers():
     data = problem(tokens=6)
     source = PatchBatches(replace(data), 1, False, CPU)
-    assert source.buffer == batches.BLOCKS_PER_BUFFER
-    assert source.block == 1
+    assert source.columns.buffer == columns.BLOCKS_PER_BUFFER
+    assert source.columns.block == 1
     assert len(next(source.train(64, 0))[1]) == 64  # a batch may be larger than a buffer

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from sys import getrefcount
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,12 +19,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bindscope.fitting.standardise import Standardiser, roomy
-from bindscope.studies.binding_information.probes.data import Array, ArrayRows, Rows
+from bindscope.fitting.rows import Array, ArrayRows, Rows
+from bindscope.fitting.standardise import Standardiser, padded_width
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
-UNUSED = getrefcount([np.empty(0)][0]) + 1  # references: of the call that counts, of a list
 GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in the cache
 
 
@@ -72,26 +70,30 @@ def in_order(n: int, rows: int) -> Iterator[Part]:
         yield Part([(start, stop)], np.arange(stop - start), stop == n)
 
 
-class Places:
-    """Memory for batches, given out again when nobody holds the batch that was made in it.
+class Pool:
+    """Memory for the batches of a column, used again when a batch is given back.
 
     New memory costs more than the batch itself: the kernel finds and zeroes its pages.
     """
 
     def __init__(self) -> None:
-        self._made: list[Array] = []
+        self._free: list[Tensor] = []
         self._lock = Lock()
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
         """Return memory; NumPy's, which asks for large pages. Rows of tokens are `padded`."""
         with self._lock:
-            self._made = [one for one in self._made if one.shape == shape and one.dtype == dtype]
-            for i in range(len(self._made)):
-                if getrefcount(self._made[i]) == UNUSED:  # a tensor over it counts, wherever it is
-                    return torch.from_numpy(self._made[i])
-            width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
-            self._made.append(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
-            return torch.from_numpy(self._made[-1])
+            while self._free:
+                found = self._free.pop()
+                if found.shape == shape and found.numpy().dtype == dtype:
+                    return found
+        width = shape[-1] if len(shape) < 3 else padded_width(shape[-1])
+        return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
+
+    def give_back(self, batch: Tensor) -> None:
+        """Take memory back that nobody reads any more."""
+        with self._lock:
+            self._free.append(batch)
 
 
 @dataclass(frozen=True)
@@ -104,18 +106,18 @@ class Column:
         The source.
     scaling
         Makes float32 of them, scaled; None leaves them as they are stored.
-    places
-        Where batches are made; columns of the same shape may share it.
+    pool
+        Memory of its batches.
     """
 
     rows: Rows
     scaling: Standardiser | None = None
-    places: Places = field(default_factory=Places)
+    pool: Pool = field(default_factory=Pool)
 
     def empty(self, n: int) -> Tensor:
         """Return memory for a batch (n, ...)."""
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        return self.places.empty((n, *self.rows.shape[1:]), dtype)
+        return self.pool.take((n, *self.rows.shape[1:]), dtype)
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
@@ -138,15 +140,21 @@ def batches(
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
     """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
 
-    A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
-    comes as a smaller batch.
+    A batch may be used until the next one is asked for: its memory is then used again. It may join
+    two buffers. What is left at the end of an epoch is dropped, or, with `rest`, comes as a smaller
+    batch.
     """
-    return _ahead(_made(columns, plan, batch, rest))
+    with closing(_ahead(_made(columns, plan, batch, rest))) as coming:
+        for made, scenes in coming:
+            yield [out[: len(scenes)] for out in made], scenes
+            for column, out in zip(columns, made, strict=True):
+                column.pool.give_back(out)
 
 
 def _made(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
+    """Yield the memory of batches, filled as far as there are scenes, and the scenes."""
     made: list[Tensor] = []
     scenes: list[Indices] = []
     have = 0
@@ -161,13 +169,11 @@ def _made(
                     column.put(out[have : have + len(rows)], values, rows)
                 scenes.append(index[rows])
                 have, position = have + len(rows), position + len(rows)
-                if have == batch:
+                if have == batch or (rest and part.last and position == len(part.order)):
                     yield made, np.concatenate(scenes)
                     made, scenes, have = [], [], 0
             if part.last:
-                if rest and have:
-                    yield [out[:have] for out in made], np.concatenate(scenes)
-                made, scenes, have = [], [], 0
+                scenes, have = [], 0
 
 
 def buffers(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bindscope.config.information import Information
+    from bindscope.fitting.rows import Rows
     from bindscope.studies.binding_information.probes.base import FitResult
-    from bindscope.studies.binding_information.probes.data import Rows
 
 # Columns of per-scene losses: plain O and F probes, anchored O probe, the two parts of the chained.
 LOSSES = ("object", "feature", "object_anchored", "chained_feature", "chained_object")

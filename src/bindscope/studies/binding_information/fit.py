@@ -18,6 +18,7 @@ from bindscope.config.information import Information
 from bindscope.config.probes import AnyProbe
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.fitting.rows import Rows, whole
 from bindscope.priors.labels import Labels
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
@@ -25,9 +26,7 @@ from bindscope.studies.binding_information.probes.data import (
     ANCHORS,
     ArrayPatches,
     ProbeData,
-    Rows,
     SplitData,
-    whole,
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors

@@ -14,8 +14,9 @@ from torch.nn.functional import softplus
 
 from bindscope.config.probes import AnyProbe
 from bindscope.core.registries import FAMILIES, resolve
+from bindscope.fitting.columns import rng
 from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
-from bindscope.studies.binding_information.probes.batches import Source, rng
+from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.labels import Labelled
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
 
