@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.lbfgs import Preconditioner, Regressions, minimise
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import _regressions
-from bindscope.studies.binding_information.probes.runs import Run, build
+from bindscope.studies.binding_information.probes.runs import start
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def _one_thread():
 def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     data, config = problem(**fields), probe("linear", conditioned=conditioned)
     source = make_source(config, data)
-    run = Run(0, heads(part), build(config, heads(part), source.shape))
+    run = start(config, heads(part), source.shape)
     found = _regressions(run, source, "train")
     offset = None if found.offset is None else found.offset.to(dtype)
     return Regressions(
