@@ -26,7 +26,7 @@ from bindscope.studies.binding_information.probes.batches import (
 from bindscope.studies.binding_information.probes.convex import _regressions
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
-from bindscope.studies.binding_information.probes.runs import start
+from bindscope.studies.binding_information.probes.runs import start as begin
 
 CPU = torch.device("cpu")
 MEMORY = 4_000_000
@@ -229,7 +229,7 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
     data, config = problem(noise=1.0), probe("linear")
     found = []
     for source in (VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)):
-        run = start(config, heads(part), source.shape)
+        run = begin(config, heads(part), source.shape)
         found.append(_regressions(run, source, "train"))
     held, passes = found
     assert isinstance(held, Regressions)

@@ -16,6 +16,7 @@ from torch import Tensor
 from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
+from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Batch, Source
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
@@ -44,11 +45,15 @@ class Protocol:
         Scenes of a batch.
     restart
         The step after which further improvement means that the fit has not converged.
+    released
+        Whether batches and losses are those of the released code: the last batch of an epoch may be
+        smaller, and gradients are those of the mean over heads in nats.
     """
 
     plan: Plan
     batch: int
     restart: int
+    released: bool = False
 
 
 def one_cycle(step: int, steps: int) -> float:
@@ -83,16 +88,23 @@ def converged(probe: AnyProbe) -> Protocol:
 
 
 def paper(n_train: int) -> Protocol:
-    """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step (spec 1)."""
-    per_epoch = max(1, n_train // PAPER_BATCH // PAPER_ACCUMULATE)
+    """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step (spec 1).
+
+    An epoch reads every scene: its last batch may be smaller, and its last step of one batch. The
+    loss is a mean over scenes and heads in nats, which matters: the ridge is in the gradient.
+    """
+    batches = -(-n_train // PAPER_BATCH)
+    per_epoch = -(-batches // PAPER_ACCUMULATE)
     plan = Plan(
         steps=PAPER_EPOCHS * per_epoch,
         rate=lambda step: PAPER_RATE * PAPER_GAMMA ** (step // per_epoch // PAPER_STEP),
         optimiser=lambda module: Adam(module.parameters(), PAPER_DECAY, decoupled=False),
         evaluate=lambda step: step % per_epoch == 0,
         accumulate=PAPER_ACCUMULATE,
+        epoch=batches,
     )
-    return Protocol(plan, PAPER_BATCH, round(RESTART * PAPER_EPOCHS) * per_epoch)
+    restart = round(RESTART * PAPER_EPOCHS) * per_epoch
+    return Protocol(plan, PAPER_BATCH, restart, released=True)
 
 
 @dataclass(frozen=True)
@@ -100,22 +112,25 @@ class Probing:
     """Probes that read the same batches: what the descent needs to know of them."""
 
     source: Source
-    batch: int
+    protocol: Protocol
     seed: int
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Yield training batches without end, from number `first` on."""
-        return islice(self.source.train(self.batch, self.seed), first, None)
+        rest = self.protocol.released
+        return islice(self.source.train(self.protocol.batch, self.seed, rest=rest), first, None)
 
     def backward(self, run: Run, batch: Batch, share: float) -> Tensor:
         """Add the gradients of `share` of the loss; return the loss in bits per scene."""
         assert isinstance(run, ProbeRun)
+        if self.protocol.released:
+            share *= LN2 / run.heads.count
         return backward(run.family, batch.inputs, batch.labels.of(run.heads), share)
 
     def validate(self, runs: Sequence[Run]) -> list[float]:
         """Return each run's validation loss in bits per scene."""
         probes = [run for run in runs if isinstance(run, ProbeRun)]
-        return validate(probes, self.source, self.batch)
+        return validate(probes, self.source, self.protocol.batch)
 
 
 def fit_in_batches(runs: Sequence[ProbeRun], source: Source, protocol: Protocol) -> None:
@@ -130,7 +145,7 @@ def fit_in_batches(runs: Sequence[ProbeRun], source: Source, protocol: Protocol)
     protocol
         How.
     """
-    Descent(runs, Probing(source, protocol.batch, runs[0].seed), protocol.plan).fit()
+    Descent(runs, Probing(source, protocol, runs[0].seed), protocol.plan).fit()
     limit = MOVED * prior_bits(source, "val")
     for run in runs:
         if moved_since(run, protocol.restart) > limit:
