@@ -240,8 +240,9 @@ def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
     from bindscope.fitting import memory
     from bindscope.studies.binding_information.probes.base import all_parts
     from bindscope.studies.binding_information.probes.batches import make_source
+    from bindscope.studies.binding_information.probes.module import build
     from bindscope.studies.binding_information.probes.protocols import converged_plan
-    from bindscope.studies.binding_information.probes.runs import Run, build
+    from bindscope.studies.binding_information.probes.runs import Run
 
     source = make_source(probe, data)
     print("inputs are measured", file=sys.stderr, flush=True)

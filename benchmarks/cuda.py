@@ -137,7 +137,8 @@ def check_steps(sizes: Sizes, device: str) -> Iterator[Check]:
     from problems import FAMILIES, probe
 
     from bindscope.studies.binding_information.probes.batches import make_source
-    from bindscope.studies.binding_information.probes.runs import bits_lost, build
+    from bindscope.studies.binding_information.probes.module import build
+    from bindscope.studies.binding_information.probes.runs import bits_lost
 
     for family in FAMILIES:
         data = _data(sizes, family)

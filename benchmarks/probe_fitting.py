@@ -56,10 +56,11 @@ from bindscope.studies.binding_information.probes.module import (
     Inputs,
     InputShape,
     Tokens,
+    build,
     sum_of_products,
 )
 from bindscope.studies.binding_information.probes.protocols import converged_plan, fit_stochastic
-from bindscope.studies.binding_information.probes.runs import Run, backward, bits_lost, build
+from bindscope.studies.binding_information.probes.runs import Run, backward, bits_lost
 
 TITLE = "Probe fitting"
 CURVE, TOLERANCE = 4, 1e-3  # steps whose losses are compared, and by how much they may differ

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_problems import probe, problem
 
-from bindscope.fitting.columns import rng
+from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import Column, batches, epoch_order
 from bindscope.studies.binding_information.probes.batches import (

@@ -10,7 +10,7 @@ from probe_problems import FAMILIES, SIZES, heads, probe, problem
 from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.core.errors import ConfigError, StoreError
-from bindscope.fitting.columns import rng
+from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.probes import protocols
 from bindscope.studies.binding_information.probes.base import (
     TARGETS,
@@ -19,15 +19,11 @@ from bindscope.studies.binding_information.probes.base import (
     all_targets,
 )
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
-from bindscope.studies.binding_information.probes.fitting import (
-    attention_maps,
-    fit,
-    load_probe,
-    to_safetensors,
-)
-from bindscope.studies.binding_information.probes.module import InputShape
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.maps import attention_maps
+from bindscope.studies.binding_information.probes.module import InputShape, build
 from bindscope.studies.binding_information.probes.protocols import one_cycle, paper, two_cycles
-from bindscope.studies.binding_information.probes.runs import build
+from bindscope.studies.binding_information.probes.weights import load_probe, to_safetensors
 
 FAST = {"steps": 20, "batch_size": 64}
 K, N_FEATURES = 12, 7

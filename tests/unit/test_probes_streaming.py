@@ -11,7 +11,7 @@ import torch
 from probe_problems import heads, probe, problem
 
 from bindscope.fitting import columns
-from bindscope.fitting.columns import rng
+from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import Passes, Preconditioner, Regressions, minimise
 from bindscope.fitting.rows import ArrayRows, row_bytes
 from bindscope.fitting.streaming import Column, Pool, buffers, epoch_order, in_order

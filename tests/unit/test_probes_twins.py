@@ -10,8 +10,13 @@ from slow_twins import random_inputs, twin_of
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_information.probes import attention
 from bindscope.studies.binding_information.probes.base import all_parts
-from bindscope.studies.binding_information.probes.module import InputShape, Projection, Tokens
-from bindscope.studies.binding_information.probes.runs import bits_lost, build
+from bindscope.studies.binding_information.probes.module import (
+    InputShape,
+    Projection,
+    Tokens,
+    build,
+)
+from bindscope.studies.binding_information.probes.runs import bits_lost
 
 DIM, TOKENS, BATCH = 7, 5, 6
 PARTS = [part.name for part in all_parts(SIZES)]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, row_bytes
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import (
@@ -28,11 +28,6 @@ from bindscope.fitting.streaming import (
 
 BLOCKS_PER_BUFFER = 16
 READ_BYTES = 32 * 2**20
-
-
-def rng(*key: int) -> np.random.Generator:
-    """Return the generator of a key."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 
 class Columns:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from bindscope.config.probes import AnyProbe
-from bindscope.fitting.columns import Columns, measure, rng
+from bindscope.fitting.columns import Columns, measure
+from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import Indices

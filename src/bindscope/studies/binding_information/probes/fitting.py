@@ -40,13 +40,6 @@ from bindscope.studies.binding_information.probes.runs import (
     start,
     unfitted_bits,
 )
-from bindscope.studies.binding_information.probes.weights import (
-    attention_maps,
-    load_probe,
-    to_safetensors,
-)
-
-__all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.config.probes import AnyProbe
+from bindscope.core.registries import FAMILIES, resolve
+from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.probes.base import Heads
 
 STD = 0.02
@@ -237,3 +239,15 @@ class Family(Part, ABC):
     def scale(self, dim: int) -> float:
         """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
         return 1 / sqrt(dim + (self.heads.length if self.conditioned else 0))
+
+
+def build(
+    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
+) -> Family:
+    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
+    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
+    generator = torch.Generator().manual_seed(int(key))
+    family: type[Family] = resolve(FAMILIES[probe.family])
+    if heads.kind == "feature" and family.feature_family:
+        family = family.feature_family
+    return family(probe, heads, shape, generator).to(device)

@@ -13,13 +13,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.config.probes import AnyProbe
-from bindscope.core.registries import FAMILIES, resolve
-from bindscope.fitting.columns import rng
 from bindscope.fitting.descent import Run
 from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
 from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.labels import Labelled
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
+from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
@@ -85,18 +83,6 @@ def start(
 ) -> ProbeRun:
     """Return a run that begins at initial weights (see `build`)."""
     return ProbeRun(heads.name, build(probe, heads, shape, seed, device), seed=seed, heads=heads)
-
-
-def build(
-    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
-) -> Family:
-    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
-    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
-    generator = torch.Generator().manual_seed(int(key))
-    family: type[Family] = resolve(FAMILIES[probe.family])
-    if heads.kind == "feature" and family.feature_family:
-        family = family.feature_family
-    return family(probe, heads, shape, generator).to(device)
 
 
 def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
