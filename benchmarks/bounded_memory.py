@@ -237,17 +237,16 @@ def task(
 
 def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
     """Time one cold epoch of training steps, its reading alone, and its computing alone."""
-    from bindscope.fitting import memory
     from bindscope.studies.binding_information.probes.base import all_parts
     from bindscope.studies.binding_information.probes.batches import make_source
-    from bindscope.studies.binding_information.probes.module import build
-    from bindscope.studies.binding_information.probes.protocols import converged_plan
-    from bindscope.studies.binding_information.probes.runs import Run
+    from bindscope.studies.binding_information.probes.protocols import converged
+    from bindscope.studies.binding_information.probes.runs import start
 
     source = make_source(probe, data)
     print("inputs are measured", file=sys.stderr, flush=True)
-    runs = [Run(0, h, build(probe, h, source.shape)) for h in all_parts(data.sizes)]
-    optimiser = converged_plan(probe).optimiser([p for r in runs for p in r.family.parameters()])
+    runs = [start(probe, h, source.shape) for h in all_parts(data.sizes)]
+    plan = converged(probe).plan
+    optimisers = [plan.optimiser(run.module) for run in runs]
     steps = data.train.n_scenes // probe.batch_size
     found = {"disk_gb": sum(f.stat().st_size for f in files) / 1e9}
 
@@ -260,25 +259,24 @@ def epoch(probe: Any, data: Any, files: list[Path]) -> dict[str, float]:
             found[f"{name}_waited_s"] = waited
         print(name, found, file=sys.stderr, flush=True)
 
-    with memory.kept():
-        batches = source.train(probe.batch_size, 0)
-        drop_from_cache(files)
-        measured("epoch", train, runs, optimiser, islice(batches, steps))
-        batch = next(batches)
-        batches.close()
-        drop_from_cache(files)
-        measured("disk", read_all, files)
-        train(runs, optimiser, [batch])
-        measured("compute", train, runs, optimiser, repeat(batch, STEPS_OF_FLOOR))
-        for name in ("compute_s", "compute_cpu_s"):
-            found[name] *= steps / STEPS_OF_FLOOR
-        drop_from_cache(files)
-        measured("made", exhaust, islice(source.train(probe.batch_size, 0), steps))
+    batches = source.train(probe.batch_size, 0)
+    drop_from_cache(files)
+    measured("epoch", train, runs, optimisers, islice(batches, steps))
+    batch = next(batches)
+    batches.close()
+    drop_from_cache(files)
+    measured("disk", read_all, files)
+    train(runs, optimisers, [batch])
+    measured("compute", train, runs, optimisers, repeat(batch, STEPS_OF_FLOOR))
+    for name in ("compute_s", "compute_cpu_s"):
+        found[name] *= steps / STEPS_OF_FLOOR
+    drop_from_cache(files)
+    measured("made", exhaust, islice(source.train(probe.batch_size, 0), steps))
     return found
 
 
-def train(runs: list[Any], optimiser: Any, batches: Iterable[Any]) -> float:
-    """Take the steps of `fit_stochastic` on batches; return the seconds spent waiting for them."""
+def train(runs: list[Any], optimisers: Any, batches: Iterable[Any]) -> float:
+    """Take the steps of a fit on batches; return the seconds spent waiting for them."""
     from bindscope.studies.binding_information.probes.runs import backward
 
     waited, before = 0.0, time.perf_counter()
@@ -286,8 +284,8 @@ def train(runs: list[Any], optimiser: Any, batches: Iterable[Any]) -> float:
         waited += time.perf_counter() - before
         for run in runs:
             backward(run.family, inputs, labels.of(run.heads))
-        optimiser.step()
-        optimiser.zero_grad()
+        for optimiser in optimisers:
+            optimiser.step(1e-3)
         before = time.perf_counter()
     return waited
 

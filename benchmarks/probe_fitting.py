@@ -45,7 +45,7 @@ from slow_twins import random_inputs, twin_of
 from torch import Tensor
 
 from bindscope.config.probes import AnyProbe
-from bindscope.fitting import memory
+from bindscope.fitting.adam import Adam
 from bindscope.fitting.standardise import padded
 from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.batches import make_source
@@ -59,8 +59,8 @@ from bindscope.studies.binding_information.probes.module import (
     build,
     sum_of_products,
 )
-from bindscope.studies.binding_information.probes.protocols import converged_plan, fit_stochastic
-from bindscope.studies.binding_information.probes.runs import Run, backward, bits_lost
+from bindscope.studies.binding_information.probes.protocols import converged, fit_in_batches
+from bindscope.studies.binding_information.probes.runs import backward, bits_lost, start
 
 TITLE = "Probe fitting"
 CURVE, TOLERANCE = 4, 1e-3  # steps whose losses are compared, and by how much they may differ
@@ -155,15 +155,14 @@ class Step:
 
     def __init__(self, loss: Callable[[], Tensor], parameters: Sequence[Tensor]) -> None:
         self.loss, self.parameters = loss, parameters
-        self.optimiser = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=1e-4, fused=True)
+        self.optimiser = Adam(parameters, 1e-4)
         self.update_s: list[float] = []
 
     def __call__(self) -> float:
         """Take the step; return the loss before it."""
         loss = self.loss()
         start = time.perf_counter()
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimiser.step(1e-3)
         self.update_s.append(time.perf_counter() - start)
         return float(loss)
 
@@ -177,18 +176,17 @@ def entries(options: Options) -> list[Entry]:
     """Time every case, then a block's shared pass and layers in one process."""
     torch.set_num_threads(options.threads)
     found: list[Entry] = []
-    with memory.kept():
-        rates: dict[int, tuple[float, float]] = {}
-        for case in cases(options):
-            threads = case.threads or options.threads
-            torch.set_num_threads(threads)
-            if threads not in rates:
-                alike = [c for c in cases(options) if (c.threads or options.threads) == threads]
-                every = sorted({shape for c in alike for shape in shapes(c)})
-                rates[threads] = gemm_rate(every, options), tensor_copy_rate(options)
-            new = measure(case, options, *rates[threads])
-            print(table(new), file=sys.stderr, flush=True)
-            found += new
+    rates: dict[int, tuple[float, float]] = {}
+    for case in cases(options):
+        threads = case.threads or options.threads
+        torch.set_num_threads(threads)
+        if threads not in rates:
+            alike = [c for c in cases(options) if (c.threads or options.threads) == threads]
+            every = sorted({shape for c in alike for shape in shapes(c)})
+            rates[threads] = gemm_rate(every, options), tensor_copy_rate(options)
+        new = measure(case, options, *rates[threads])
+        print(table(new), file=sys.stderr, flush=True)
+        found += new
     torch.set_num_threads(options.threads)
     return [*found, *one_pass(options), stacked(options)]
 
@@ -376,8 +374,8 @@ def one_fit(probe: AnyProbe, data: ProbeData, seed: int) -> None:
     for target in ("feature", "object", "object_anchored", "chained"):
         for heads in Target(target, data.sizes).parts:
             source = make_source(probe, data)
-            run = Run(seed, heads, build(probe, heads, source.shape, seed))
-            fit_stochastic([run], source, converged_plan(probe))
+            run = start(probe, heads, source.shape, seed)
+            fit_in_batches([run], source, converged(probe))
 
 
 def config_of(family: str, **options: Any) -> AnyProbe:

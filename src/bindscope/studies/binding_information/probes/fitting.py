@@ -18,7 +18,7 @@ from torch import Tensor
 from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.core.errors import ConfigError
 from bindscope.core.registries import FAMILIES, resolve
-from bindscope.fitting import denormals, memory
+from bindscope.fitting import denormals
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,
@@ -79,9 +79,8 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     released = probe.protocol == "paper"
     protocol = paper(data.train.n_scenes) if released else converged(probe)
     block = [begin(seed) for seed in seeds]
-    with memory.kept():
-        for runs in [list(chain(*block))] if source.shared_order else block:
-            fit_in_batches(runs, source, protocol)
+    for runs in [list(chain(*block))] if source.shared_order else block:
+        fit_in_batches(runs, source, protocol)
     return [_result(probe, source, runs) for runs in block]
 
 
