@@ -87,14 +87,16 @@ ROOMS: dict[str, set[str]] = {
     "priors/supply.py": set(),
     "studies/binding_information/probes/": FIT,
     "studies/binding_information/probes/attention.py": PROBE,
+    "studies/binding_information/probes/maps.py": {"attention"},
     "studies/binding_information/probes/base.py": PROBE,
-    "studies/binding_information/probes/batches.py": PROBE,
-    "studies/binding_information/probes/data.py": PROBE,
-    "studies/binding_information/probes/labels.py": PROBE,
     "studies/binding_information/probes/module.py": PROBE,
-    "studies/binding_information/probes/runs.py": PROBE,
     "fitting/standardise.py": PROBE,
-    "fitting/streaming.py": PROBE,
+    "fitting/": FIT,
+    "fitting/adam.py": {*FIT, "training"},
+    "fitting/checkpoint.py": {*FIT, "training"},
+    "fitting/descent.py": {*FIT, "training"},
+    "fitting/generators.py": PROBE,
+    "fitting/rows.py": PROBE,
     "studies/binding_information/probes/weights.py": PROBE,
     "studies/binding_information/probes/dnn.py": set(),
     "studies/binding_information/probes/multilinear.py": set(),
@@ -158,6 +160,24 @@ def test_a_module_is_in_the_code_of_its_rooms_rules(
     rules = {product.rule for product in ci_products()}
     wanted = rules if expected(module) == {"everything"} else expected(module)
     assert importers[module] == wanted
+
+
+def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
+    """Editing attention must not fit linear probes again."""
+    families = {"attention", "convex", "dnn", "linear", "multilinear", "quadratic"}
+    wanted = {
+        "linear": {"linear", "convex"}, "quadratic": {"quadratic"},
+        "attention_quadratic": {"attention"},
+    }  # fmt: skip
+    seen = set()
+    for product in ci_products():
+        if product.rule == "fit":
+            spec = json.loads(product.spec)
+            files, _ = keys.closure(roots(product.rule, spec))
+            modules = {path.stem for path in files.values() if path.parent.name == "probes"}
+            assert modules & families == wanted[spec["probe"]["family"]]
+            seen.add(spec["probe"]["family"])
+    assert seen == set(wanted)
 
 
 @pytest.fixture

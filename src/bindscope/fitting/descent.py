@@ -243,7 +243,8 @@ class Descent:
 
     def _keep(self, checkpoint: Checkpoint, step: int) -> None:
         """Write all that the rest of the descent depends on."""
-        tensors, records = {}, []
+        tensors: dict[str, Tensor] = {}
+        records = []
         for i, (run, optimiser) in enumerate(zip(self.runs, self.optimisers, strict=True)):
             parts = {"module": run.module.state_dict(), "best": run.best}
             parts["optimiser"] = optimiser.state()

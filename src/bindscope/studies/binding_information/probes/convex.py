@@ -104,11 +104,15 @@ def _regressions(run: ProbeRun, source: Source, split: str) -> Problem:
         return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
 
     if isinstance(source, VectorBatches):
-        return Regressions(*block(source.z[split], source.held[split]), rows, penalised)
+        data = block(source.z[split], source.held[split])
+        return Regressions(*data, rows=rows, penalised=penalised)
     return Passes(
         lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)),
-        source.scenes[split], torch.arange(count, device=device), rows, penalised,
-    )  # fmt: skip
+        source.scenes[split],
+        torch.arange(count, device=device),
+        rows=rows,
+        penalised=penalised,
+    )
 
 
 @torch.no_grad()

@@ -131,7 +131,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
 
 def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     """Return the rows of all runs, and `chained` as the sum of its parts' latest losses."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"seed": run.seed, "target": run.name, "step": entry.step, "split": entry.split}
         | {"loss_bits": round(entry.loss_bits, 6)}
         for run in runs
