@@ -21,9 +21,9 @@ from bindscope.studies.binding_information.probes.module import (
     InputShape,
     Projection,
     Tokens,
-    drawn,
-    drawn_rows,
-    normal,
+    initial_parameter,
+    initial_rows,
+    initial_weights,
     visible,
 )
 
@@ -146,15 +146,17 @@ class AttentionQuadratic(Family):
         k, d = heads.count, shape.dim
         self.temperature = 1 / sqrt(d)
         self.factor = self.scale(2 * d if shape.cls else d)
-        self.query = normal(generator, d, d)
-        self.base = normal(generator, k, d)
-        self.revealed = normal(generator, heads.length, d) if config.conditioned else None
+        self.query = initial_parameter(generator, d, d)
+        self.base = initial_parameter(generator, k, d)
+        self.revealed = (
+            initial_parameter(generator, heads.length, d) if config.conditioned else None
+        )
         pooled, rest = [], []
         for _ in range(2):  # the factors
-            pooled.append(drawn(generator, k, d, config.rank))
+            pooled.append(initial_weights(generator, k, d, config.rank))
             if shape.cls or config.conditioned:
                 dim = d if shape.cls else 0
-                rest.append(drawn_rows(dim, heads, config.rank, config.conditioned, generator))
+                rest.append(initial_rows(dim, heads, config.rank, config.conditioned, generator))
         if heads.anchored:
             for last in (*pooled[-1:], *rest[-1:]):
                 last.zero_()

@@ -56,26 +56,26 @@ def visible(heads: Heads) -> Tensor:
     return (bit < heads.first + torch.arange(heads.count)).to(torch.get_default_dtype())
 
 
-def drawn(generator: torch.Generator, *shape: int) -> Tensor:
+def initial_weights(generator: torch.Generator, *shape: int) -> Tensor:
     """Return numbers from N(0, 0.02^2), the released code's initial weights."""
     return torch.randn(*shape, generator=generator) * STD
 
 
-def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
+def initial_parameter(generator: torch.Generator, *shape: int) -> nn.Parameter:
     """Return a parameter drawn from N(0, 0.02^2)."""
-    return nn.Parameter(drawn(generator, *shape))
+    return nn.Parameter(initial_weights(generator, *shape))
 
 
-def drawn_rows(
+def initial_rows(
     dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
 ) -> Tensor:
     """Return weights for z and masked bits, (dim [+ length], heads, width), from N(0, 0.02^2).
 
     The entries by which a head would see a bit that it may not see are zero.
     """
-    parts = [drawn(generator, dim, heads.count, width)] if dim else []
+    parts = [initial_weights(generator, dim, heads.count, width)] if dim else []
     if conditioned:
-        bits = drawn(generator, heads.length, heads.count, width)
+        bits = initial_weights(generator, heads.length, heads.count, width)
         parts.append(bits * visible(heads)[:, :, None])
     return torch.cat(parts)
 
@@ -124,7 +124,7 @@ class Projection(Part):
     Parameters
     ----------
     rows
-        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`; `weight` is
+        Initial weights, (dim [+ length], .., heads, width), from `initial_rows`; `weight` is
         (.., heads, width, dim [+ length]).
     heads
         The heads.
