@@ -3,9 +3,9 @@
 #   make run                                 the default experiment, from a fresh clone to the report
 #   make run CONFIG=config/presets/ci.yaml   another experiment
 #   make run ARGS="--dry-run"                any further arguments of snakemake
-#   make test                                the whole test suite
+#   make test                                the test suite
 #
-# Variables: PYTHON (3.11 or later), VENV (.venv), CONFIG, ARGS, TESTS, JOBS, PRESETS,
+# Variables: PYTHON (3.11 or later), VENV (.venv), CONFIG, ARGS, TESTS, JOBS,
 # TORCH_INDEX (index of torch builds; empty: none; unset: chosen by what the machine is).
 
 SHELL := /bin/bash
@@ -19,40 +19,80 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 JOBS ?= logical
 TESTS ?= tests
 CONFIG ?=
-PRESETS ?=
 ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run test test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
-.PHONY: lint-snakemake presets-small presets-quick format lock docs check-reference write-reference snakemake-report benchmark clean
+.PHONY: help setup run test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
-	@echo "make test      the whole test suite"
-	@echo "More (presets-small, presets-quick, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "make test      the test suite"
+	@echo "More (test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
-# The environment: made once from requirements.lock, made anew when that changes.
+# The environment: made from requirements.lock, and brought up to date when that changes. An
+# interrupted set-up has no stamp and starts over, as after a move of the clone or of its Python.
+STAMP := $(VENV)/.stamp
+LOG := $(VENV)/install.log
+HERE := $(CURDIR) $(VENV)
+MADE := $(shell [ -x "$(BIN)/python" ] && cat "$(STAMP)" 2>/dev/null)
+ifneq ($(MADE),$(HERE))
+.PHONY: $(STAMP)
+endif
+PIP := "$(BIN)/python" -I -m pip --disable-pip-version-check --no-input
+unexport PIP_USER
+
+# On Linux, PyPI's torch brings 2.8 GB of CUDA. Without an NVIDIA device PyTorch's index of CPU
+# builds is added, unless pip's own settings (find-links) offer a wheel, or the index does not answer.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+NVIDIA := $(shell command -v nvidia-smi || ls -d /proc/driver/nvidia 2>/dev/null)
+FIND_INDEX := $(if $(NVIDIA)$(filter-out undefined,$(origin TORCH_INDEX)),,$(filter \
+	Linux,$(shell uname)))
+OFFERED := $(PIP) --retries 0 --timeout 10 install --quiet --dry-run --no-deps --no-index \
+	"$$(grep -o '^torch==[^ ;]*' requirements.lock)" >/dev/null 2>&1
+ANSWERS := "$(BIN)/python" -I -c 'import urllib.request; \
+	urllib.request.urlopen("$(CPU_INDEX)/torch/", timeout=10)' 2>/dev/null
+
+# One `make` at a time, where there is flock; a second one waits, and then finds it made.
+FLOCK := $(shell command -v flock)
 setup:
+	@$(if $(FLOCK),flock --nonblock "$(CURDIR)" true || echo "Waiting for another make's set-up."; \
+	flock "$(CURDIR)") $(MAKE) --silent "$(STAMP)"
+
+$(STAMP): requirements.lock pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "error: $(or $(PYTHON),no python3 on PATH) is not Python 3.11 or later" >&2; \
+		echo "error: $(if $(PYTHON),$(PYTHON) is not,there is no) Python 3.11 or later" >&2; \
 		echo "  remedy: install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
-	@PYTHONPATH=src "$(PYTHON)" -m bindscope.commands.environment "$(VENV)"
+	@[ ! -e "$(VENV)" ] || [ -e "$(VENV)/pyvenv.cfg" ] || { \
+		echo "error: $(VENV) exists and is no virtual environment" >&2; \
+		echo "  remedy: move it away, or name another folder: make VENV=<folder> ..." >&2; exit 1; }
+ifneq ($(MADE),$(HERE))
+	rm -rf "$(VENV)"
+	"$(PYTHON)" -m venv "$(VENV)"
+endif
+	@rm -f "$@"
+	@echo "Installing requirements.lock into $(VENV); the first time it takes minutes."
+	@index="$(TORCH_INDEX)"; if [ -n "$(FIND_INDEX)" ] && ! $(OFFERED); then \
+		if $(ANSWERS); then index="$(CPU_INDEX)"; else \
+		echo "$(CPU_INDEX) does not answer: PyPI's torch is taken, 2.8 GB larger."; fi; fi; \
+	{ $(PIP) install $${index:+--extra-index-url "$$index"} -r requirements.lock && \
+		$(PIP) install --no-deps --no-build-isolation -e .; } >"$(LOG)" 2>&1 || \
+		{ tail -n 20 "$(LOG)" >&2; echo "error: pip stopped, see $(LOG)" >&2; exit 1; }
+	@echo "$(HERE)" >"$@"
+	@echo "Environment ready: $(VENV)"
 
+# Continues after a killed run, and refuses to start beside a live one.
 run: setup
-	@"$(BIN)/python" -m bindscope.commands.launch $(ARGS) $(CONFIGFILE)
-
-# Every small preset in turn, or those that PRESETS names; results/presets/<name> keeps its figures.
-presets-small: setup
-	@"$(BIN)/python" -m bindscope.commands.presets $(PRESETS) $(if $(ARGS),-- $(ARGS))
-
-# The same with few scenes and steps: that every one of them runs, in minutes; numbers mean nothing.
-presets-quick: setup
-	@"$(BIN)/python" -m bindscope.commands.presets --quick $(PRESETS) $(if $(ARGS),-- $(ARGS))
+	@"$(BIN)/python" -m bindscope.commands.run $(ARGS) $(CONFIGFILE)
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)
+
+# Every small preset with few scenes and steps: that each one runs; its numbers mean nothing.
+test-presets: setup
+	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist worksteal -m presets tests/workflow
 
 # A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
 # executor plugin is put beside the environment's packages, so that other runs do not load it.
@@ -94,7 +134,7 @@ lock: setup
 
 # config/README.md and config/schema.json, from the configuration models.
 docs: setup
-	"$(BIN)/python" -m bindscope.config.documentation
+	"$(BIN)/python" -m bindscope.commands.documentation
 
 # The default run's table against the committed one: 0.02 bits across CPU types. Models that the run
 # trains end at other weights there; their measured numbers are not compared, and the output says so.
@@ -116,11 +156,8 @@ snakemake-report: setup
 benchmark: setup
 	"$(BIN)/python" benchmarks/run.py $(ARGS)
 
-# Results, Snakemake's records of them and caches; the environment stays.
+# Results, Snakemake's records of them and caches, unless a run is at work; the environment stays.
 clean:
-	@if [ -x "$(BIN)/python" ]; then \
-		"$(BIN)/python" -c 'import pathlib; \
-		from bindscope.commands.launch import refuse_second; \
-		refuse_second(pathlib.Path.cwd())'; fi
+	@[ ! -x "$(BIN)/python" ] || "$(BIN)/python" -m bindscope.commands.run --check
 	find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
 	rm -rf .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ include: "workflow/rules/common.smk"
 
 
 wildcard_constraints:
-    **WILDCARDS,
+    **wildcards(),
 
 
 localrules:
@@ -33,7 +33,7 @@ onstart:
 
 rule all:
     input:
-        leaves(graph),
+        graph.leaves(),
 
 
 include: "workflow/rules/codes.smk"
@@ -42,7 +42,13 @@ include: "workflow/rules/priors.smk"
 include: "workflow/rules/scenes.smk"
 include: "workflow/rules/models.smk"
 include: "workflow/rules/activations.smk"
-include: "workflow/rules/probes.smk"
+
+
+for study in studies():
+
+    include: f"workflow/rules/{study}.smk"
+
+
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"

@@ -2,10 +2,9 @@
 
 Runs the pipeline in a fresh copy of the working tree (no results; the committed and the uncommitted
 files that git does not ignore) with the interpreter it is started with, and samples the memory of
-the whole process tree. ``--size ci`` runs `config/presets/ci.yaml` instead, without promises.
-
-Memory is the sum of PSS (proportional set size: shared pages are counted once) over Snakemake and
-all its descendants, the largest of all samples.
+the whole process tree: the largest sum of PSS (proportional set size: shared pages are counted
+once) over Snakemake and all its descendants. ``--size ci`` runs `config/presets/ci.yaml` instead,
+without promises.
 """
 
 from __future__ import annotations
@@ -16,64 +15,44 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from measure import ROOT, Entry, Options
+from measure import ROOT, Entry, Options, Other
 
 TITLE = "Default run"
 # The promises of the default run (docs/development.md, "The budget").
 WALL_S, SECOND_WALL_S, PEAK_PSS_GB, DISK_GB = 420.0, 4.0, 3.5, 2.0
+COMMAND = (sys.executable, "-m", "snakemake", "--cores", "all")
 CI = ("--configfile", "config/presets/ci.yaml")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one run took.
-
-    Attributes
-    ----------
-    wall_s, cpu_s
-        Wall time, and processor time of all processes, in seconds.
-    peak_pss_gb, peak_processes
-        Largest summed PSS in 1e9 bytes, and how many processes there were at that moment.
-    nothing_to_do
-        Whether Snakemake said so.
-    """
-
-    wall_s: float
-    cpu_s: float
-    peak_pss_gb: float
-    peak_processes: int
-    nothing_to_do: bool
 
 
 def entries(options: Options) -> list[Entry]:
     """Run the pipeline twice, once whatever `options.repetitions` says: it takes minutes."""
     full = options.size == "full"
     folder = fresh_copy()
+    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+    environment.pop("OMP_NUM_THREADS", None)  # each job sets its own
+    command = COMMAND if full else (*COMMAND, *CI)
     try:
-        first = measure(folder, () if full else CI)
+        wall_s, peak_gb, _ = watched(command, folder, environment)
         disk_gb = size_gb(folder / "results") + size_gb(folder / ".snakemake")
-        second = measure(folder, () if full else CI)
+        again_s, _, said = watched(command, folder, environment)
+        version = (sys.executable, "-m", "snakemake", "--version")
+        version_s, _, _ = watched(version, folder, environment)
     finally:
         shutil.rmtree(folder)
-    if not second.nothing_to_do:
+    if "Nothing to be done" not in said:
         raise RuntimeError("the second run found something to do")
-    limits = {"peak PSS GB": (first.peak_pss_gb, PEAK_PSS_GB), "disk GB": (disk_gb, DISK_GB)}
-    notes = {"cpu_s": first.cpu_s, "processes": first.peak_processes}
     name = "default run" if full else "ci preset"
+    limits = {"peak PSS GB": (peak_gb, PEAK_PSS_GB), "disk GB": (disk_gb, DISK_GB)}
+    again = {}
+    if full:
+        limits["s"], again["s"] = (wall_s, WALL_S), (again_s, SECOND_WALL_S)
     return [
-        Entry(
-            f"{name}, all of it", first.wall_s, seconds_promised=WALL_S if full else None,
-            limits=limits, notes=notes,
-        ),
-        Entry(
-            f"{name}, nothing to do", second.wall_s, notes={"cpu_s": second.cpu_s},
-            seconds_promised=SECOND_WALL_S if full else None,
-        ),
-    ]  # fmt: skip
+        Entry(f"{name}, all of it", wall_s, limits=limits),
+        Entry(f"{name}, nothing to do", again_s, [Other("snakemake --version", version_s)], again),
+    ]
 
 
 def fresh_copy() -> Path:
@@ -90,53 +69,37 @@ def fresh_copy() -> Path:
     return folder
 
 
-def measure(folder: Path, arguments: tuple[str, ...], every_s: float = 0.5) -> Measured:
-    """Run the pipeline in a folder and watch its process tree; it must succeed."""
-    command = [sys.executable, "-m", "bindscope.commands.launch", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-    environment.pop("OMP_NUM_THREADS", None)  # each job sets its own
-    log = folder / "benchmark.log"
-    started = time.monotonic()
-    peak, count = 0, 0
+def watched(
+    command: tuple[str, ...], folder: Path, environment: dict[str, str]
+) -> tuple[float, float, str]:
+    """Run a command that must succeed; return wall seconds, peak PSS in GB, and what it printed."""
+    started, peak, log = time.monotonic(), 0, folder / "benchmark.log"
     with log.open("w") as out:
-        before = os.times()
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
         while process.poll() is None:
-            pss = tree_pss(process.pid)
-            if sum(pss) > peak:
-                peak, count = sum(pss), len(pss)
-            time.sleep(every_s if time.monotonic() - started > 5 else 0.1)
-        after = os.times()
-    wall = time.monotonic() - started
-    cpu = (
-        after.children_user - before.children_user + after.children_system - before.children_system
-    )
-    text = log.read_text()
+            peak = max(peak, tree_pss(process.pid))
+            time.sleep(0.5 if time.monotonic() - started > 5 else 0.05)
+    wall_s = time.monotonic() - started
+    said = log.read_text()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{text[-4000:]}")
-    nothing = "Nothing to be done" in text
-    return Measured(round(wall, 2), round(cpu, 2), round(peak / 1e9, 3), count, nothing)
+        raise RuntimeError(f"{' '.join(command)} failed:\n{said[-4000:]}")
+    return wall_s, peak / 1e9, said
 
 
-def tree_pss(pid: int) -> list[int]:
-    """Return the PSS in bytes of a process and of each of its descendants."""
+def tree_pss(pid: int) -> int:
+    """Return the summed PSS in bytes of a process and its descendants, as far as they live."""
+    total = 0
     try:
         root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return []
-    return [pss for member in family if (pss := _pss(member.pid)) is not None]
-
-
-def _pss(pid: int) -> int | None:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+        for member in [root, *root.children(recursive=True)]:
+            text = Path(f"/proc/{member.pid}/smaps_rollup").read_text()
+            total += next(int(x.split()[1]) for x in text.splitlines() if x.startswith("Pss:"))
+    except (psutil.Error, OSError, StopIteration):
+        pass  # a process ended; the next sample has the others
+    return total * 1024
 
 
 def size_gb(folder: Path) -> float:
     """Return the disk blocks of a folder in 1e9 bytes."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return round(sum(path.stat().st_blocks for path in files) * 512 / 1e9, 3)
+    return sum(path.stat().st_blocks for path in files) * 512 / 1e9

@@ -2,16 +2,15 @@
 
 What is timed: pooled arrays of all layers and the patch tokens of the last one, from a scenes store
 on the disk (decoding, preprocessing, the forward pass, pooling, two stores written, hashed and
-forced to the disk) in one pass, and each of the two alone, as the rules make them. Compared with
-the library's own forward pass over pixels that are in memory, with the same batches and arithmetic.
+forced to the disk) in one pass, and each of the two alone, as the rules make them. The floor is the
+library's own forward pass over pixels that are in memory, with the same batches and arithmetic.
 
-Random weights, nothing is downloaded. The pass in memory is the floor.
+Random weights, nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +20,9 @@ from typing import Literal
 
 import numpy as np
 import torch
-from measure import ROOT, Entry, Options, copy_rate, disk_rate, medians, side_by_side
+from measure import Entry, Options, Other, side_by_side
 
-from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
 from bindscope.activations.extraction import StoreImages, extract
-from bindscope.activations.utilisation import Utilisation
 from bindscope.config.codes import Dataset
 from bindscope.config.models import Architecture, Extraction, Pretrained
 from bindscope.core.store.reader import open_store
@@ -38,32 +35,22 @@ from bindscope.scenes.render import write_scenes
 
 TITLE = "Extraction: pooled arrays of all layers and one patch layer"
 Precision = Literal["float32", "bfloat16"]
+Load = Callable[[str, Precision], FrozenViT]
 PROMISED = {"cpu": 0.88, "cuda": 0.95}
+CUDA_SCALE = 64  # a GPU is that much faster, so its shards are that much larger
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model and a shard.
-
-    Attributes
-    ----------
-    name
-        The model in words.
-    load
-        Builds it on a device, in a precision.
-    n_scenes
-        Scenes in the shard, by size of the benchmark.
-    threads
-        CPU threads, if not those of the options.
-    """
+    """A model by name, what builds it on a device, scenes of a shard by size, and CPU threads."""
 
     name: str
-    load: Callable[[str, Precision], FrozenViT]
+    load: Load
     n_scenes: dict[str, int]
     threads: int | None = None
 
 
-def controlled(px: int, patch_px: int) -> Callable[[str, Precision], FrozenViT]:
+def controlled(px: int, patch_px: int) -> Load:
     """Return what builds the pipeline's own transformer of the default run, not trained."""
 
     def load(device: str, precision: Precision) -> FrozenViT:
@@ -80,7 +67,7 @@ def controlled(px: int, patch_px: int) -> Callable[[str, Precision], FrozenViT]:
     return load
 
 
-def timm(name: str) -> Callable[[str, Precision], FrozenViT]:
+def timm(name: str) -> Load:
     """Return what builds a model of timm with 12 blocks and random weights."""
 
     def load(device: str, precision: Precision) -> FrozenViT:
@@ -102,40 +89,37 @@ CASES = (
     Case("ViT-S/16, 224 px", timm("vit_small_patch16_224"), {"ci": 32, "full": 128}),
     Case("ViT-B/16, 224 px", timm("vit_base_patch16_224"), {"ci": 16, "full": 32}),
 )
-ALONE = 1000  # scenes from which the two stores are also timed one by one
-CUDA_SCALE = 64  # a GPU is that much faster, so its shards are that much larger
 
 
 def entries(options: Options) -> list[Entry]:
     """Time every case on the CPU in float32, on a GPU also in bfloat16."""
-    with tempfile.TemporaryDirectory(dir=options.folder or ROOT / "results") as folder:
-        rates = {"copy": copy_rate(options), **disk_rate(Path(folder), 2**28)}
-        precisions = ("float32", "bfloat16") if options.device == "cuda" else ("float32",)
+    precisions: tuple[Precision, ...] = ("float32",)
+    if options.device == "cuda":
+        precisions = ("float32", "bfloat16")
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         return [
             entry
             for number, (case, precision) in enumerate(product(CASES, precisions))
-            for entry in _entries(case, precision, Path(folder) / str(number), options, rates)
+            for entry in time_case(case, precision, Path(folder) / str(number), options)
         ]
 
 
-def _entries(
-    case: Case, precision: Precision, folder: Path, options: Options, rates: dict[str, float]
-) -> list[Entry]:
+def time_case(case: Case, precision: Precision, folder: Path, options: Options) -> list[Entry]:
+    """Time the ways of making both stores of a shard beside the bare forward pass."""
     n = case.n_scenes[options.size] * (CUDA_SCALE if options.device == "cuda" else 1)
     torch.set_num_threads(threads := case.threads or options.threads)
     model = case.load(options.device, precision)
-    images = _scenes(folder, n, model.transform.px)
+    images = write_shard(folder, n, model.transform.px)
     extraction = Extraction(
         batch_size=64, device=options.device, precision=precision, threads=threads
     )
-    last = model.n_layers
 
     def store(name: str) -> StoreWriter:
         return StoreWriter(folder / f"{name}.zarr", folder / f"{name}.json", spec="{}", code="c")
 
     def together() -> None:
         with store("pooled") as pooled, store("patches") as patches:
-            extract(model, images, extraction, pooled=pooled, patches={last: patches})
+            extract(model, images, extraction, pooled=pooled, patches={model.n_layers: patches})
 
     def pooled_alone() -> None:
         with store("pooled") as pooled:
@@ -143,44 +127,32 @@ def _entries(
 
     def patches_alone() -> None:
         with store("patches") as patches:
-            extract(model, images, extraction, patches={last: patches})
-
-    bare = _bare(model, images, extraction)
-    runs = {"bare forward": bare, "both in one pass": together}
-    if n >= ALONE:
-        runs |= {"pooled alone": pooled_alone, "patches alone": patches_alone}
+            extract(model, images, extraction, patches={model.n_layers: patches})
 
     def clear() -> None:  # a run writes new stores; replacing old ones would time their removal
         for path in folder.glob("p*.zarr"):
             shutil.rmtree(path)
 
-    with Utilisation(options.device) as utilisation:
-        times = medians(side_by_side(runs, options, clear))
-    used = utilisation.samples
-    pooled_bytes = 4 * (last + 2) * n * model.token_map.n_tokens * model.dim
-    about = model.dim, model.token_map, extraction.dtype
-    arrays = pooled_arrays(n, last, *about), patch_arrays(n, *about)
-    written = sum(map(bytes_needed, arrays))
-    notes = {
-        "images_per_s": n / times["both in one pass"],
-        "pooling_reads_bytes": pooled_bytes,
-        "pooling_s_at_copy_rate": pooled_bytes / rates["copy"],
-        "written_bytes": written,
-        "writing_s_at_disk_rate": written / rates["write"],
-        "gpu_busy_percent": statistics.mean(used) if used else None,
-    }
+    runs = {
+        "bare": bare_forward(model, images, extraction), "both in one pass": together,
+        "pooled alone": pooled_alone, "patches alone": patches_alone,
+    }  # fmt: skip
+    times = side_by_side(runs, options, clear)
+    bare = times.pop("bare")
     return [
         Entry(
             f"{case.name}, {precision}, {n} scenes: {name}", seconds,
-            "bare forward", times["bare forward"],
-            PROMISED[options.device] if name == "both in one pass" else None, notes=notes,
+            [Other("bare forward", bare, PROMISED[options.device] if name.startswith("both")
+                   else None)],
+            notes={"images_per_s": n / seconds},
         )
         for name, seconds in times.items()
-        if name != "bare forward"
     ]  # fmt: skip
 
 
-def _bare(model: FrozenViT, images: StoreImages, extraction: Extraction) -> Callable[[], None]:
+def bare_forward(
+    model: FrozenViT, images: StoreImages, extraction: Extraction
+) -> Callable[[], None]:
     """Return the library's own forward pass over pixels that are in memory (at most 16 batches)."""
     size, n = extraction.batch_size, len(images)
     starts = range(0, n, size)
@@ -197,7 +169,7 @@ def _bare(model: FrozenViT, images: StoreImages, extraction: Extraction) -> Call
     return run
 
 
-def _scenes(folder: Path, n: int, px: int) -> StoreImages:
+def write_shard(folder: Path, n: int, px: int) -> StoreImages:
     """Draw a shard of coloured shapes into a store, as the rule `scenes` does."""
     sizes = {"train": n, "val": n, "test": n}
     dataset = Dataset.model_validate(

@@ -11,14 +11,16 @@ is not installed is left out. `--size ci` leaves the two path tracers out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from measure import Entry, Options, copy_rate, medians, side_by_side
+import torch
+from measure import Entry, Options, Other, copy_rate, side_by_side
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from bindscope.config.codes import Dataset, ShapesRenderer
+from bindscope.config.codes import Dataset
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import COLOURS, SHAPES
@@ -49,9 +51,10 @@ CLEVR = [
 
 def entries(options: Options) -> list[Entry]:
     """Time shapes and every backend of solids that is installed."""
+    torch.set_num_threads(1)  # the copy's, as rendering has one
     bytes_per_s = copy_rate(options)
     shapes = [_shapes(case, options, bytes_per_s) for case in SHAPE_CASES]
-    return [*shapes, *_solids(options)]
+    return [*shapes, *_solids(replace(options, repetitions=1))]
 
 
 def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: float) -> Entry:
@@ -59,26 +62,29 @@ def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: floa
     render = {"kind": "shapes", "size_px": size, "object_px": box, "placement": placement,
               "margin_px": 2}  # fmt: skip
     dataset = _dataset(COLOURS_AND_SHAPES, count, render)
-    assert isinstance(dataset.render, ShapesRenderer)
     objects = _codes(N_SHAPES[options.size], 64, count)
     n = len(objects)
     made = render_scenes(dataset, "train", 0, objects)
     boxes, cells = made["boxes"], made["cells"]
-    ours = _close(pillow_loop(size, boxes, cells), made["images"])
-    runs: dict[str, Callable[[], object]] = {
-        "ours": lambda: render_scenes(dataset, "train", 0, objects),
-        "pillow": lambda: pillow_loop(size, boxes, cells),
-    }
-    times = medians(side_by_side(runs, options))
-    written = sum(values.nbytes for values in made.values())
-    floor = 2.0 * written / bytes_per_s  # a copy reads and writes
+    equal = float((pillow_loop(size, boxes, cells) == made["images"]).all(axis=-1).mean())
+    if equal < 0.95:
+        raise AssertionError(f"only {equal:.1%} of the pixels agree with the loop in Pillow")
+    times = side_by_side(
+        {
+            "ours": lambda: render_scenes(dataset, "train", 0, objects),
+            "pillow": lambda: pillow_loop(size, boxes, cells),
+        },
+        options,
+    )
+    floor = 2.0 * sum(values.nbytes for values in made.values()) / bytes_per_s
     # The promise is 1.5 times the loop, or half the copy floor if that is lower.
     lower = 2 * floor > times["pillow"] / 1.5
     return Entry(
         f"shapes, {size} px, {count} objects, {n} scenes: {n / times['ours']:,.0f} per second",
-        times["ours"], "copy of the bytes written", floor, 0.5 if lower else None,
-        "Pillow, no masks", times["pillow"], None if lower else 1.5,
-        notes={"scenes_per_s": n / times["ours"], "pixels_as_pillow_share": ours},
+        times["ours"],
+        [Other("copy of the bytes written", floor, 0.5 if lower else None),
+         Other("Pillow, no masks", times["pillow"], None if lower else 1.5)],
+        notes={"scenes_per_s": n / times["ours"], "pixels_as_pillow_share": equal},
     )  # fmt: skip
 
 
@@ -108,24 +114,15 @@ PALETTE = list(COLOURS.values())
 CORNERS = {name: points.tolist() for name, points in _POLYGONS.items()}
 
 
-def _close(theirs: NDArray[np.uint8], ours: NDArray[np.uint8]) -> float:
-    """Return the share of equal pixels, and refuse a loop that does not draw the same scenes."""
-    share = float((theirs == ours).all(axis=-1).mean())
-    if share < 0.95:
-        raise AssertionError(f"only {share:.1%} of the pixels agree with the loop in Pillow")
-    return share
-
-
 def _solids(options: Options) -> Iterator[Entry]:
     for backend, sizes in BACKENDS:
         if options.size == "ci" and backend["kind"] != "raycast":
             continue
         for size in sizes:
-            n = N_SOLIDS
             dataset = _dataset(CLEVR, 6, {"kind": "solids", "size_px": size, "backend": backend})
             config = dataset.render
             assert isinstance(config, SolidsRenderer)
-            objects = _codes(n, 96, 6)
+            objects = _codes(N_SOLIDS, 96, 6)
             try:
                 made = render_scenes(dataset, "train", 0, objects)
             except ConfigError as error:
@@ -136,19 +133,14 @@ def _solids(options: Options) -> Iterator[Entry]:
                 "all": lambda d=dataset, o=objects: render_scenes(d, "train", 0, o),
                 "draw": lambda c=config, s=scenes: draw(c.backend, s),
             }
-            times = medians(side_by_side(runs, _once(options)))
-            rate = HOUR * n / times["all"]
+            times = side_by_side(runs, options)
+            rate = HOUR * N_SOLIDS / times["all"]
             words = ", ".join(f"{k} {v}" for k, v in backend.items() if k != "kind") or "default"
             yield Entry(
                 f"{backend['kind']}, {words}, {size} px, one image: {rate:,.0f} per hour",
-                times["all"] / n, "drawing alone", times["draw"] / n,
-                notes={"images_per_hour": rate,
-                       "set_up_ms": 1e3 * (times["all"] - times["draw"]) / n},
+                times["all"] / N_SOLIDS, [Other("drawing alone", times["draw"] / N_SOLIDS)],
+                notes={"images_per_hour": rate},
             )  # fmt: skip
-
-
-def _once(options: Options) -> Options:
-    return Options(options.size, options.device, options.threads, 1)
 
 
 def _codes(n: int, cells: int, count: int) -> NDArray[np.uint8]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from bindscope.config.solids import VOCABULARY
+from bindscope.scenes.solids.values import VALUES
 
 # Visual Genome's annotations, and the folders of the images that they are of.
 GENOME = Path(__file__).parent / "fixtures" / "visual_genome"
@@ -28,7 +28,7 @@ def write_genome_photos(folder: Path) -> Path:
 
 def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
     """An object as in CLEVR's scene files, keys that we do not read included."""
-    values = {group: str(rng.choice(known)) for group, known in VOCABULARY.items()}
+    values = {group: str(rng.choice(known)) for group, known in VALUES.items()}
     return {**values, "3d_coords": [0.1, -2.0, 0.35], "rotation": 30.0,
             "pixel_coords": [120, 80, 11.5]}  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The `bindscope` command: what would run and why, where products are, which are sound or old."""
+"""The `bindscope` command: what would run and why, where products are, which are damaged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
-from bindscope.core.paths import PATHS
-from bindscope.studies.build import read_graph
+from bindscope.studies.build import all_steps, read_graph
 
 DEFAULT = "config/config.yaml"
 
@@ -23,7 +22,7 @@ def load_graph(configfile: str) -> Graph:
 
 
 def _path(arguments: argparse.Namespace) -> int:
-    outputs = list(PATHS[arguments.rule])
+    outputs = list(all_steps()[arguments.rule].outputs)
     if arguments.output not in (None, *outputs):
         raise BindscopeError(
             arguments.rule, f"has no output {arguments.output!r}", f"choose {', '.join(outputs)}"
@@ -85,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
     configfile(command("plan", _plan, "say in a few lines what `snakemake` would run, and why"))
     path = command("path", _path, "print the paths of a product")
-    path.add_argument("rule", choices=sorted(PATHS), help="name of the rule that makes it")
+    path.add_argument("rule", choices=sorted(all_steps()), help="name of the rule that makes it")
     path.add_argument("names", nargs="*", metavar="NAME=VALUE", help="dataset=... model=...")
     path.add_argument("--output", help="only this output: manifest, store, rows, ...")
     configfile(path)

@@ -81,18 +81,25 @@ def test_what_is_written_is_read(case, chunk_bytes):
     st.integers(1, 10**7), st.integers(1, 10**5), st.integers(1, 30), st.sampled_from(DTYPES),
     st.sampled_from([0, 1]),
 )  # fmt: skip
-def test_chunks_hold_two_to_four_mebibytes_or_everything(n, width, layers, dtype, axis):
+def test_chunks_hold_megabytes_or_everything(n, width, layers, dtype, axis):
     shape = (*[layers] * axis, n, width)
     layout = ArrayLayout.plan(shape, dtype, axis)
     row = width * storage_dtype(dtype).itemsize
     rows = layout.chunk_rows
+    together = layout.chunks[0] if axis else 1
     n_chunks = -(-n // rows)
-    assert layout.chunks == (*[1] * axis, rows, width)
-    if n * row >= 2 << 20:
-        assert rows * row >= 2 << 20
-        assert rows * row < (4 << 20) + 2 * row
+    assert layout.chunks == (*[together] * axis, rows, width)
+    if n * row >= 4 << 20:
+        assert rows * row >= 4 << 20
+        assert rows * row < (8 << 20) + 2 * row
+        assert together == 1
     else:
         assert rows == n
+    if together < layers * axis:
+        assert together * rows * row >= 1 << 20
+        assert (together - 1) * rows * row < 1 << 20
     assert n_chunks * rows - n < rows  # the last chunk holds scenes
-    whole = layers**axis * n_chunks * (rows * row + 4)
-    assert layout.stored_bytes == whole
+    assert layout.chunk_bytes == together * rows * row
+    files = -(-layers // together) if axis else 1
+    assert layout.stored_bytes == files * n_chunks * (layout.chunk_bytes + 4)
+    assert len(layout.chunk_names(n - 1, n)) == files

@@ -41,16 +41,16 @@ def _entropy(weights):
     return fsum(w / total * log2(total / w) for w in weights if w > 0)
 
 
-def assignment_bits_by_supply(scene, log_weights):
-    """log2 Z - E[log2 w], object by object over the supply that remains."""
+def assignment_bits_object_by_object(scene, log_weights):
+    """log2 Z - E[log2 w], object by object over the values that are left."""
     start = tuple(np.bincount(scene[:, 1], minlength=log_weights.shape[1]).tolist())
     states = {start: (1.0, 0.0)}  # sum of weights, sum of weight times log-weight
     for category in scene[:, 0]:
         after = defaultdict(lambda: (0.0, 0.0))
-        for supply, (z, e) in states.items():
-            for value, left in enumerate(supply):
+        for remaining, (z, e) in states.items():
+            for value, left in enumerate(remaining):
                 if left:
-                    key = (*supply[:value], left - 1, *supply[value + 1 :])
+                    key = (*remaining[:value], left - 1, *remaining[value + 1 :])
                     w, u = exp(log_weights[category, value]), log_weights[category, value]
                     after[key] = (after[key][0] + z * w, after[key][1] + w * (e + z * u))
         states = after
@@ -58,16 +58,16 @@ def assignment_bits_by_supply(scene, log_weights):
     return (log(z) - e / z) / log(2)
 
 
-def code_bits_by_code_and_supply(scene, log_weights):
-    """Entropy over codes, object by object over (code so far, supply that remains)."""
+def code_bits_object_by_object(scene, log_weights):
+    """Entropy over codes, object by object over (code so far, values that are left)."""
     start = tuple(np.bincount(scene[:, 1], minlength=log_weights.shape[1]).tolist())
     states = {(frozenset(), start): 1.0}
     for category in scene[:, 0].tolist():
         after = defaultdict(float)
-        for (code, supply), z in states.items():
-            for value, left in enumerate(supply):
+        for (code, remaining), z in states.items():
+            for value, left in enumerate(remaining):
                 if left:
-                    key = (*supply[:value], left - 1, *supply[value + 1 :])
+                    key = (*remaining[:value], left - 1, *remaining[value + 1 :])
                     after[code | {(category, value)}, key] += z * exp(log_weights[category, value])
         states = after
     return _entropy(list(states.values()))

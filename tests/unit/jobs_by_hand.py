@@ -17,7 +17,6 @@ import yaml
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.job import Job
-from bindscope.core.paths import PATHS
 from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,10 +44,11 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def ci_graph(**sections: Any) -> Graph:
-    """List the products of the CI preset, some of its sections replaced."""
-    config = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
-    return build(Config.model_validate(config | sections))
+def ci_graph(study: dict[str, Any] | None = None, **sections: Any) -> Graph:
+    """List the products of the CI preset, some of its sections and of its study's replaced."""
+    config = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text()) | sections
+    config["studies"]["binding_information"] |= study or {}
+    return build(Config.model_validate(config))
 
 
 def job_by_hand(product: Product, folder: Path) -> Job:
@@ -56,7 +56,7 @@ def job_by_hand(product: Product, folder: Path) -> Job:
     given = {
         role: [str(folder / path) for path in paths] for role, paths in product.files().items()
     }
-    made = {name: str(folder / product.path(name)) for name in PATHS[product.rule]}
+    made = {name: str(folder / product.path(name)) for name in product.step.outputs}
     return Job(
         product.rule, json.loads(product.spec), product.spec, product.code, Names(given),
         Names(made), Names(product.wildcards),

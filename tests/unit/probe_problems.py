@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 
-from bindscope.config.probes import AnyProbe
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import all_parts
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 

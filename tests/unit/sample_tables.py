@@ -5,12 +5,14 @@ import json
 import matplotlib as mpl
 import numpy as np
 
+from bindscope.core.interfaces import Given
 from bindscope.core.keys import spec_key
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.binding_information.rules import ESTIMATES, above_truth
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.datasets.figures.scenes import Sheet
-from bindscope.tables.build import order
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, frame_of
+from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
+from bindscope.tables.schema import frame_of, ordered
 
 KEYS = {"spec_key": "ab" * 32, "code_key": f"{'cd' * 8}:{'ef' * 8}"}
 GROUPS = [("color", ("red", "blue")), ("shape", ("circle", "square", "cross"))]
@@ -27,6 +29,11 @@ NULL_GAP = {"linear": 0.3, "quadratic": 2.5, "shared": 1.4, "multilinear": 1.3, 
             "attention": 2.6}  # fmt: skip
 PENALTY = {"linear": 1.9, "quadratic": 0.0, "shared": 0.9, "multilinear": 1.0, "dnn": -0.3,
            "attention": 0.0}  # fmt: skip
+
+
+def given(path, names=None, **files):
+    """Return a product as a table or figure is given it; its rows must show `KEYS`."""
+    return Given(KEYS | (names or {}), {"": str(path)} | {k: str(v) for k, v in files.items()})
 
 
 def make_row(
@@ -146,7 +153,7 @@ def known_rows(dataset="known"):
 
 def make_table(rows):
     """Make a valid table of rows."""
-    frame = order(frame_of(rows, BINDING_INFORMATION), BINDING_INFORMATION)
+    frame = ordered(frame_of(rows, BINDING_SCHEMA), BINDING_SCHEMA)
     frame.loc[above_truth(frame), "flags"] = "above_truth"
     return frame
 
@@ -167,7 +174,7 @@ def priors_table(datasets=("colorshape", "known")):
         for name in datasets
         for split in ("train", "val", "test")
     ]  # fmt: skip
-    return frame_of(rows, PRIORS)
+    return frame_of(rows, PRIORS.schema)
 
 
 def statistics_table(datasets=(("colorshape", 0.6, 0.3), ("smaller", 3.2, 0.1))):
@@ -181,7 +188,7 @@ def statistics_table(datasets=(("colorshape", 0.6, 0.3), ("smaller", 3.2, 0.1)))
         for name, height, hidden in datasets
         for split in ("train", "val", "test")
     ]  # fmt: skip
-    return frame_of(rows, SCENE_STATISTICS)
+    return frame_of(rows, SCENE_STATISTICS.schema)
 
 
 def paper_table():

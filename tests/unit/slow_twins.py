@@ -13,7 +13,7 @@ from math import sqrt
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, gelu
 
-from bindscope.config.probes import AnyProbe
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import Family, Tokens
 

@@ -196,7 +196,7 @@ def test_utilisation_is_the_mean_of_samples():
 
 
 def test_memory_is_that_of_a_batch(tmp_path):
-    n, model = 3000, TinyModel(n_layers=1, dim=500)
+    n, model = 7000, TinyModel(n_layers=1, dim=500)
     model.residual_stream = lambda pixels, layers: [(1, torch.zeros(len(pixels), 9, 500))]
 
     class Scenes:
@@ -213,7 +213,7 @@ def test_memory_is_that_of_a_batch(tmp_path):
         tracemalloc.stop()
     whole = n * 6 * 500 * 4
     assert open_store(tmp_path / "x.json").shape("patches") == (n, 6, 500)
-    assert peak < whole / 2  # 36 MB; about 11 MB are copies of one chunk on its way to the disk
+    assert peak < whole / 3  # 84 MB; four copies of a chunk of 4 MiB are on their way to the disk
 
 
 def test_autocast_is_what_precision_asks_for(tmp_path):

@@ -15,6 +15,7 @@ from bindscope.activations.index import build_index
 from bindscope.activations.reader import Activations
 from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.files import write_json
+from bindscope.core.store.verify import verify_listing
 from bindscope.models.base import TokenMap
 from bindscope.studies.binding_information.probes.data import PatchSource
 
@@ -61,12 +62,14 @@ def test_pooled_layers_over_all_shards(pooled):
             np.testing.assert_array_equal(registers, tokens[:, 1:3].reshape(N[split], -1))
 
 
-def test_only_the_layer_asked_for_is_read(copy):
-    for path in copy.parent.glob("shards/*.zarr/*/c.[0134].*"):
+def test_only_the_layer_asked_for_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("bindscope.core.store.manifest.CHUNK_BYTES", 100)  # else they share a file
+    index, _ = build_dataset(tmp_path, TinyModel(), dtype="float32")
+    for path in tmp_path.glob("shards/*.zarr/*/c.[0134].*"):
         content = bytearray(path.read_bytes())
         content[0] ^= 1
         path.write_bytes(content)
-    activations = Activations(copy)
+    activations = Activations(index)
     activations.pooled("train", "cls_mean", 2)
     with pytest.raises(StoreError, match="damaged"):
         activations.pooled("train", "cls", 1)
@@ -224,6 +227,22 @@ def test_a_shard_that_changed_after_the_index_is_refused(copy):
     with pytest.raises(StoreError, match="is older than its shard") as caught:
         activations.pooled("val", "cls", 0)
     assert caught.value.remedy == f"snakemake --cores all --forcerun {copy}"
+
+
+def test_what_an_index_names_is_there_and_the_same(copy):
+    assert verify_listing(copy) == ([], [])
+    first, second = manifests(copy)["train"][:2]
+    first.unlink()
+    assert verify_listing(copy) == ([str(first)], [])
+    second.write_text("{")  # for `verify`
+    assert verify_listing(copy) == ([str(first)], [])
+    content = json.loads(copy.read_text())
+    content["splits"]["test"]["shards"][0]["digest"] = "0" * 64
+    copy.write_text(json.dumps(content))
+    older = f"{copy}: is older than {manifests(copy)['test'][0]}, which it names"
+    assert verify_listing(copy) == ([str(first)], [older])
+    copy.write_text(copy.read_text()[:-3])
+    assert verify_listing(copy) == ([], [f"{copy}: the listing is truncated or was changed"])
 
 
 def test_damage_of_a_shard_is_named(copy):

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from codes_by_hand import RANDOM, as_array, dataset, feature_of, groups
 
-from bindscope.codes.copies import copies, sample_copies
 from bindscope.codes.draws import surjections, uniform_cover_bits
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, n_outcomes
 from bindscope.codes.splits import feature_codes
+from bindscope.codes.type_counts import sample_type_counts, type_counts
 from bindscope.config.models import KnownAnswer
 from bindscope.config.observed import DrawsSpace
-from bindscope.models.known_answer import truth
+from bindscope.models.known_answer_truth import truth
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
 
@@ -138,7 +138,7 @@ def test_copies_number_all_sequences_of_a_code():
         )
         assert sum(listed.values()) == n
         codes = np.tile(np.array([[0, *[1] * types]], np.uint8), (n, 1))
-        got = copies(codes, np.arange(n), n_draws)
+        got = type_counts(codes, np.arange(n), n_draws)
         assert (got[:, 0] == 0).all()
         assert Counter(map(tuple, got[:, 1:].tolist())) == listed
 
@@ -146,10 +146,10 @@ def test_copies_number_all_sequences_of_a_code():
 def test_copies_of_clevr_scenes_belong_to_their_codes():
     data = dataset(CLEVR)
     objects = sample_codes(data, "test", 0, 400)
-    drawn = sample_copies(data, "test", 0, 400)
+    drawn = sample_type_counts(data, "test", 0, 400)
     assert (drawn.sum(axis=1) == 6).all()
     np.testing.assert_array_equal(drawn > 0, objects == 1)
-    np.testing.assert_array_equal(sample_copies(data, "test", 150, 160), drawn[150:160])
+    np.testing.assert_array_equal(sample_type_counts(data, "test", 150, 160), drawn[150:160])
     # P(some type twice) = 1 - 96!/(90! 96^6) = 0.147
     repeats = 1 - prod(range(91, 97)) / 96**6
     assert (drawn.max(axis=1) > 1).mean() == pytest.approx(repeats, abs=0.07)

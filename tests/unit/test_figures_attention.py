@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from sample_tables import KEYS
+from sample_tables import KEYS, given
 
 from bindscope.core.errors import StoreError
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.attention_maps import summary
 from bindscope.studies.binding_information.attention_share import attention_share
-from bindscope.tables.build import build_attention
+from bindscope.studies.binding_information.tables import ATTENTION
 
 
 def by_pixels(weights, mask, grid, edge_y, edge_x):
@@ -88,22 +89,23 @@ def test_the_interval_of_the_share_is_over_scenes_not_objects():
 
 
 def test_the_table_of_attention(tmp_path):
-    files, expected = [], {}
+    maps = []
     for model, share in (("b", 0.5), ("a", 0.75)):
         numbers = summary(arrays([share, share + 0.2], [0, 1]), INFORMATION)
         row = {"dataset": "d", "model": model, "layer": "4", "probe": "attention", "seed": 0}
-        files.append(str(tmp_path / f"{model}.json"))
-        (tmp_path / f"{model}.json").write_text(json.dumps({**row, **numbers, **KEYS}))
-        expected[files[-1]] = KEYS
-    table = build_attention(files, expected)
+        path = tmp_path / f"{model}.json"
+        path.write_text(json.dumps({**row, **numbers, **KEYS}))
+        names = {"model": model, "seeds": "0_1"}
+        maps.append(given(tmp_path / f"{model}.safetensors", names, share=path))
+    table = ATTENTION.build(Inputs({"maps": maps}))
     assert list(table["model"]) == ["a", "b"]
     assert list(table["attention_share"]) == pytest.approx([0.85, 0.6])
-    with pytest.raises(StoreError, match="another configuration"):
-        build_attention(files, {name: {"spec_key": "other"} for name in files})
-    row = json.loads((tmp_path / "a.json").read_text())
-    (tmp_path / "a.json").write_text(json.dumps(row | {"attention_share": 0.2}))
+    with pytest.raises(StoreError, match="another model"):
+        ATTENTION.build(Inputs({"maps": [given("", {"model": "c"}, share=path)]}))
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {"attention_share": 0.2}))
     with pytest.raises(StoreError, match="a share lies within its interval"):
-        build_attention(files, expected)
-    (tmp_path / "a.json").write_text(json.dumps(row | {"n": 2}))
+        ATTENTION.build(Inputs({"maps": maps}))
+    path.write_text(json.dumps(row | {"n": 2}))
     with pytest.raises(StoreError, match="are no columns of attention/1"):
-        build_attention(files, expected)
+        ATTENTION.build(Inputs({"maps": maps}))

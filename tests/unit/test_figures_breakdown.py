@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 from safetensors.numpy import save_file
-from sample_tables import GROUPS, default_table, make_row, words
+from sample_tables import GROUPS, given, make_row, make_table, words
 
-from bindscope.figures import style
-from bindscope.figures.job import choose_fits, make_figure, value_names
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.figures import breakdown
+from bindscope.studies.binding_information.figures.assumed import DAGGER
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.tables.write import write_table
 
 
 def test_breakdown_subtracts_the_null_probe_head_by_head():
@@ -42,28 +44,33 @@ def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
         (("d", "n", "mean", "dnn"), "dnn", {}),
         (("d", "n", "patches", "attention"), "attention_quadratic", {}),
     ]
-    assert choose_fits(fits, ("n", "m")) == [
+    assert breakdown.choose_fits(fits, ("n", "m")) == [
         ("d", "n", "mean", "dnn"),
         ("d", "m", "cls", "quadratic"),
     ]
 
 
-def test_the_breakdown_shows_the_largest_space(tmp_path, monkeypatch):
-    groups, fits, nulls = {}, ([], []), ([], [])
+def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_path):
+    groups, products = {}, {"fits": [], "nulls": []}
     for dataset, size in (("small", 1), ("large", 3), ("medium", 2)):
-        groups[dataset] = value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
+        groups[dataset] = [
+            {"name": "color", "values": ["red", "blue", "green"][:size]},
+            {"name": "shape", "values": ["circle", "square", "triangle"][:size]},
+        ]
         losses = {"0.chained_loss_bits": np.zeros(2 * size + size**2)}
-        for kind, model in ((fits, "vit-objects"), (nulls, "null")):
-            tokens_ = "null" if model == "null" else "cls"
-            row = make_row(model, tokens=tokens_, dataset=dataset)
-            path = tmp_path / f"{dataset}-{model}"
-            path.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
+        for role, names in (
+            ("fits", {"dataset": dataset, "model": "vit", "tokens": "cls", "probe": "quadratic"}),
+            ("nulls", {"dataset": dataset, "probe": "quadratic"}),
+        ):
+            row = make_row(**{"model": "null", "tokens": "null", **names})
+            path = tmp_path / f"{dataset}-{role}.jsonl"
+            path.write_text(json.dumps(row) + "\n")
             save_file(losses, path.with_suffix(".safetensors"))
-            kind[0].append(path.with_suffix(".jsonl"))
-            kind[1].append(path.with_suffix(".safetensors"))
-    files = {"fits": fits[0], "fits_details": fits[1], "nulls": nulls[0], "nulls_details": nulls[1]}
-    drawn = []
-    monkeypatch.setattr(style, "save", lambda figure, *_: drawn.append(figure))
-    make_figure("breakdown", default_table(), files, "a", "b", groups=groups)
-    assert {"vit-objects (large)", "green", "triangle"} <= set(words(drawn[0]))
-    assert not {"vit-objects (small)", "vit-objects (medium)"} & set(words(drawn[0]))
+            details = path.with_suffix(".safetensors")
+            products[role].append(given(path, names, details=details))
+    table = make_table([make_row("vit", dataset="large", flags="assumed_prior")])
+    write_table(table, tmp_path / "binding_information", BINDING_SCHEMA)
+    products["table"] = [given(tmp_path / "binding_information.parquet")]
+    data = breakdown.read(Inputs(products, {"groups": groups, "models": ["vit"]}))
+    assert list(data["breakdowns"]) == [f"vit (large){DAGGER}"]
+    assert {f"vit (large){DAGGER}", "green", "triangle"} <= set(words(breakdown.draw(**data)))

@@ -1,6 +1,8 @@
-"""Every figure draws what is there, says what is not, clips nothing, and is the same bytes."""
+"""Every figure draws what is there, says what is not, reads no other figure; same bytes."""
 
 import json
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 from sample_tables import (
     default_table,
+    given,
     known_rows,
     make_row,
     make_table,
@@ -22,9 +25,12 @@ from sample_tables import (
     write_sheet,
 )
 
-from bindscope.config.root import FIGURES
+from bindscope.core.interfaces import Inputs
+from bindscope.core.keys import closure
+from bindscope.core.registries import studies
 from bindscope.figures import style
-from bindscope.figures.job import make_figure, value_names
+from bindscope.figures.job import make_figure
+from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.figures import (
     attention,
     calibration,
@@ -36,14 +42,19 @@ from bindscope.studies.binding_information.figures import (
     tokens,
     training,
 )
-from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
-from bindscope.studies.binding_information.views import last_layers, measured, sharing_cost
-from bindscope.tables.schema import PRIORS, SCENE_STATISTICS
+from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
+from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
+from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.scene_losses import SceneLosses
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.sharing_cost import sharing_costs
+from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
 ORDER = ("vit-objects", "vit-features", "vit-random")
 FROM_TABLE = (tokens, layers, structure, calibration)
+ENTRIES = {entry.name: entry for study in studies().values() for entry in study.figures}
 
 
 @pytest.fixture(scope="module")
@@ -259,26 +270,25 @@ def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends,
         np.testing.assert_allclose(sorted(found), [[224, 47.7], [336, 56.4]])
 
 
-def test_the_cost_of_sharing_is_paired_by_seed_and_has_an_interval():
-    rows = [
-        make_row(probe=probe, seed=seed, loss_object=loss, width=width)
-        for probe, loss, width in (("quadratic", 10.0, 0.3), ("shared", 12.0, 0.4))
-        for seed, loss in ((0, loss), (1, loss + 1.0))
-    ]
-    rows.append(make_row(probe="shared", seed=2, loss_object=30.0))  # without a partner
-    rows.append(make_row("alone", probe="quadratic"))
-    (cost,) = sharing_cost(last_layers(measured(make_table(rows)))).to_dict("records")
-    assert cost["cost_bits"] == pytest.approx(2.0)
-    assert cost["seed_costs"] == pytest.approx((2.0, 2.0))
-    assert (cost["low"], cost["high"]) == pytest.approx((1.5, 2.5))
+def costs_of(model, bits, dataset="colorshape"):
+    """The cost of sharing of one model on [CLS], the same for every scene."""
+    plain = np.random.default_rng(0).gamma(4.0, 2.0, 50)
+    both = {"quadratic": plain, "quadratic_reuse": plain + bits}
+    names = (dataset, model, "cls")
+    return sharing_costs((names, f, SceneLosses({0: x}, None)) for f, x in both.items())
 
 
 def test_structure_shows_the_cost_of_sharing(published):
     table = default_table()
-    text = " ".join(" ".join(words(structure.draw(table, published, ORDER))).split())
+    costs = costs_of("vit-objects", 2.4)
+    figure = structure.draw(table, published, ORDER, costs)
+    text = " ".join(" ".join(words(figure)).split())
     assert "vit-objects, [CLS]" in text
     assert "+2.4" in text
     assert "Not comparable" in text
+    bars = figure.subfigs[1].axes[0]
+    ends = np.concatenate([np.asarray(lines.get_segments()) for lines in bars.collections])
+    np.testing.assert_allclose(ends[:, :, 0], 2.4)  # paired: what is certain has no width
     assert "+2.4" not in " ".join(words(structure.draw(table)))
     both = paper_table()
     shared = both[both["probe"] == "quadratic"].assign(
@@ -287,7 +297,9 @@ def test_structure_shows_the_cost_of_sharing(published):
     for name in ("binding_bits", "binding_bits_low", "binding_bits_high"):
         shared[name] -= 2.0
     shared["loss_object_bits"] += 2.0
-    figure = structure.draw(pd.concat([both, shared]), published)
+    number = structure.paper_cost(published)
+    costs = costs_of(slug(number["model"]), 2.0, slug(number["dataset"]))
+    figure = structure.draw(pd.concat([both, shared]), published, (), costs)
     assert "Not comparable" not in " ".join(words(figure))
     assert [2.4, 0] in stars(figure).tolist()
 
@@ -370,97 +382,120 @@ def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
         assert b"url(#%s)" % clip in one
 
 
-def write_products(folder):
-    """Write what fits, nulls and models leave behind; return paths by role."""
-    files = {
-        role: []
-        for role in ("fits", "fits_history", "fits_details", "nulls", "nulls_details",
-                     "training_history", "maps", "indexes")
-    }  # fmt: skip
+def write_inputs(folder, entry, table):
+    """Write what fits, nulls and models leave behind, and return what a figure is given of it."""
 
-    def details(name):
-        losses = {"0.chained_loss_bits": np.linspace(0, 1, 48)}
-        save_file(losses, folder / f"{name}.details.safetensors")
-        return folder / f"{name}.details.safetensors"
+    def fit(model, probe, names):
+        row = make_row(model, tokens=names.get("tokens", "null"), probe=probe)
+        base = folder / f"{model}-{probe}"
+        base.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
+        base.with_suffix(".history.json").write_text(json.dumps(history()))
+        scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
+        losses = {
+            "0.chained_loss_bits": np.linspace(0, 1, 11), "0.object_bits_of_scenes": scenes,
+        }  # fmt: skip
+        save_file(losses, base.with_suffix(".details.safetensors"))
+        return given(
+            base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
+            history=base.with_suffix(".history.json"),
+            details=base.with_suffix(".details.safetensors"),
+        )  # fmt: skip
 
-    for model in ORDER:
-        for probe in ("linear", "quadratic"):
-            row = make_row(model, probe=probe)
-            name = f"{model}-{probe}"
-            (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-            (folder / f"{name}.history.json").write_text(json.dumps(history()))
-            files["fits"].append(folder / f"{name}.jsonl")
-            files["fits_history"].append(folder / f"{name}.history.json")
-            files["fits_details"].append(details(name))
-    for probe in ("linear", "quadratic"):
-        row = make_row("null", "", "null", probe)
-        (folder / f"null-{probe}.jsonl").write_text(json.dumps(row) + "\n")
-        files["nulls"].append(folder / f"null-{probe}.jsonl")
-        files["nulls_details"].append(details(f"null-{probe}"))
-    path = folder / "vit-objects-01234567.history.json"
-    path.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
-    files["training_history"].append(path)
+    products = {
+        "fits": [
+            fit(model, probe, {"model": model, "tokens": "cls"})
+            for model in ORDER
+            for probe in ("linear", "quadratic", "shared")
+        ],
+        "nulls": [fit("null", probe, {}) for probe in ("linear", "quadratic")],
+        "maps": [],
+        "indexes": [],
+    }
+    trained = folder / "trained.json"
+    trained.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
+    products["training"] = [given(trained, {"model": ORDER[0]}, history=trained)]
     for i, model in enumerate(ORDER[:2]):
-        index = folder / "colorshape" / model / "pooled-0.index.json"
-        index.parent.mkdir(parents=True)
+        names = {"dataset": "colorshape", "model": model}
+        index = folder / f"{model}.index.json"
         token_map = {"grid": [4 + i, 4 + i], "patch_px": 8}
         index.write_text(json.dumps({"attributes": {"token_map": token_map}}))
-        files["indexes"].append(index)
-        (folder / model).mkdir()
-        save_file(attention_arrays(), folder / model / "4-attention-0.safetensors")
-        files["maps"].append(folder / model / "4-attention-0.safetensors")
-    write_table(statistics_table(), folder / "scene_statistics", SCENE_STATISTICS)
-    files["scenes"] = [write_sheet(folder / "scenes" / "smaller", sheet())]
-    files["statistics"] = [folder / "scene_statistics.parquet"]
-    write_table(priors_table(), folder / "priors", PRIORS)
-    files["priors"] = [folder / "priors.parquet"]
-    return files
+        products["indexes"].append(given(index, names))
+        save_file(attention_arrays(), folder / f"{model}.safetensors")
+        products["maps"].append(given(folder / f"{model}.safetensors", names))
+    shard = write_sheet(folder / "scenes", sheet())
+    products["scenes"] = [given(shard, {"dataset": "smaller", "split": "test"})]
+    for role, frame, schema in (
+        ("table", table, BINDING_SCHEMA),
+        ("statistics", statistics_table(), SCENE_STATISTICS.schema),
+        ("priors", priors_table(), PRIORS.schema),
+    ):
+        write_table(frame, folder / schema.name, schema)
+        products[role] = [given(folder / f"{schema.name}.parquet")]
+    named = [("color", "red", "blue"), ("shape", "circle", "square", "cross")]
+    groups = [{"name": name, "values": list(values)} for name, *values in named]
+    content = {
+        "models": list(ORDER), "datasets": ["colorshape"],
+        "families": [{"name": "two", "models": list(ORDER[:2])}],
+        "groups": {"colorshape": groups, "smaller": groups},
+        "cells": {"colorshape": 6, "smaller": 2},
+        "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
+    }  # fmt: skip
+    resources = {Path(path).stem: str(ROOT / path) for path in entry.resources}
+    return Inputs(products, content, resources)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_configured_figure_is_made_or_excused(name, tmp_path, published, trends):
-    files = write_products(tmp_path)
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_figure_is_made_or_excused(name, tmp_path):
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]
                        + [make_row(dataset="smaller", h=(3.9, 2.6))])  # fmt: skip
-    groups = {
-        name: value_names([{"name": n, "size": size} for n in ("color", "shape")], True)
-        for name, size in (("colorshape", 6), ("smaller", 2))
-    }
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
-    if name == "scenes":
-        table = None
-    make_figure(
-        name, table, files, png, svg, published=published, trends=trends, models=ORDER,
-        families={"two": ORDER[:2]}, groups=groups, datasets=["colorshape"],
-    )  # fmt: skip
+    inputs = write_inputs(tmp_path, ENTRIES[name], table)
+    make_figure(ENTRIES[name].implementation, inputs, png, svg)
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")
-    make_figure(name, None if table is None else table.iloc[:0], {}, png, svg)
+    write_table(table.iloc[:0], tmp_path / BINDING_SCHEMA.name, BINDING_SCHEMA)
+    tables = {role: inputs.products[role] for role in ("table", "statistics", "priors")}
+    nothing = Inputs(tables, inputs.content | {"groups": {}}, inputs.resources)
+    make_figure(ENTRIES[name].implementation, nothing, png, svg)
     assert png.stat().st_size < drawn
 
 
-def test_an_unknown_figure_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no figure is called"):
-        make_figure("pie", default_table(), {}, tmp_path / "a.png", tmp_path / "a.svg")
+def test_structure_reads_the_losses_of_scenes(tmp_path):
+    table = make_table([make_row(m, probe=p) for m in ORDER for p in ("quadratic", "shared")])
+    read = structure.read(write_inputs(tmp_path, ENTRIES["structure"], table))
+    assert list(read["costs"]["model"]) == list(ORDER)
+    ends = read["costs"][["cost_bits", "low", "high"]].to_numpy()
+    np.testing.assert_allclose(ends, 1.5)
 
 
-def test_values_are_named_where_the_renderer_has_names():
-    groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 20}]
-    named = value_names(groups, rendered=True)
-    assert named[0] == ("color", ("red", "blue", "green"))
-    assert named[1][1][19] == "19"
-    assert value_names(groups, rendered=False)[0][1] == ("0", "1", "2")
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_figure_is_a_module_with_a_title_and_a_caption(name):
+    entry = ENTRIES[name]
+    module = import_module(entry.implementation)
+    assert list(signature(module.read).parameters) == ["inputs"]
+    assert callable(module.available)
+    assert callable(module.draw)
+    assert entry.title
+    caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
+    assert "{{" not in caption
+    assert len(caption) > 80
 
 
-def test_every_figure_and_table_has_a_caption():
-    for name in (
-        *FIGURES,
-        "table_priors",
-        "table_binding_information",
-        "table_attention",
-        "workflow",
-    ):
-        text = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
-        assert "{{" not in text
-        assert len(text) > 80
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_edit_of_a_figure_redraws_no_other(name):
+    used = closure((ENTRIES[name].implementation,))[0]
+    figures = {entry.implementation for entry in ENTRIES.values()}
+    assert figures & set(used) == {ENTRIES[name].implementation}
+
+
+def test_families_and_token_inputs_have_names_and_new_ones_show_their_slug():
+    for shown, slugs in ((family_shown, FAMILIES), (tokens_shown, TOKENS)):
+        assert len({shown(slug).colour for slug in slugs}) == len(slugs)
+        for name in slugs:
+            assert shown(name) != shown("new")
+            assert shown(name).words.startswith(("a ", "an ", "the ", "[CLS]"))
+        assert shown("new").name == "new"
+        assert "new" in shown("new").words
+    assert family_tick("new") == "new"
+    assert family_tick("dnn") == "neural\nnet"

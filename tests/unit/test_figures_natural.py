@@ -8,9 +8,7 @@ import pandas as pd
 import pytest
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
-from bindscope.config.root import FIGURES
 from bindscope.figures import style
-from bindscope.figures.job import make_figure
 from bindscope.studies.binding_information.figures import (
     complexity,
     layers,
@@ -36,7 +34,6 @@ CELLS = {"photos": 36, "others": 4}
 # whose law is known.
 MARKED = {
     "tokens", "layers", "structure", "complexity", "resolution", "occlusion", "natural",
-    "breakdown",
 }  # fmt: skip
 
 
@@ -89,7 +86,7 @@ def hatched_artists(figure):
 
 def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_from_it():
     flagged = figures(make_table(rows_of("assumed_prior")))
-    assert {*flagged, "breakdown"} == MARKED <= set(FIGURES)
+    assert set(flagged) == MARKED
     for name, figure in flagged.items():
         entry = [text for text in words(figure) if text.startswith("hatched")]
         assert entry == [f"hatched,{DAGGER}: prior estimated, no bound"], name
@@ -171,31 +168,11 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     assert np.allclose(at(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
 
 
-def test_nothing_to_draw_is_said(tmp_path):
+def test_nothing_to_draw_is_said():
     table = make_table(rows_of(""))
     reason = "No model was measured on images that were read."
     assert natural.available(table, []) == reason
     assert natural.available(table, ["photos"]) is None
-    make_figure("natural", table, {}, tmp_path / "a.png", tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").stat().st_size > 0
-
-
-def test_breakdown_marks_its_datasets(tmp_path, monkeypatch):
-    from bindscope.figures import job
-    from bindscope.studies.binding_information.figures import breakdown
-
-    seen = []
-    monkeypatch.setattr(job, "_details", lambda *_: [])
-    monkeypatch.setattr(job, "choose_fits", lambda *_: [("photos", "m", "cls", "p")])
-    monkeypatch.setattr(job, "_merged", lambda *_: {"0.object_loss_bits": np.zeros(4)})
-    monkeypatch.setattr(job.breakdown, "gains", lambda *_: breakdown.Breakdown(
-        np.zeros(4), np.zeros(4), chained=True))  # fmt: skip
-    monkeypatch.setattr(job.breakdown, "draw", lambda found, _: seen.extend(found) or
-                        style.placeholder("x"))  # fmt: skip
-    groups = {"photos": [("a", ("0", "1")), ("b", ("0", "1"))]}
-    make_figure("breakdown", make_table(rows_of("assumed_prior")), {}, tmp_path / "a.png",
-                tmp_path / "a.svg", groups=groups)  # fmt: skip
-    assert seen == [f"m{DAGGER}"]
 
 
 def test_rows_of_any_seed_make_one_mark():

@@ -4,17 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_tables import sheet, write_sheet
+from sample_tables import given, sheet, write_sheet
 
 from bindscope.config.loading import load_file
-from bindscope.figures.job import make_figure, read_sheets, read_values
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.job import make_figure
 from bindscope.sources.records import write_records
 from bindscope.studies.build import build
 from bindscope.studies.datasets.figures import scenes
 
 ROOT = Path(__file__).parents[2]
-GROUPS = (("color", ("red", "blue")), ("shape", ("circle", "square", "star")))
-NUMBERED = (("a", ("0", "1")), ("b", ("0", "1", "2")))
+Groups = tuple[tuple[str, tuple[str, ...]], ...]
+GROUPS: Groups = (("color", ("red", "blue")), ("shape", ("circle", "square", "star")))
+NUMBERED: Groups = (("a", ("0", "1")), ("b", ("0", "1", "2")))
 
 
 def test_objects_are_named_by_their_values() -> None:
@@ -43,18 +45,20 @@ def test_large_images_shrink_and_long_lists_end() -> None:
     assert last == "and 13 more"
 
 
-@pytest.mark.parametrize("folder", ["results/scenes/d", "results/records/d/scenes"])
-def test_sheets_are_read_from_shards_and_written(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("groups", [GROUPS, NUMBERED])
+def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path) -> None:
     shown = sheet(8)
-    manifest = write_sheet(tmp_path / folder, shown)
-    found = read_sheets([manifest])
-    assert list(found) == ["d"]
-    assert np.array_equal(found["d"].images, shown.images[: scenes.COLUMNS])
-    for groups in ({"d": GROUPS}, {"d": NUMBERED}):
-        png, svg = tmp_path / "a.png", tmp_path / "a.svg"
-        make_figure("scenes", None, {"scenes": [manifest]}, png, svg, groups=groups)
-        assert png.stat().st_size > 1000
-        assert b"<image" in svg.read_bytes()
+    shard = given(write_sheet(tmp_path, shown), {"dataset": "d", "split": "test"})
+    content = [{"name": name, "values": list(values)} for name, values in groups]
+    inputs = Inputs({"scenes": [shard]}, {"groups": {"d": content}})
+    found = scenes.read(inputs)
+    assert np.array_equal(found["sheets"]["d"].images, shown.images[: scenes.COLUMNS])
+    assert found["sheets"]["d"].split == "test"
+    assert found["groups"] == {"d": list(groups)}
+    png, svg = tmp_path / "a.png", tmp_path / "a.svg"
+    make_figure(scenes.__name__, inputs, png, svg)
+    assert png.stat().st_size > 1000
+    assert b"<image" in svg.read_bytes()
     assert scenes.available({}) == "No dataset has images."
 
 
@@ -72,9 +76,10 @@ def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one
 
 def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path) -> None:
     named = {"category": ("man", "cup"), "attribute": ("large", "striped", "no_attribute")}
-    records = tmp_path / "results" / "records" / "natural" / "records-0.parquet"
+    records = tmp_path / "records-0.parquet"
     write_records(records, "photos", {}, named, {})
-    assert read_values([records]) == {"natural": list(named.items())}
+    inputs = Inputs({"records": [given(records, {"dataset": "natural"})]}, {"groups": {}})
+    assert scenes.read(inputs)["groups"] == {"natural": list(named.items())}
     graph = build(load_file(ROOT / "config" / "presets" / "natural_small.yaml"))
     (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
     read = {p.wildcards["dataset"] for p in figure.inputs["records"]}

@@ -15,11 +15,16 @@ from known_answers import dataset, model
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.config.information import Information
-from bindscope.config.probes import AttentionProbe, LinearProbe, QuadraticProbe
-from bindscope.models.known_answer import encode, truth
+from bindscope.models.known_answer import encode
+from bindscope.models.known_answer_truth import truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.config import (
+    AttentionProbe,
+    Information,
+    LinearProbe,
+    QuadraticProbe,
+)
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit

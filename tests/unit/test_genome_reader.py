@@ -25,7 +25,7 @@ from bindscope.priors.assignments import (
     corpus_log_weights,
 )
 from bindscope.sources.records import objects_of, read_source
-from bindscope.studies.build import build, leaves
+from bindscope.studies.build import build
 from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 
 COUNTS = {"train": 3, "val": 1, "test": 1}
@@ -92,8 +92,14 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
         {
             "datasets": [section(images)],
             "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-            "probes": [{"name": "p", "family": "linear"}],
-            "fits": [{"name": "f", "datasets": ["genome"], "models": ["m"], "probes": ["p"]}],
+            "studies": {
+                "binding_information": {
+                    "probes": [{"name": "p", "family": "linear"}],
+                    "fits": [
+                        {"name": "f", "datasets": ["genome"], "models": ["m"], "probes": ["p"]}
+                    ],
+                }
+            },
         }
     )
     graph = build(config)
@@ -101,7 +107,7 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
         for product in graph.of(rule):
             script(rule).main(job_by_hand(product, tmp_path))
     (priors,) = graph.of("assignment_priors")
-    assert priors.path() in leaves(graph)
+    assert priors.path() in graph.leaves()
     rows = json.loads((tmp_path / priors.path()).read_text())
     assert [(row["dataset"], row["split"], row["n_scenes"]) for row in rows] == [
         ("genome", "train", 3), ("genome", "val", 1), ("genome", "test", 1),

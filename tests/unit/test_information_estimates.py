@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from bindscope.config.information import Information
 from bindscope.core.errors import StoreError
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import (
     ESTIMATES,
     LOSSES,

@@ -19,8 +19,8 @@ import bindscope
 from bindscope.core.graph import roots
 from bindscope.core.keys import own_code
 
-spec = {{"dataset": {{"space": {{"kind": "uniform"}}}}, "threads": 2}}
-code = own_code(roots("priors", spec)) + ":0"
+spec = {{"runs": ["priors.py", "bindscope.codes.uniform:Uniform"], "threads": 2}}
+code = own_code(roots(spec)) + ":0"
 snakemake = SimpleNamespace(
     rule="priors", log=["logs/job.log"], scriptdir={scripts!r}, input=[], output=[],
     params=SimpleNamespace(spec=json.dumps(spec), code={code}), wildcards={{"dataset": "tiny"}},

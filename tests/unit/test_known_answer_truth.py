@@ -18,9 +18,9 @@ from known_answers import (
 from bindscope.codes.space import build_space, feature_code
 from bindscope.config.models import ENCODERS
 from bindscope.core.errors import ConfigError
-from bindscope.models.known_answer import encode, truth
+from bindscope.models.known_answer import encode
 from bindscope.models.known_answer_margins import margin_sum, matrices, partitions
-from bindscope.models.known_answer_truth import symmetric_channel
+from bindscope.models.known_answer_truth import symmetric_channel, truth
 
 SPACES = {
     "uniform": dataset((2, 3), (1, 4)),

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from jobs_by_hand import ci_graph, job_by_hand, script
 
 from bindscope.config.models import Pretrained, PythonModel
-from bindscope.core import devices
-from bindscope.core.errors import ModelError
+from bindscope.core import contents, devices
+from bindscope.core.contents import content_key
+from bindscope.core.errors import InputError, ModelError
 from bindscope.models import weights
 from bindscope.models.base import TokenMap, VisionModel, ordered_layers
 from bindscope.models.loading import hold_device, load_model
@@ -109,24 +110,24 @@ def test_sources(source: str, parts: tuple[Any, ...]) -> None:
 
 
 def test_content_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_REMEMBER_BYTES", 5)
+    monkeypatch.setattr(contents, "_REMEMBER_BYTES", 5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         (folder / "sub").mkdir(parents=True)
         (folder / "a.safetensors").write_bytes(b"weights")
         (folder / "sub" / "b.json").write_bytes(b"{}")
-    key = weights.content_key(here)
-    assert key == weights.content_key(there) == weights.content_key(str(here))
+    key = content_key(here)
+    assert key == content_key(there) == content_key(str(here))
     (there / ".lock").touch()
-    assert weights.content_key(there) == key
+    assert content_key(there) == key
     (there / "a.safetensors").rename(there / "c.safetensors")
-    assert weights.content_key(there) != key
+    assert content_key(there) != key
     (here / "a.safetensors").write_bytes(b"Weights")
-    assert weights.content_key(here) != key
+    assert content_key(here) != key
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 3  # three large files were seen
-    with pytest.raises(ModelError, match="no such file or folder"):
-        weights.content_key(tmp_path / "absent")
+    with pytest.raises(InputError, match="no such file or folder"):
+        content_key(tmp_path / "absent")
 
 
 class Hub:
@@ -186,7 +187,7 @@ def test_fetch_takes_what_is_needed_and_describes_it(hub: Hub) -> None:
     content = b"content of model.safetensors"
     digest = hashlib.sha256(content).hexdigest()
     assert entry == {"path": "model.safetensors", "bytes": len(content), "sha256": digest}
-    assert manifest["sha256"] == weights.content_key(hub.cache)
+    assert manifest["sha256"] == content_key(hub.cache)
 
 
 def test_fetch_takes_shards_and_refuses_pickles(hub: Hub) -> None:
@@ -231,7 +232,7 @@ def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     file.write_bytes(b"weights")
     manifest = weights.fetch(f"timm:vit:path:{file}")
-    assert manifest["sha256"] == weights.content_key(file)
+    assert manifest["sha256"] == content_key(file)
     assert hub.asked == []
     for wrong in ("timm:vit:path:/no/w.bin", f"hf:path:{tmp_path}"):
         with pytest.raises(ModelError):
@@ -241,7 +242,9 @@ def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
 def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Path) -> None:
     graph = ci_graph(
         models=[{"name": "hub", "source": CONFIG.source, "n_layers": 2}],
-        fits=[{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}],
+        study={
+            "fits": [{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}]
+        },
     )
     (product,) = graph.of("weights")
     script("weights").main(job_by_hand(product, tmp_path))
@@ -426,3 +429,45 @@ def test_own_model() -> None:
 def test_own_model_errors(config: PythonModel, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(config, None, "cpu", 4)
+
+
+_USERS = """
+import torchvision
+from test_models_adapters_loading import Own
+
+def make():
+    torchvision.transforms.Resize(4)  # it works, it is not only a name
+    return Own(4)
+
+def make_llava():
+    from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
+    tiny = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    text = dict(tiny, model_type="qwen2", num_key_value_heads=2, vocab_size=40)
+    vision = dict(tiny, model_type="siglip_vision_model", image_size=16, patch_size=8)
+    config = LlavaOnevisionConfig(
+        text_config=text, vision_config=vision, image_token_index=39, video_token_index=38
+    )
+    model = LlavaOnevisionForConditionalGeneration(config)
+    assert sum(p.numel() for p in model.parameters()) > 1000
+    return Own(4)
+"""
+_LOAD = """
+import sys
+from bindscope.config.models import PythonModel
+from bindscope.models.loading import load_model
+source = f"python:users_model:{sys.argv[1]}"
+print(load_model(PythonModel(name="own", source=source, n_layers=1), None, "cpu", 4).dim)
+"""
+
+
+@pytest.mark.parametrize("function", ["make", "make_llava"])
+def test_a_users_module_may_import_torchvision(tmp_path: Path, function: str) -> None:
+    """PyPI's torchvision does not import beside a CPU-only torch: see `core/workarounds.py`."""
+    (tmp_path / "users_model.py").write_text(_USERS)
+    here = Path(__file__).parent
+    path = ":".join(map(str, (here.parents[1] / "src", here, tmp_path)))
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD, function], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": path, "PATH": "", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["3"], done.stderr

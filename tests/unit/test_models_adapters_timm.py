@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 
 from bindscope.config.models import Extraction, Pretrained
-from bindscope.core import torchvision_shim
+from bindscope.core import workarounds
 from bindscope.core.errors import ModelError
 from bindscope.models.loading import load_model
 
-torchvision_shim.apply()
+workarounds.declare_torchvision_operators()
 import timm  # noqa: E402  (after the cure)
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
@@ -199,10 +199,12 @@ def test_errors_name_the_problem(name: str, changes: dict[str, Any], message: st
 
 
 _CURE = """
+import sys
+from bindscope.core import workarounds
+assert "torch" not in sys.modules
 import torch
-from bindscope.core import torchvision_shim
-declared = torchvision_shim.apply()
-again = torchvision_shim.apply()
+declared = workarounds.declare_torchvision_operators()
+again = workarounds.declare_torchvision_operators()
 import timm, torchvision
 assert not again
 print(declared, torch.version.cuda or torch.version.hip)
@@ -220,15 +222,15 @@ def test_the_cure_acts_only_where_it_is_needed() -> None:
 def test_the_cure_is_not_needed_with_cuda_or_working_operators(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert not torchvision_shim.needed(None)
+    assert not workarounds.lacks_torchvision_operators(None)
     (tmp_path / "_C.so").touch()
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    assert torchvision_shim.needed(tmp_path)
+    assert workarounds.lacks_torchvision_operators(tmp_path)
     monkeypatch.setattr(torch.ops, "load_library", lambda _: None)
-    assert not torchvision_shim.needed(tmp_path)
+    assert not workarounds.lacks_torchvision_operators(tmp_path)
     monkeypatch.undo()
     for version in ("cuda", "hip"):
         monkeypatch.setattr(torch.version, version, "13.0")
-        assert not torchvision_shim.needed(tmp_path)
+        assert not workarounds.lacks_torchvision_operators(tmp_path)
         monkeypatch.undo()

@@ -17,7 +17,7 @@ from jobs_by_hand import ROOT, job_by_hand, script
 import bindscope
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
-from bindscope.core.graph import SCRIPT, Graph, Product
+from bindscope.core.graph import Graph, Product
 from bindscope.core.store.reader import open_store
 from bindscope.studies.build import build, read_graph
 
@@ -48,7 +48,7 @@ def make(product: Product, made: set[str]) -> None:
         make(given, made)
     if product.path() not in made:
         made.add(product.path())
-        name = SCRIPT.get(product.rule, f"{product.rule}.py").removesuffix(".py")
+        name = json.loads(product.spec)["runs"][0].removesuffix(".py")
         script(name).main(job_by_hand(product, Path()))  # the current folder
 
 
@@ -57,7 +57,7 @@ def done(folder: Path) -> Graph:
     """The graph of the page's configuration, with its tables made."""
     graph = build(Config.model_validate(example()))
     made: set[str] = set()
-    for product in graph.of("table_priors", "table_binding_information"):
+    for product in graph.of("table"):
         make(product, made)
     return graph
 
@@ -133,8 +133,9 @@ def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
 
 def test_maps_of_attention_need_masks_and_are_left_out(folder: Path) -> None:
     config = example()
-    config["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
-    config["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
+    study = config["studies"]["binding_information"]
+    study["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
+    study["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
     graph = build(Config.model_validate(config))
     assert [fit.wildcards["tokens"] for fit in graph.of("fit")] == ["patches"]
     assert not graph.of("attention")
@@ -151,7 +152,7 @@ def test_splits_by_feature_code_resample_feature_codes(folder: Path) -> None:
 def test_known_answer_encoders_do_not_go_with_scenes_that_are_read(folder: Path) -> None:
     config = example()
     config["models"].append({"name": "zero", "source": "known-answer:zero"})
-    config["fits"][0]["models"].append("zero")
+    config["studies"]["binding_information"]["fits"][0]["models"].append("zero")
     with pytest.raises(ConfigError, match=r"'zero' draws the codes .* 'kitchen' are read"):
         read_graph(config, "kitchen.yaml")
 

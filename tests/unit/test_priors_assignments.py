@@ -5,9 +5,9 @@ from math import comb, factorial, log, log2, prod
 import numpy as np
 import pytest
 from assignments_by_hand import (
-    assignment_bits_by_supply,
+    assignment_bits_object_by_object,
     by_hand,
-    code_bits_by_code_and_supply,
+    code_bits_object_by_object,
     random_scene,
 )
 
@@ -64,8 +64,10 @@ def test_tables_that_share_a_code(counts, gap):
     scene = table(counts)
     log_weights = np.random.default_rng(0).normal(size=np.shape(counts))
     found = bits([scene], log_weights)[0]
-    assert found[0] == pytest.approx(assignment_bits_by_supply(scene, log_weights), abs=1e-12)
-    assert found[2] == pytest.approx(code_bits_by_code_and_supply(scene, log_weights), abs=1e-12)
+    assert found[0] == pytest.approx(
+        assignment_bits_object_by_object(scene, log_weights), abs=1e-12
+    )
+    assert found[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-12)
     assert (found[1] - found[2] > 1e-3) == gap
 
 
@@ -76,8 +78,10 @@ def test_larger_scenes_against_plain_programs(seed):
     scene = random_scene(rng, n, n_categories, n_values)
     log_weights = rng.normal(size=(n_categories, n_values))
     found = bits([scene], log_weights)[0]
-    assert found[0] == pytest.approx(assignment_bits_by_supply(scene, log_weights), abs=1e-11)
-    assert found[2] == pytest.approx(code_bits_by_code_and_supply(scene, log_weights), abs=1e-11)
+    assert found[0] == pytest.approx(
+        assignment_bits_object_by_object(scene, log_weights), abs=1e-11
+    )
+    assert found[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-11)
 
 
 def test_closed_forms_without_weights():
@@ -124,8 +128,8 @@ def test_scenes_in_one_batch_do_not_touch_each_other(monkeypatch):
     monkeypatch.setattr("bindscope.priors.shared_codes._BLOCK", 40)
     assert bits(scenes, log_weights) == pytest.approx(together, abs=1e-12)
     monkeypatch.setattr(assignments, "_BATCH", 1)
-    monkeypatch.setattr("bindscope.priors.supply._BLOCK", 50)
-    monkeypatch.setattr("bindscope.priors.supply._REMEMBERED", 100)
+    monkeypatch.setattr("bindscope.priors.multisets._BLOCK", 50)
+    monkeypatch.setattr("bindscope.priors.multisets._REMEMBERED", 100)
     assert bits(scenes, log_weights) == pytest.approx(together, abs=1e-12)
 
 

@@ -12,6 +12,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code, feature_counts
 from bindscope.config.codes import CountedSpace, Dataset
 from bindscope.priors.anchors import log_odds
+from bindscope.priors.approximate_odds import approximate_odds
 from bindscope.priors.counted import (
     CountedPrior,
     Exchangeable,
@@ -19,7 +20,6 @@ from bindscope.priors.counted import (
     counted_entropies,
 )
 from bindscope.priors.entropies import entropies
-from bindscope.priors.loose import loose_odds
 
 
 def counted(sizes: tuple[int, ...], max_objects: int) -> CountedSpace:
@@ -106,7 +106,7 @@ def test_a_guess_knows_what_is_certain_and_counts_objects_exactly() -> None:
     codes = every_code(6, 4)
     space = Exchangeable(config, [1, 2, 2, 3, 4, 4, 4])
     exact = log_odds(space, codes)
-    guess = loose_odds(codes, sizes, space.shares)
+    guess = approximate_odds(codes, sizes, space.shares)
     # Weights of numbers of objects are integers there: equal up to their rounding.
     assert guess["object"] == pytest.approx(exact["object"], abs=0.05)
     for target in ("feature", "object_given_feature"):

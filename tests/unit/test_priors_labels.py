@@ -11,9 +11,9 @@ import pytest
 from bindscope.config.codes import SPLITS
 from bindscope.core.errors import StoreError
 from bindscope.core.files import write_json
-from bindscope.core.paths import PATHS, READS
 from bindscope.core.store.arrays import write_arrays
-from bindscope.priors.labels import Labels, build_labels
+from bindscope.priors.labels import DatasetLabels, build_labels
+from bindscope.studies.build import all_steps
 
 N_SCENES = {"train": 6, "val": 3, "test": 4}
 
@@ -53,7 +53,7 @@ def labels_of(folder: Path) -> dict[str, object]:
 
 def test_labels_lead_to_codes_anchors_and_priors(folder: Path) -> None:
     moved = folder.rename(folder.with_name("moved"))  # paths are relative
-    labels = Labels(moved / "labels" / "x.json")
+    labels = DatasetLabels(moved / "labels" / "x.json")
     for split in SPLITS:
         rng = np.random.default_rng([0, len(split)])
         objects = rng.integers(0, 2, (N_SCENES[split], 4), np.uint8)
@@ -77,7 +77,7 @@ def test_labels_change_with_all_that_they_stand_for(folder: Path, part: str) -> 
 
 
 def test_another_store_in_the_same_place_is_refused(folder: Path) -> None:
-    labels = Labels(folder / "labels" / "x.json")
+    labels = DatasetLabels(folder / "labels" / "x.json")
     write(folder, "val", seed=1)
     labels.codes("test")
     with pytest.raises(StoreError, match="is older than"):
@@ -87,7 +87,7 @@ def test_another_store_in_the_same_place_is_refused(folder: Path) -> None:
 def test_a_store_that_is_gone_is_named(folder: Path) -> None:
     (folder / "anchors" / "test.json").unlink()
     with pytest.raises(StoreError, match=r"anchors/test\.json: there is no such manifest"):
-        Labels(folder / "labels" / "x.json").anchors("test")
+        DatasetLabels(folder / "labels" / "x.json").anchors("test")
 
 
 def test_codes_and_anchors_of_different_scenes_are_refused(folder: Path) -> None:
@@ -101,14 +101,13 @@ def test_a_damaged_file_is_refused(folder: Path, content: str) -> None:
     path = folder / "labels" / "x.json"
     path.write_text(content)
     with pytest.raises(StoreError, match="the file of labels is truncated or was changed"):
-        Labels(path)
+        DatasetLabels(path)
     path.unlink()
     with pytest.raises(StoreError, match="there is no such file of labels"):
-        Labels(path)
+        DatasetLabels(path)
 
 
 def test_what_rules_read_besides_is_made_by_some_rule() -> None:
-    made = {name for outputs in PATHS.values() for name in list(outputs)[1:]}
-    for rule, roles in READS.items():
-        assert rule in PATHS
-        assert {name for names in roles.values() for name in names} <= made
+    made = {name for step in all_steps().values() for name in list(step.outputs)[1:]}
+    for step in all_steps().values():
+        assert {name for names in step.reads.values() for name in names} <= made

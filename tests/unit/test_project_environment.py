@@ -1,191 +1,173 @@
-"""The environment that `make` builds: when it is built, from what, and what is said if it fails."""
+"""The environment that `make setup` builds: when, from what, and what is said if it cannot.
+
+The Makefile runs with a Python that only notes what it is asked to do.
+"""
 
 from __future__ import annotations
 
-import sys
+import fcntl
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from bindscope.commands import environment
-from bindscope.core.errors import BindscopeError
-
-HERE = Path(sys.prefix)
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    (tmp_path / "requirements.lock").write_text("torch==2.13.0\nzarr==3.1.6\n    # via x\n")
-    (tmp_path / "pyproject.toml").write_text("")
-    return tmp_path
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace what takes minutes by a record of it."""
-    made: list[str] = []
-
-    def build(root: Path, venv: Path, n_packages: int) -> None:
-        (venv / "bin").mkdir(parents=True, exist_ok=True)
-        environment.python(venv).touch()
-        made.append(f"build {n_packages}")
-
-    monkeypatch.setattr(environment, "_build", build)
-    monkeypatch.setattr(environment, "_pip", lambda *_: made.append("install"))
-    return made
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = """#!/bin/bash
+echo "$*" >> "$CALLS"
+case "$*" in
+    *"-m venv"*) mkdir -p "${@: -1}/bin" && cp "$0" "${@: -1}/bin/python" && touch "${@: -1}/pyvenv.cfg";;
+    *"import sys"*) exit $TOO_OLD;;
+    *--dry-run*) exit $NO_WHEEL;;
+    *urlopen*) exit $OFFLINE;;
+    *"-r requirements.lock"*) echo 'ERROR: no such host'; exit $PIP_FAILS;;
+esac
+"""  # noqa: E501
+CPU_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
 
 
-def test_built_once_and_again_when_the_lock_changes(clone: Path, calls: list[str]) -> None:
-    environment.ensure(clone, Path(".venv"))
-    environment.ensure(clone, Path(".venv"))
-    assert calls == ["build 2", "install"]
-    lock = clone / "requirements.lock"
-    lock.write_text(lock.read_text() + "numpy==2.4.6\n")
-    environment.ensure(clone, Path(".venv"))
-    assert calls == ["build 2", "install", "build 3", "install"]
+class Clone:
+    """A clone on a machine whose properties are set here."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path / "clone"
+        self.path.mkdir()
+        for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.path)
+        self.python = path / "python"
+        self.python.write_text(PYTHON)
+        self.python.chmod(0o755)
+        self.calls = path / "calls"
+        self.machine = {
+            "TOO_OLD": "0", "NO_WHEEL": "1", "OFFLINE": "0", "PIP_FAILS": "0",
+            "CALLS": str(self.calls),
+        }  # fmt: skip
 
-def test_a_lock_that_the_environment_holds_rebuilds_nothing(
-    clone: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment.ensure(clone, Path(".venv"))
-    monkeypatch.setattr(environment, "holds", lambda *_: True)
-    (clone / "requirements.lock").write_text("# only a comment\ntorch==2.13.0\nzarr==3.1.6\n")
-    environment.ensure(clone, Path(".venv"))
-    assert calls == ["build 2", "install", "install"]
+    def start(self, *arguments: str, nvidia: str = "", **machine: str) -> subprocess.Popen[str]:
+        """Start `make setup`; what it has Python do is in `called`."""
+        self.calls.write_text("")
+        # Those of a make that runs this test must not reach the one that it tests.
+        outer = {key: v for key, v in os.environ.items() if "MAKE" not in key and key != "VENV"}
+        outer.pop("TORCH_INDEX", None)
+        return subprocess.Popen(
+            ["make", "setup", f"PYTHON={self.python}", f"NVIDIA={nvidia}", *arguments],
+            cwd=self.path, env={**outer, **self.machine, **machine},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
+    def make(self, *arguments: str, **machine: str) -> subprocess.CompletedProcess[str]:
+        """Run `make setup` to its end."""
+        with self.start(*arguments, **machine) as process:
+            said, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, said, errors)
 
-def test_a_moved_clone_is_set_up_again(clone: Path, calls: list[str], tmp_path: Path) -> None:
-    environment.ensure(clone, Path("a"))
-    (clone / "a").rename(clone / "b")
-    environment.ensure(clone, Path("b"))
-    assert calls.count("build 2") == 2
-
-
-def test_an_interrupted_build_is_not_taken_for_one(clone: Path, calls: list[str]) -> None:
-    (clone / ".venv/bin").mkdir(parents=True)
-    (clone / ".venv/pyvenv.cfg").touch()
-    environment.ensure(clone, Path(".venv"))
-    assert calls == ["build 2", "install"]
-
-
-def test_what_an_environment_holds() -> None:
-    pins = environment.read_pins(Path("requirements.lock"))
-    some = {name: pins[name] for name in ("torch", "torchvision", "zarr", "snakemake")}
-    assert environment.holds(HERE, some)
-    assert not environment.holds(HERE, {**some, "zarr": "3.1.5"})
-    assert not environment.holds(HERE, {**some, "no-such-package": "1"})
-    assert not environment.holds(Path("no/such/environment"), some)
-
-
-def test_only_environments_are_deleted(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "thesis.tex").touch()
-    with pytest.raises(BindscopeError, match="is no virtual environment"):
-        environment._remove(folder)
-    assert (folder / "thesis.tex").exists()
-    (folder / "pyvenv.cfg").touch()
-    environment._remove(folder)
-    assert not folder.exists()
-
-
-class Machine:
-    """What `torch_index` looks at."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.nvidia, self.wheel, self.online = False, False, True
-        monkeypatch.delenv("TORCH_INDEX", raising=False)
-        monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setattr(environment, "has_nvidia", lambda: self.nvidia)
-        monkeypatch.setattr(environment, "reachable", lambda *_: self.online)
-        monkeypatch.setattr(environment.subprocess, "run", self._pip)
-
-    def _pip(self, command: list[str], **_: object) -> object:
-        assert "--no-index" in command
-        assert command[-1] == "torch==2.13.0"
-        return type("Done", (), {"returncode": 0 if self.wheel else 1})
-
-    def index(self) -> list[str]:
-        """Ask for pip's options."""
-        return environment.torch_index(HERE, "torch==2.13.0")
+    def called(self, words: str) -> int:
+        """Count the calls of Python with these words."""
+        return self.calls.read_text().count(words)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    return Machine(monkeypatch)
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path)
 
 
-def test_no_device_takes_the_index_of_cpu_builds(machine: Machine) -> None:
-    assert machine.index() == ["--extra-index-url", environment.CPU_INDEX]
+def change(path: Path) -> None:
+    """Give a file a time after that of the environment."""
+    stamp = path.parent / ".venv/.stamp"
+    os.utime(path, (stamp.stat().st_mtime + 1,) * 2)
 
 
-def test_a_device_or_a_wheel_at_hand_takes_no_index(machine: Machine) -> None:
-    machine.nvidia = True
-    assert machine.index() == []
-    machine.nvidia, machine.wheel = False, True
-    assert machine.index() == []
+def test_made_once_and_brought_up_to_date_when_the_lock_changes(clone: Clone) -> None:
+    done = clone.make()
+    assert done.returncode == 0, done.stderr
+    assert "Environment ready" in done.stdout
+    assert clone.called("-m venv") == 1
+    assert clone.called("-r requirements.lock") == 1
+    assert clone.called("-e .") == 1
+    assert clone.make().returncode == 0
+    assert clone.calls.read_text() == ""
+    for name in ("requirements.lock", "pyproject.toml"):
+        change(clone.path / name)
+        assert clone.make().returncode == 0
+        assert clone.called("-m venv") == 0  # packages follow in place
+        assert clone.called("-r requirements.lock") == 1
+        os.utime(clone.path / name, (0, 0))
 
 
-def test_an_index_that_cannot_be_reached_is_left_out_and_named(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
+def test_an_interrupted_set_up_counts_as_none(clone: Clone) -> None:
+    done = clone.make(PIP_FAILS="3")
+    assert done.returncode
+    assert "ERROR: no such host\nerror: pip stopped, see .venv/install.log" in done.stderr
+    (clone.path / ".venv/half").touch()
+    assert clone.make().returncode == 0
+    assert clone.called("-m venv") == 1
+    assert not (clone.path / ".venv/half").exists()
+    change(clone.path / "requirements.lock")
+    assert clone.make(PIP_FAILS="3").returncode  # in an environment that was complete before
+    assert clone.make().returncode == 0
+    assert clone.called("-m venv") == 1
+
+
+def test_a_moved_clone_and_a_python_that_went_are_set_up_again(clone: Clone) -> None:
+    clone.make()
+    clone.path = clone.path.rename(clone.path.with_name("moved"))
+    clone.make()
+    assert clone.called("-m venv") == 1
+    (clone.path / ".venv/bin/python").unlink()
+    clone.make()
+    assert clone.called("-m venv") == 1
+
+
+def test_a_python_that_is_too_old_is_one_message(clone: Clone) -> None:
+    done = clone.make(TOO_OLD="1")
+    assert done.returncode
+    assert done.stderr.startswith(f"error: {clone.python} is not Python 3.11 or later\n  remedy: ")
+    assert not (clone.path / ".venv").exists()
+
+
+def test_only_environments_are_deleted(clone: Clone) -> None:
+    (clone.path / "mine").mkdir()
+    (clone.path / "mine/thesis.tex").touch()
+    done = clone.make("VENV=mine")
+    assert done.returncode
+    assert "error: mine exists and is no virtual environment" in done.stderr
+    assert (clone.path / "mine/thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "machine", "index"),
+    [
+        ([], {}, CPU_INDEX),
+        ([], {"nvidia": "/usr/bin/nvidia-smi"}, None),
+        ([], {"NO_WHEEL": "0"}, None),
+        ([], {"OFFLINE": "1"}, None),
+        (["TORCH_INDEX=https://example.org/whl"], {}, "--extra-index-url https://example.org/whl"),
+        ([], {"TORCH_INDEX": "https://example.org/whl"}, "--extra-index-url https://example.org"),
+        (["TORCH_INDEX="], {}, None),
+    ],
+    ids=["no device", "device", "wheel at hand", "offline", "chosen", "environment", "none"],
+)
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="elsewhere PyPI's torch has no CUDA")
+def test_which_builds_of_torch_are_offered_to_pip(
+    arguments: list[str], machine: dict[str, str], index: str | None, clone: Clone
 ) -> None:
-    machine.online = False
-    assert machine.index() == []
-    assert f"{environment.CPU_INDEX} cannot be reached" in capsys.readouterr().out
+    done = clone.make(*arguments, **machine)
+    assert done.returncode == 0, done.stderr
+    (install,) = [c for c in clone.calls.read_text().splitlines() if "-r requirements.lock" in c]
+    assert (index in install) if index else ("--extra-index-url" not in install)
+    assert ("does not answer" in done.stdout) == ("OFFLINE" in machine)
 
 
-def test_the_user_decides_if_he_wants(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCH_INDEX", "https://example.org/whl")
-    assert machine.index() == ["--extra-index-url", "https://example.org/whl"]
-    monkeypatch.setenv("TORCH_INDEX", "")
-    assert machine.index() == []
-
-
-def test_no_index_on_other_systems(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert machine.index() == []
-
-
-def test_a_failing_pip_is_told_with_its_last_words(tmp_path: Path) -> None:
-    python = environment.python(tmp_path)
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\necho 'ERROR: no such host'\nexit 3\n")
-    python.chmod(0o755)
-    with pytest.raises(BindscopeError, match="exit code 3") as caught:
-        environment._pip(tmp_path, ["install"], tmp_path)
-    assert "no such host" in caught.value.problem
-    assert (tmp_path / environment.LOG).read_text() == "ERROR: no such host\n"
-
-
-def test_progress_names_large_downloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    python = environment.python(tmp_path)
-    python.parent.mkdir()
-    python.write_text(
-        "#!/bin/sh\n"
-        "echo '  Downloading scipy-1.17.1-cp311-cp311-manylinux_2_28_x86_64.whl (35.2 MB)'\n"
-        "echo '  Downloading yte-1.9.4-py3-none-any.whl (7.8 kB)'\n"
-        "echo 'Installing collected packages: scipy'\n"
-    )
-    python.chmod(0o755)
-    environment._pip(tmp_path, ["install"], tmp_path)
-    assert capsys.readouterr().out == "  downloading scipy-1.17.1, 35.2 MB\n  installing\n"
-
-
-def test_a_full_disk_is_told_before_anything_is_downloaded(
-    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(clone)
-    full = environment.shutil.disk_usage(clone)._replace(free=1)
-    monkeypatch.setattr(environment.shutil, "disk_usage", lambda _: full)
-    assert environment.main([".venv"]) == 1
-    assert "0.0 GB are free" in capsys.readouterr().err
-    assert not (clone / ".venv").exists()
-
-
-def test_outside_a_clone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert environment.main([]) == 1
-    assert "run this in the folder of the clone" in capsys.readouterr().err
+@pytest.mark.skipif(shutil.which("flock") is None, reason="no flock: one make at a time is assumed")
+def test_a_second_make_waits_and_finds_it_made(clone: Clone) -> None:
+    assert clone.make().returncode == 0
+    folder = os.open(clone.path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # as a first one holds it
+    with clone.start() as second:
+        assert second.stdout is not None
+        assert second.stdout.readline() == "Waiting for another make's set-up.\n"
+        assert second.poll() is None
+        os.close(folder)
+        assert second.wait(60) == 0
+    assert clone.calls.read_text() == ""

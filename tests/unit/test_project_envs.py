@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 import yaml
+from lock_file import read_pins
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rattler import MatchSpec
 
-from bindscope.commands.environment import canonical, read_pins
 from bindscope.core.keys import parse_module
-from bindscope.core.registries import ADAPTERS, FAMILIES, READERS, RENDERERS, SPACES
+from bindscope.core.registries import ADAPTERS, READERS, RENDERERS, SPACES
+from bindscope.studies.binding_information.registry import FAMILIES
 
 PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
 PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 # The project that an import comes from, where the names differ.
-PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow",
-           "google_crc32c": "google-crc32c"}  # fmt: skip
+PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow"}
 # Imported by name only: by Snakemake itself (a script's own library), by the tools that start it.
 NOT_IN_JOBS = {"snakemake", "psutil"}
 DRAWN = [
@@ -85,17 +86,17 @@ def reached(*roots: str) -> set[str]:
             todo.extend(parse_module(file)[1])
         elif name.partition(".")[0] not in {"bindscope", *sys.stdlib_module_names}:
             foreign.add(name.partition(".")[0])
-    return {canonical(PROJECT.get(name, name)) for name in foreign - NOT_IN_JOBS}
+    return {canonicalize_name(PROJECT.get(name, name)) for name in foreign - NOT_IN_JOBS}
 
 
 @pytest.mark.parametrize("path", ENVS, ids=str)
 def test_versions_are_the_locks(path: Path) -> None:
-    pins = read_pins(Path("requirements.lock"))
+    pins = read_pins()
     for name, spec in specs(path).items():
         if name == "python":
             assert str(spec.version) == "3.11.*"
             continue
-        pin = pins[canonical(PYPI.get(name, name))]
+        pin = pins[canonicalize_name(PYPI.get(name, name))]
         assert str(spec.version) == f"{pin}.*", f"{path}: {name} is {pin} in requirements.lock"
 
 
@@ -107,7 +108,7 @@ def test_only_conda_forge(path: Path) -> None:
 @pytest.mark.parametrize("path", ENVS, ids=str)
 def test_nothing_that_a_job_imports_is_missing(path: Path) -> None:
     assert scripts(path.stem)
-    present = {canonical(PYPI.get(name, name)) for name in specs(path)}
+    present = {canonicalize_name(PYPI.get(name, name)) for name in specs(path)}
     assert not imported(path.stem) - present
 
 
@@ -120,7 +121,7 @@ def test_every_rule_with_a_script_has_an_environment() -> None:
 
 def test_everything_imported_is_declared() -> None:
     declared = tomllib.loads(Path("pyproject.toml").read_text())["project"]["dependencies"]
-    names = {canonical(Requirement(text).name) for text in declared}
+    names = {canonicalize_name(Requirement(text).name) for text in declared}
     modules = [
         ".".join(path.relative_to("src").with_suffix("").parts)
         for path in Path("src/bindscope").rglob("*.py")

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from lock_file import LOCK, read_pins
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from snakemake.cli import get_argument_parser
 
 import bindscope
-from bindscope.commands.environment import canonical, read_pins
 
-LOCK = Path("requirements.lock")
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 MAKEFILE = Path("Makefile").read_text()
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", MAKEFILE))
@@ -31,11 +31,11 @@ PERMISSIVE = re.compile(
 
 def runtime() -> list[str]:
     """Return the installed projects that the runtime dependencies need, and they themselves."""
-    pins = read_pins(LOCK)
+    pins = read_pins()
     todo = [Requirement(text).name for text in PROJECT["dependencies"]]
     found: set[str] = set()
     while todo:
-        name = canonical(todo.pop())
+        name = canonicalize_name(todo.pop())
         if name in found or name not in pins:
             continue
         found.add(name)
@@ -69,7 +69,7 @@ def test_the_lock_names_no_machine_no_build_and_no_hash() -> None:
 
 
 def test_the_lock_holds_what_was_seen_working() -> None:
-    pins = read_pins(LOCK)
+    pins = read_pins()
     seen = {
         "torch": "2.13.0", "torchvision": "0.28.0", "timm": "1.0.31", "transformers": "5.23.0",
         "zarr": "3.1.6", "snakemake": "9.27.1",
@@ -78,11 +78,11 @@ def test_the_lock_holds_what_was_seen_working() -> None:
 
 
 def test_the_lock_satisfies_the_project() -> None:
-    pins = read_pins(LOCK)
+    pins = read_pins()
     wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
     for text in wanted:
         requirement = Requirement(text)
-        assert requirement.specifier.contains(pins[canonical(requirement.name)]), text
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), text
 
 
 @pytest.mark.parametrize("name", runtime())

@@ -12,9 +12,8 @@ from solid_scenes import OCCLUSION
 
 from bindscope.core.errors import StoreError
 from bindscope.core.store.arrays import write_arrays
-from bindscope.figures.job import value_names
 from bindscope.scenes.statistics import scene_statistics
-from bindscope.tables.schema import SCENE_STATISTICS
+from bindscope.studies.datasets.tables import SCENE_STATISTICS
 from bindscope.tables.write import read_table
 
 
@@ -56,18 +55,19 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
     fit = {"name": "all", "datasets": ["height-0", "height-1"], "models": ["vit"],
            "probes": ["linear"]}  # fmt: skip
     graph = ci_graph(
-        datasets=datasets, models=[model], fits=[fit],
-        probes=[{"name": "linear", "family": "linear"}],
+        datasets=datasets, models=[model],
+        study={"fits": [fit], "probes": [{"name": "linear", "family": "linear"}]},
     )  # fmt: skip
-    assert [p.wildcards["figure"] for p in graph.of("figure")].count("occlusion") == 1
-    figure = json.loads(graph.of("figure")[0].spec)
-    colors, shapes = value_names(**figure["datasets"]["height-0"])
-    assert colors == ("color", ("gray", "red", "blue", "green"))  # not the other renderer's
-    assert shapes == ("shape", ("cube", "sphere", "cylinder"))
-    for product in graph.of("scenes", "scene_statistics", "table_scene_statistics"):
+    assert len(graph.of("figure", figure="occlusion")) == 1
+    (sheet,) = graph.of("figure", figure="scenes")
+    assert json.loads(sheet.spec)["content"]["groups"]["height-0"] == [
+        {"name": "color", "values": ["gray", "red", "blue", "green"]},  # not the other renderer's
+        {"name": "shape", "values": ["cube", "sphere", "cylinder"]},
+    ]
+    (made,) = graph.of("table", table="scene_statistics")
+    for product in [*graph.of("scenes", "scene_statistics"), made]:
         script(product.rule).main(job_by_hand(product, tmp_path))
-    (made,) = graph.of("table_scene_statistics")
-    table = read_table(tmp_path / made.path(), SCENE_STATISTICS)
+    table = read_table(tmp_path / made.path(), SCENE_STATISTICS.schema)
     assert list(table["split"]) == [*["train", "val", "test"] * 2, "train", "val"]
     assert list(table["camera_height"][:6]) == [1.0] * 3 + [3.2] * 3
     assert set(table["backend"]) == {"raycast"}
@@ -76,4 +76,5 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
 
 
 def test_datasets_that_are_not_drawn_have_no_statistics() -> None:
-    assert not ci_graph().of("scene_statistics", "table_scene_statistics")
+    assert not ci_graph().of("scene_statistics")
+    assert not ci_graph().of("table", table="scene_statistics")

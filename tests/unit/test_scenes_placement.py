@@ -10,7 +10,7 @@ import pytest
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
-from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, Draws, place
+from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, RandomWords, place
 from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
 
 ONES = {"train": 1, "val": 1, "test": 1}
@@ -152,7 +152,7 @@ def test_places_do_not_depend_on_which_objects_there_are(placement: str) -> None
 
 def test_grid_cells_are_dealt_out_evenly() -> None:
     canvas = Canvas(size=96, box=16, margin=4, capacity=9)
-    places = place("grid", canvas, Draws(0, "train", 0), np.full(4000, 5), "here")
+    places = place("grid", canvas, RandomWords(0, "train", 0), np.full(4000, 5), "here")
     assert (places[:, 5:] < 0).all()
     centres = places[:, :5] + 8
     column, row = ((centres - 4) // (92 / 3)).astype(int).transpose(2, 0, 1)
@@ -165,20 +165,20 @@ def test_grid_cells_are_dealt_out_evenly() -> None:
 
 def test_order_of_placement_is_shuffled() -> None:
     """Without the permutation, objects late in a jam-packed scene crowd at the edges."""
-    places = place("uniform", DENSE, Draws(0, "train", 0), np.full(3000, 12), "here")
+    places = place("uniform", DENSE, RandomWords(0, "train", 0), np.full(3000, 12), "here")
     distance = np.abs(places - 20).max(axis=-1)
     middle = distance.mean(axis=0)
     assert np.ptp(middle) < 6 * distance.std() / np.sqrt(3000)
 
 
-def _slow_place(canvas: Canvas, draws: Draws, scene: int, n: int) -> list[tuple[int, int]]:
+def _slow_place(canvas: Canvas, words: RandomWords, scene: int, n: int) -> list[tuple[int, int]]:
     """Place one scene, candidate by candidate: the twin of `placement._uniform`."""
     free = canvas.size - 2 * canvas.margin - canvas.box + 1
     for attempt in range(ATTEMPTS):
         taken: list[tuple[int, int]] = []
         for block in range(BLOCKS):
-            words = draws.words((2, attempt, block), scene, 1, 4 * canvas.capacity)[0]
-            for word in words.tolist():
+            block_words = words.at((2, attempt, block), scene, 1, 4 * canvas.capacity)[0]
+            for word in block_words.tolist():
                 x = canvas.margin + ((word >> 32) * free >> 32)
                 y = canvas.margin + ((word & 0xFFFFFFFF) * free >> 32)
                 reach = canvas.box + canvas.margin
@@ -190,11 +190,11 @@ def _slow_place(canvas: Canvas, draws: Draws, scene: int, n: int) -> list[tuple[
 
 
 def test_placement_equals_its_slow_twin_where_scenes_jam() -> None:
-    draws = Draws(7, "test", 50)
+    words = RandomWords(7, "test", 50)
     counts = np.tile([12, 0, 3, 12], 25)
-    places = place("uniform", DENSE, draws, counts, "here")
+    places = place("uniform", DENSE, words, counts, "here")
     for scene, n in enumerate(counts):
-        expected = _slow_place(DENSE, draws, scene, n) if n else []
+        expected = _slow_place(DENSE, words, scene, n) if n else []
         assert sorted(map(tuple, places[scene, :n].tolist())) == sorted(expected)
         assert (places[scene, n:] < 0).all()
 

@@ -8,10 +8,9 @@ from known_answers import dataset
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
-from bindscope.config.information import Information
-from bindscope.config.probes import LinearProbe, QuadraticProbe
 from bindscope.priors.anchors import CLIP_NATS, anchors
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.config import Information, LinearProbe, QuadraticProbe
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit

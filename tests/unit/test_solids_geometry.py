@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from solid_scenes import scene, solid
 
-from bindscope.scenes.solids.bodies import distance, mesh, normal, reach
+from bindscope.scenes.solids.bodies import bounding_radius, mesh, normal, signed_distance
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.labels import DEPTH_UNIT, cast
-from bindscope.scenes.solids.rays import meet
+from bindscope.scenes.solids.rays import ray_lengths
 
 SHAPES = ("cube", "sphere", "cylinder")
 
 
 def test_a_ray_through_a_pixel_lands_in_that_pixel() -> None:
-    camera = Camera.standing(2.0, 9.9, None, (0.3, -0.2, 0.1))
+    camera = Camera.on_clevrs_side(2.0, 9.9, None, (0.3, -0.2, 0.1))
     rays = camera.rays(17)
     points = np.array(camera.position) + 3.7 * rays
     seen = camera.project(points, 17)
@@ -25,7 +25,7 @@ def test_a_ray_through_a_pixel_lands_in_that_pixel() -> None:
 
 @pytest.mark.parametrize("pitch", [None, 5.0, 40.0])
 def test_a_camera_looks_where_it_is_told(pitch: float | None) -> None:
-    camera = Camera.standing(3.0, 8.0, pitch, (0.1, 0.2, -0.3))
+    camera = Camera.on_clevrs_side(3.0, 8.0, pitch, (0.1, 0.2, -0.3))
     np.testing.assert_allclose(camera.axes @ camera.axes.T, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(np.cross(*camera.axes[:2]), camera.axes[2], atol=1e-12)
     assert camera.position[2] == pytest.approx(2.7)
@@ -37,7 +37,7 @@ def test_a_camera_looks_where_it_is_told(pitch: float | None) -> None:
 
 
 def test_clevrs_directions() -> None:
-    directions = Camera.standing(5.34, 9.9, None, (0, 0, 0)).directions
+    directions = Camera.on_clevrs_side(5.34, 9.9, None, (0, 0, 0)).directions
     for one, other in (("left", "right"), ("front", "behind"), ("above", "below")):
         np.testing.assert_allclose(directions[one], -np.array(directions[other]))
     assert np.dot(directions["right"], directions["behind"]) == pytest.approx(0, abs=1e-12)
@@ -48,7 +48,7 @@ def test_clevrs_directions() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_mesh_and_distance_are_the_same_body(shape: str) -> None:
     made = mesh(shape)
-    np.testing.assert_allclose(distance(shape, 1.0, made.vertices), 0, atol=1e-9)
+    np.testing.assert_allclose(signed_distance(shape, 1.0, made.vertices), 0, atol=1e-9)
     np.testing.assert_allclose(normal(shape, 1.0, made.vertices), made.normals, atol=1e-6)
     a, b, c = (made.vertices[made.faces[:, k]] for k in range(3))
     outward = np.cross(b - a, c - a)
@@ -56,11 +56,13 @@ def test_mesh_and_distance_are_the_same_body(shape: str) -> None:
     middle = (a + b + c) / 3
     flat = area > 1e-9
     assert (np.einsum("ij,ij->i", outward, normal(shape, 1.0, middle))[flat] > 0).all()
-    assert np.abs(distance(shape, 1.0, middle)).max() < 0.005  # how far facets cut the corner
+    assert (
+        np.abs(signed_distance(shape, 1.0, middle)).max() < 0.005
+    )  # how far facets cut the corner
     volume = np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
     sharp = {"cube": 2 * np.sqrt(2), "sphere": 4 / 3 * np.pi, "cylinder": 2 * np.pi}[shape]
     assert 0.97 * sharp < volume < sharp  # edges are rounded, so a little less
-    assert np.linalg.norm(made.vertices, axis=1).max() <= reach(shape, 1.0)
+    assert np.linalg.norm(made.vertices, axis=1).max() <= bounding_radius(shape, 1.0)
 
 
 def _rays(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +82,7 @@ def test_rays_meet_a_sphere_where_the_quadratic_equation_says() -> None:
     expected = np.full(500, np.inf)
     expected[root > 0] = (-b[root > 0] - np.sqrt(root[root > 0])) / a[root > 0]
     expected[expected < 0] = np.inf
-    found = meet(ball, origins, directions)
+    found = ray_lengths(ball, origins, directions)
     clear = np.abs(root / a) > 1e-3  # not a ray that grazes
     np.testing.assert_array_equal(np.isfinite(found)[clear], np.isfinite(expected)[clear])
     both = clear & np.isfinite(expected)
@@ -92,22 +94,22 @@ def test_rays_meet_a_sphere_where_the_quadratic_equation_says() -> None:
 def test_rays_meet_solids_where_a_slow_march_enters_them(shape: str) -> None:
     body = solid(shape, -0.1, 0.15, size="large", rotation=25.0)
     origins, directions = _rays(200, seed=1)
-    found = meet(body, origins, directions)
+    found = ray_lengths(body, origins, directions)
     steps = np.linspace(0, 3 / 0.2, 12000)[:, None]
     for origin, direction, at in zip(origins[:60], directions[:60], found[:60], strict=True):
-        points = (origin + steps * direction - body.centre) @ body.turned.T
-        inside = np.flatnonzero(distance(shape, body.radius, points) < 0)
+        points = (origin + steps * direction - body.centre) @ body.own_axes.T
+        inside = np.flatnonzero(signed_distance(shape, body.radius, points) < 0)
         if len(inside):
             assert at == pytest.approx(steps[inside[0], 0], abs=2 * 3 / 0.2 / 12000)
         elif np.isfinite(at):  # a ray that grazes between two steps
-            entry = (origin + at * direction - body.centre) @ body.turned.T
-            assert abs(distance(shape, body.radius, entry)) < 1e-4
+            entry = (origin + at * direction - body.centre) @ body.own_axes.T
+            assert abs(signed_distance(shape, body.radius, entry)) < 1e-4
 
 
 def test_a_ray_that_starts_behind_or_beside_misses() -> None:
     body = solid("cube")
     origins = np.array([[0.0, -2, 0.2], [0, 2, 0.2], [2, 2, 0.2]])
-    found = meet(body, origins, np.tile([0.0, 1, 0], (3, 1)))
+    found = ray_lengths(body, origins, np.tile([0.0, 1, 0], (3, 1)))
     np.testing.assert_array_equal(np.isfinite(found), [True, False, False])
 
 
@@ -142,7 +144,7 @@ def test_visible_and_alone_are_counted_by_brute_force() -> None:
     world = scene(objects, position=(0, -8, 1.2), size=64)
     labels = cast(world)
     rays, eye = world.camera.rays(64).reshape(-1, 3), np.array(world.camera.position)
-    depths = np.stack([meet(body, eye, rays) for body in objects])
+    depths = np.stack([ray_lengths(body, eye, rays) for body in objects])
     with np.errstate(divide="ignore"):
         ground = np.where(rays[:, 2] < 0, -eye[2] / rays[:, 2], np.inf)
     nearest = np.concatenate([ground[None], depths]).argmin(axis=0)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
-from bindscope.codes.copies import sample_copies
 from bindscope.codes.sampling import sample_codes
+from bindscope.codes.type_counts import sample_type_counts
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
@@ -22,7 +22,7 @@ from bindscope.scenes.solids.labels import cast
 from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
 from bindscope.scenes.solids.render import description_bytes, draw
 from bindscope.scenes.solids.vocabulary import COLOURS
-from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, develop
+from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, to_srgb
 
 RAYCAST = RaycastBackend(kind="raycast", antialias=1)
 SMALL = {"backend": {"kind": "raycast", "antialias": 1}, "fixed": {"size": "small"}}
@@ -63,7 +63,7 @@ def test_natural_scenes_hold_six_objects_repeats_included() -> None:
     given = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
     objects = sample_codes(given, "test", 0, 8)
     arrays = render_scenes(given, "test", 0, objects)
-    copies = sample_copies(given, "test", 0, 8)
+    copies = sample_type_counts(given, "test", 0, 8)
     for row, cells in zip(copies, arrays["cells"], strict=True):
         np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
     assert arrays["cells"].shape == (8, 6)
@@ -147,7 +147,7 @@ def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
     given = Scene(**{**vars(bare), "lights": (lamp,)})
     image = draw(RAYCAST, [given])[0]
     irradiance = 100 / np.pi / 25  # cosines are 1 at the middle
-    expected = develop(np.full((1, 3), GROUND * (irradiance / np.pi + SKY)))[0]
+    expected = to_srgb(np.full((1, 3), GROUND * (irradiance / np.pi + SKY)))[0]
     np.testing.assert_array_equal(image[15, 15], expected)
 
 
@@ -161,7 +161,7 @@ def test_a_shadow_leaves_the_light_of_the_sky() -> None:
         column, row, _ = given.camera.project(np.array([x, y, 0.0]), 101)
         return image[int(row), int(column)]
 
-    sky = develop(np.full(3, GROUND * SKY))
+    sky = to_srgb(np.full(3, GROUND * SKY))
     np.testing.assert_array_equal(pixel(0.9, 0), sky)  # right behind the ball, from the lamp
     assert (pixel(-0.9, 0.0) > sky + 20).all()
     assert (pixel(0.9, 2.0) > sky + 20).all()

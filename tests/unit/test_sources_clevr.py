@@ -17,17 +17,18 @@ from jobs_by_hand import job_by_hand, script
 
 from bindscope.config.codes import Dataset
 from bindscope.config.root import Config
-from bindscope.config.solids import VOCABULARY
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
 from bindscope.graph.data import add_records
+from bindscope.graph.steps import SHARED_STEPS
+from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.download import fetch
 from bindscope.sources.records import objects_of, read_records, read_source
 from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
-GROUPS = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
+GROUPS = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
 
 
@@ -63,10 +64,10 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     for code, record, scene in zip(objects, records, chosen, strict=True):
         # By hand: color is slowest, size fastest.
         cells = [
-            ((VOCABULARY["color"].index(o["color"]) * 3
-              + VOCABULARY["shape"].index(o["shape"])) * 2
-             + VOCABULARY["material"].index(o["material"])) * 2
-            + VOCABULARY["size"].index(o["size"])
+            ((VALUES["color"].index(o["color"]) * 3
+              + VALUES["shape"].index(o["shape"])) * 2
+             + VALUES["material"].index(o["material"])) * 2
+            + VALUES["size"].index(o["size"])
             for o in scene["objects"]
         ]  # fmt: skip
         assert list(record.cells) == cells
@@ -86,8 +87,12 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
                      "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}}}
                 ],
                 "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-                "probes": [{"name": "p", "family": "linear"}],
-                "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+                "studies": {"binding_information": {
+                    "probes": [{"name": "p", "family": "linear"}],
+                    "fits": [
+                        {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
+                    ],
+                }},
             }
         )  # fmt: skip
         graph = build(config)
@@ -135,7 +140,7 @@ def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
     write_clevr(tmp_path)
 
     def key() -> str:
-        return add_records(Graph(), dataset(tmp_path)).key
+        return add_records(Graph(SHARED_STEPS), dataset(tmp_path)).key
 
     before = key()
     image = tmp_path / "images" / "train" / "CLEVR_train_000000.png"
@@ -288,8 +293,12 @@ def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
              "n_scenes": {**COUNTS, "test": 1}, "shard_size": {**COUNTS, "test": 1}}
         ],
         "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-        "probes": [{"name": "p", "family": "linear"}],
-        "fits": [{"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]}],
+        "studies": {"binding_information": {
+            "probes": [{"name": "p", "family": "linear"}],
+            "fits": [
+                {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
+            ],
+        }},
     }  # fmt: skip
     graph = build(Config.model_validate(config))
     for rule in ("download", "records"):

@@ -1,16 +1,19 @@
-"""Row files become a table, or a clear refusal."""
+"""Rows of jobs become a table, or a clear refusal."""
 
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from sample_tables import KEYS, known_rows, make_row, priors_table
+from sample_tables import KEYS, given, known_rows, make_row, priors_table
 
 from bindscope.core.errors import StoreError
-from bindscope.tables.build import build_binding_information, build_priors, layer_number
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS
-from bindscope.tables.write import parquet_bytes, read_table, write_table
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, layer_number
+from bindscope.studies.binding_information.tables import BINDING_INFORMATION
+from bindscope.studies.datasets.tables import PRIORS
+from bindscope.tables.rows import read_rows
+from bindscope.tables.write import name_of, parquet_bytes, read_table, write_table
 
 JOINED = (
     "null_loss_object_bits", "null_loss_feature_bits", "truth_bits", "truth_conditional_bits",
@@ -18,24 +21,20 @@ JOINED = (
 )  # fmt: skip
 
 
-def prior_rows():
-    """Rows of priors as a job writes them: without the columns that other products fill."""
-    return priors_table().dropna(axis="columns").to_dict("records")
-
-
 class Products:
-    """Files as the jobs leave them."""
+    """Files as the jobs leave them, and what a table is given of them."""
 
     def __init__(self, folder):
-        self.folder, self.expected = folder, {}
-        self.fits, self.nulls, self.truths = [], [], []
-        self.priors = [self.json("priors.json", prior_rows())]
+        self.folder, self.models = folder, {}
+        self.given = {"fits": [], "nulls": [], "truths": [], "assignments": []}
+        # Rows of priors as a job writes them: without the columns that other products fill.
+        rows = priors_table().dropna(axis="columns").to_dict("records")
+        self.given["priors"] = [given(self.json("priors.json", rows))]
 
-    def lines(self, name, rows, **expected):
-        """Write a file of rows and expect their keys."""
+    def lines(self, name, rows):
+        """Write a file of rows."""
         path = self.folder / name
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        self.expected[str(path)] = KEYS | expected
         return path
 
     def json(self, name, content):
@@ -44,36 +43,44 @@ class Products:
         path.write_text(json.dumps(content))
         return path
 
-    def fit(self, name, rows, **expected):
+    def fit(self, name, rows, role="fits", **names):
         """Write the rows of a fit, without what the table joins."""
         left = [{k: v for k, v in row.items() if k not in JOINED} for row in rows]
-        self.fits.append(self.lines(name, left, **expected))
-        return self.fits[-1]
+        names = {"seeds": "_".join(str(row["seed"]) for row in rows)} | names
+        self.given[role].append(given(self.lines(name, left), names))
+        return self.folder / name
 
     def null(self, name, **fields):
         """Write the row of a null fit."""
-        row = make_row("null", "", "null", **fields)
-        self.nulls.append(self.lines(name, [row]))
-        return self.nulls[-1]
+        self.fit(name, [make_row("null", "", "null", **fields)], "nulls")
 
-    def truth(self, model, bits, conditional, dataset="known"):
+    def truth(self, model, bits, conditional):
         """Write a truth."""
-        row = {"dataset": dataset, "model": model, "tokens": "cls", "truth_bits": bits}
+        row = {"dataset": "known", "model": model, "tokens": "cls", "truth_bits": bits}
         row |= {"truth_conditional_bits": conditional} | KEYS
-        self.truths.append(self.json(f"{model}.json", row))
+        self.given["truths"].append(given(self.json(f"{model}.json", row), {"model": model}))
 
-    def build(self, **options):
+    def expect(self, role, i=0, **names):
+        """Let the graph expect something else of a product."""
+        other = self.given[role][i]
+        self.given[role][i] = Given({**other.names, **names}, other.files)
+
+    @property
+    def inputs(self):
+        """What the table is made from."""
+        return Inputs(self.given, {"models": self.models})
+
+    def build(self):
         """Build the table."""
-        return build_binding_information(
-            self.fits, self.nulls, self.priors, self.truths, self.expected, **options
-        )
+        return BINDING_INFORMATION.build(self.inputs)
 
 
 @pytest.fixture
 def products(tmp_path):
     made = Products(tmp_path)
-    made.fit("a.jsonl", [make_row(seed=seed) for seed in (0, 1, 2)], seeds=[2, 1, 0])
-    made.fit("b.jsonl", [make_row(layer="10", n_layers=12), make_row(layer="2", n_layers=12)])
+    made.fit("a.jsonl", [make_row(seed=seed) for seed in (0, 1, 2)], dataset="colorshape")
+    made.fit("b.jsonl", [make_row(layer="10", n_layers=12)])
+    made.fit("d.jsonl", [make_row(layer="2", n_layers=12)])
     made.fit("c.jsonl", [make_row(layer="final", n_layers=12)])
     return made
 
@@ -86,9 +93,9 @@ def test_rows_are_ordered_with_layers_by_number(products):
 
 
 def test_order_of_files_does_not_matter(products):
-    first = parquet_bytes(products.build(), BINDING_INFORMATION)
-    products.fits.reverse()
-    assert parquet_bytes(products.build(), BINDING_INFORMATION) == first
+    first = parquet_bytes(products.build(), BINDING_SCHEMA)
+    products.given["fits"].reverse()
+    assert parquet_bytes(products.build(), BINDING_SCHEMA) == first
 
 
 def test_null_losses_are_joined_by_dataset_probe_and_seed(products):
@@ -102,20 +109,17 @@ def test_null_losses_are_joined_by_dataset_probe_and_seed(products):
 
 
 def test_truths_are_joined_and_excess_is_flagged(products):
-    products.fit("known.jsonl", known_rows())
+    for i, row in enumerate(known_rows()):
+        products.fit(f"known-{i}.jsonl", [row])
     for row in known_rows()[::3]:
-        products.truth(row["model"], row["truth_bits"], row["truth_conditional_bits"])
-    products.truths[3] = products.json(
-        "lower.json",
-        {"dataset": "known", "model": "half-the-time", "tokens": "cls", "truth_bits": 1.0,
-         "truth_conditional_bits": None},
-    )  # fmt: skip
+        bits = (row["truth_bits"], row["truth_conditional_bits"])
+        products.truth(row["model"], *((1.0, None) if row["model"] == "half-the-time" else bits))
     table = products.build().set_index("model")
     assert (table.loc["half-the-time", "flags"] == "above_truth").all()
     assert table.loc["half-the-time", "truth_conditional_bits"].isna().all()
     assert (table.loc["cipher", "truth_bits"] > 26).all()
     assert table.loc["vit-objects", "truth_bits"].isna().all()
-    products.truths.pop()
+    products.given["truths"].pop()
     with pytest.raises(StoreError, match=r"truth of .* has no truth file"):
         products.build()
 
@@ -138,20 +142,11 @@ def test_what_the_job_does_not_know_is_joined_from_the_models(products):
     row["flags"] = ["not_converged", "collapsed"]
     row["layer"] = 3
     products.fit("other.jsonl", [row])
-    facts = {"other": {"model_kind": "timm", "model_seed": None, "n_layers": 6}}
-    table = products.build(models=facts).set_index("model").loc["other"]
+    products.models["other"] = {"model_kind": "timm", "model_seed": None, "n_layers": 6}
+    table = products.build().set_index("model").loc["other"]
     assert (table["model_kind"], table["n_layers"], table["layer"]) == ("timm", 6, "3")
     assert table["flags"] == "collapsed;not_converged"
     assert json.loads(table["options"]) == {"family": "quadratic", "rank": 8}
-
-
-def test_a_file_that_was_not_asked_for_is_refused(products):
-    path = products.fits[0]
-    del products.expected[str(path)]
-    with pytest.raises(StoreError, match="belongs to no fit") as error:
-        products.build()
-    assert str(path) in str(error.value)
-    assert "remedy" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -162,28 +157,28 @@ def test_a_file_that_was_not_asked_for_is_refused(products):
         ("dataset", "known", "another dataset"),
     ],
 )
-def test_a_row_of_other_keys_is_refused(products, field, value, words):
-    path = products.fits[1]
-    products.expected[str(path)] |= {field: value}
+@pytest.mark.parametrize("role", ["fits", "nulls", "truths", "priors"])
+def test_a_row_of_other_keys_is_refused(products, role, field, value, words):
+    products.null("n.jsonl")
+    products.truth("rotated", 3.0, 2.0)
+    products.expect(role, **{field: "elsewhere" if field == "dataset" else value})
     with pytest.raises(StoreError, match=words) as error:
         products.build()
-    assert f"--forcerun {path}" in str(error.value)
+    assert f"--forcerun {products.given[role][0].path}" in str(error.value)
 
 
-def test_a_null_row_of_other_keys_is_refused(products):
-    path = products.null("n.jsonl")
-    products.expected[str(path)] |= {"code_key": "12" * 8}
-    with pytest.raises(StoreError, match="another version of the code"):
-        products.build()
-
-
-def test_a_prior_of_other_keys_is_refused(products):
-    with pytest.raises(StoreError, match="another configuration"):
-        build_priors(products.priors, {str(products.priors[0]): KEYS | {"spec_key": "12" * 32}})
+def test_rows_without_keys_or_expectations_are_refused(tmp_path):
+    (tmp_path / "a.json").write_text('{"dataset": "d"}')
+    with pytest.raises(StoreError, match="spec_key is None, expected"):
+        read_rows(given(tmp_path / "a.json"))
+    (tmp_path / "a.json").write_text(json.dumps(KEYS))
+    assert read_rows(given(tmp_path / "a.json", {"seeds": "0_1"})) == [KEYS]
+    with pytest.raises(StoreError, match="expected None"):
+        read_rows(Given({}, {"": str(tmp_path / "a.json")}))
 
 
 def test_missing_seeds_are_noticed(products):
-    products.expected[str(products.fits[0])]["seeds"] = [0, 1, 2, 3]
+    products.expect("fits", seeds="3_0_1_2")
     with pytest.raises(StoreError, match=r"holds seeds \[0, 1, 2\], not \[0, 1, 2, 3\]"):
         products.build()
 
@@ -194,78 +189,87 @@ def test_missing_seeds_are_noticed(products):
         ('{"dataset": "colorsha', "is not a whole row"),
         ('{"binding_bits": NaN}', "NaN is no number"),
         ("[1]", "is not a JSON object"),
-        ("", "holds seeds"),
+        ("", "holds no row"),
     ],
 )
-def test_damaged_files_are_refused(products, text, words):
-    products.fits[1].write_text(text)
+def test_damaged_files_are_refused(products, tmp_path, text, words):
+    (tmp_path / "b.jsonl").write_text(text)
     with pytest.raises(StoreError, match=words):
         products.build()
-    products.fits[1].unlink()
+    (tmp_path / "b.jsonl").unlink()
     with pytest.raises(StoreError, match="is missing"):
         products.build()
 
 
-def test_other_mistakes_are_named(products, tmp_path):
-    products.fits.append(products.fits[0])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[", "is not JSON"), ("[1]", "is not a JSON object"), ("[]", "holds no row")],
+)
+def test_damaged_priors_are_refused(products, tmp_path, text, words):
+    (tmp_path / "priors.json").write_text(text)
+    for table in (PRIORS, BINDING_INFORMATION):
+        with pytest.raises(StoreError, match=words):
+            table.build(products.inputs)
+
+
+def test_other_mistakes_are_named(products):
+    products.given["fits"].append(products.given["fits"][0])
     with pytest.raises(StoreError, match="two rows for colorshape vit-objects 4 cls quadratic"):
         products.build()
-    products.fits.pop()
-    path = products.fit("odd.jsonl", [make_row("odd", val_loss=1.0)])
+    products.given["fits"].pop()
+    products.fit("odd.jsonl", [make_row("odd", val_loss=1.0)])
     with pytest.raises(StoreError, match="val_loss are no columns"):
         products.build()
     row = make_row("odd")
     del row["probe"]
-    products.lines(path.name, [row])
-    with pytest.raises(StoreError, match="a row lacks probe"):
-        products.build()
-    products.lines(path.name, [make_row("odd", h_feature_bits=7.0)])
-    with pytest.raises(StoreError, match=r"h_feature_bits is 7.0, but the priors"):
-        products.build()
-    products.lines(path.name, [make_row("odd", dataset="unknown")])
-    with pytest.raises(StoreError, match="no priors"):
-        products.build()
-    bad = tmp_path / "bad.json"
-    bad.write_text('[{"split": "test"}]')
-    with pytest.raises(StoreError, match="names no dataset"):
-        build_priors([bad], {})
-    bad.write_text("[")
-    with pytest.raises(StoreError, match="is not JSON"):
-        build_priors([bad], {})
+    for odd, words in (
+        (row, "a row lacks probe"),
+        (make_row("odd", h_feature_bits=7.0), r"h_feature_bits is 7.0, but the priors"),
+        (make_row("odd", dataset="unknown"), "no priors"),
+    ):
+        products.lines("odd.jsonl", [odd])
+        with pytest.raises(StoreError, match=words):
+            products.build()
 
 
 def test_written_tables_come_back_and_are_the_same_bytes(products, tmp_path):
     table = products.build()
     for folder in ("one", "two"):
-        write_table(table, tmp_path / folder / "table", BINDING_INFORMATION)
+        write_table(table, tmp_path / folder / "table", BINDING_SCHEMA)
     for ending in ("parquet", "csv", "html"):
         files = [(tmp_path / folder / f"table.{ending}").read_bytes() for folder in ("one", "two")]
         assert files[0] == files[1]
-    again = read_table(tmp_path / "one" / "table.parquet", BINDING_INFORMATION)
+    again = read_table(tmp_path / "one" / "table.parquet", BINDING_SCHEMA)
     pd.testing.assert_frame_equal(again, table)
 
 
 def test_the_schema_stands_in_the_file(products, tmp_path):
-    write_table(build_priors(products.priors, {}), tmp_path / "priors", PRIORS)
+    table, path = PRIORS.build(products.inputs), tmp_path / "priors.parquet"
+    write_table(table, tmp_path / "priors", PRIORS.schema)
     with pytest.raises(StoreError, match="holds priors/2, not binding_information/1"):
-        read_table(tmp_path / "priors.parquet", BINDING_INFORMATION)
-    (tmp_path / "priors.parquet").write_bytes(b"PAR1")
+        read_table(path, BINDING_SCHEMA)
+    assert name_of(path) == "priors"
+    pd.testing.assert_frame_equal(read_table(path), table, check_dtype=False)
+    other = path.rename(tmp_path / "scene_statistics.parquet")
+    with pytest.raises(StoreError, match="holds priors/2, not scene_statistics"):
+        read_table(other)
+    path.write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):
-        read_table(tmp_path / "priors.parquet", PRIORS)
+        read_table(path)
 
 
 def test_an_invalid_table_is_not_written(products, tmp_path):
     table = products.build()
     table.loc[0, "binding_bits"] = 0.0
     with pytest.raises(StoreError, match="breaks its schema"):
-        write_table(table, tmp_path / "table", BINDING_INFORMATION)
+        write_table(table, tmp_path / "table", BINDING_SCHEMA)
     assert not list(tmp_path.glob("table*"))
 
 
 def test_html_holds_text_not_markup(products, tmp_path):
     table = products.build()
     table.loc[0, "reason"] = "<script>alert(1)</script>"
-    write_table(table, tmp_path / "table", BINDING_INFORMATION)
+    write_table(table, tmp_path / "table", BINDING_SCHEMA)
     page = (tmp_path / "table.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -275,17 +279,18 @@ def test_assignments_join_the_priors_of_their_dataset_and_split(products):
     row = {"dataset": "colorshape", "split": "test", "n_scenes": 9, "assignment_bits": 3.0,
            "multiset_bits": 2.0, "code_bits": 2.0, **KEYS}  # fmt: skip
     path = products.json("assignments.json", [row])
-    table = build_priors(products.priors, {str(path): KEYS}, [path])
+    products.given["assignments"].append(given(path))
+    table = PRIORS.build(products.inputs)
+    assert list(table["split"]) == ["train", "val", "test"] * 2
     joined = table[table["assignment_bits"].notna()]
     assert joined[["dataset", "split"]].values.tolist() == [["colorshape", "test"]]
     assert joined[["assignment_bits", "multiset_bits", "code_bits"]].values.tolist() == [[3, 2, 2]]
-    with pytest.raises(StoreError, match="the row was made by another configuration"):
-        build_priors(products.priors, {str(path): KEYS | {"spec_key": "12" * 32}}, [path])
     for changes, message in (
+        ({"spec_key": "12" * 32}, "the row was made by another configuration"),
         ({"dataset": "other"}, "other test has no priors"),
         ({"code_bits": 2.5}, "come together and fall"),
         ({"code_bits": None}, "come together and fall"),
     ):
         path.write_text(json.dumps([row | changes]))
         with pytest.raises(StoreError, match=message):
-            build_priors(products.priors, {}, [path])
+            PRIORS.build(products.inputs)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from sample_tables import default_table, make_row, make_table, paper_table
+from sample_tables import default_table, make_row, make_table, paper_table, priors_table
 
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.published import (
@@ -13,9 +13,11 @@ from bindscope.studies.binding_information.published import (
     slug,
     why_not,
 )
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
-from bindscope.tables.compare import STABLE, compare, main, trained_models, write_reference
-from bindscope.tables.schema import BINDING_INFORMATION
+from bindscope.studies.datasets.tables import PRIORS
+from bindscope.tables.compare import compare as compare_any
+from bindscope.tables.compare import compared, main, trained_models, write_reference
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
@@ -23,9 +25,13 @@ PUBLISHED = CLONE / "resources" / "published"
 CONFIG = CLONE / "config" / "config.yaml"
 
 
+def compare(table, reference, tolerance=0.02, trained=()):
+    return compare_any(table, reference, BINDING_SCHEMA, tolerance, trained)
+
+
 @pytest.fixture
 def reference(tmp_path):
-    write_reference(default_table(), tmp_path / "reference.csv")
+    write_reference(default_table(), tmp_path / "reference.csv", BINDING_SCHEMA)
     return tmp_path / "reference.csv"
 
 
@@ -45,7 +51,7 @@ def test_small_deviations_pass_and_large_ones_fail(reference):
     table.loc[3, "loss_object_bits"] += 0.002
     result = compare(table, reference)
     assert [problem.split()[0] for problem in result.problems] == ["loss_object_bits"]
-    assert compare(table, reference, tolerance_bits=0.1).passed
+    assert compare(table, reference, tolerance=0.1).passed
 
 
 def test_entropies_must_be_exact(reference):
@@ -95,12 +101,12 @@ def test_unstable_columns_are_left_out(reference):
     table["binding_bits_low"] -= 1.0
     table["steps"] += 1
     assert compare(table, reference).passed
-    assert not {"spec_key", "code_key", "steps", "flags", "options"} & set(STABLE)
+    assert not {"spec_key", "code_key", "steps", "flags", "options"} & set(compared(BINDING_SCHEMA))
 
 
 def test_the_command_exits_with_what_it_found(tmp_path, reference, capsys):
     table = default_table()
-    write_table(table, tmp_path / "table", BINDING_INFORMATION)
+    write_table(table, tmp_path / "table", BINDING_SCHEMA)
     parquet = str(tmp_path / "table.parquet")
     assert main([parquet, str(reference)]) == 0
     assert "the tables agree" in capsys.readouterr().out
@@ -110,6 +116,21 @@ def test_the_command_exits_with_what_it_found(tmp_path, reference, capsys):
     assert main([str(tmp_path / "none.parquet"), str(reference)]) == 2
     assert main([parquet, str(tmp_path / "new.csv"), "--write"]) == 0
     assert main([parquet, str(tmp_path / "new.csv")]) == 0
+
+
+def test_the_reference_of_the_repository_has_the_columns_that_are_compared():
+    first = (CLONE / "resources/reference/binding_information.csv").read_text().splitlines()[0]
+    assert first.split(",") == compared(BINDING_SCHEMA)
+
+
+def test_any_table_can_have_a_reference(tmp_path, capsys):
+    write_table(priors_table(), tmp_path / "priors", PRIORS.schema)
+    parquet, reference = str(tmp_path / "priors.parquet"), tmp_path / "priors.csv"
+    assert main([parquet, str(reference), "--write"]) == 0
+    assert main([parquet, str(reference)]) == 0
+    reference.write_text(reference.read_text().replace("26.488", "26.489"))
+    assert main([parquet, str(reference)]) == 1
+    assert "h_object_bits of colorshape train differs by 0.001" in capsys.readouterr().out
 
 
 def test_a_bad_reference_is_refused(tmp_path):

@@ -8,21 +8,23 @@ import pytest
 from sample_tables import default_table, known_rows, make_row, make_table, priors_table
 
 from bindscope.core.errors import StoreError
-from bindscope.tables.columns import BINDING_COLUMNS, PRIOR_COLUMNS
+from bindscope.core.registries import studies
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
-from bindscope.tables.schema import BINDING_INFORMATION, PRIORS, frame_of, validate
+from bindscope.tables.schema import declared, frame_of, validate
 
 ROOT = Path(__file__).parents[2]
 
 
 def check(*rows):
-    return validate(frame_of(rows, BINDING_INFORMATION), BINDING_INFORMATION, "table")
+    return validate(frame_of(rows, BINDING_SCHEMA), BINDING_SCHEMA, "table")
 
 
 def test_default_table_is_valid():
     table = default_table((0, 1))
-    assert len(validate(table, BINDING_INFORMATION, "table")) == 2 * 81 + 18
-    validate(priors_table(), PRIORS, "priors")
+    assert len(validate(table, BINDING_SCHEMA, "table")) == 2 * 81 + 18
+    validate(priors_table(), PRIORS.schema, "priors")
 
 
 def test_negative_estimates_are_valid():
@@ -82,7 +84,7 @@ def test_rule_rejects(words):
 
 def test_numbers_may_be_missing_with_a_reason():
     row = make_row(status="failed", reason="the loss became infinite", flags="diverged")
-    for column in BINDING_COLUMNS:
+    for column in BINDING_SCHEMA.columns:
         if column.null == "reason":
             row[column.name] = None
     assert pd.isna(check(row)["binding_bits"].iloc[0])
@@ -114,11 +116,11 @@ def test_the_papers_estimate_above_the_truth_needs_no_flag():
 def test_strict_and_ordered():
     table = default_table()
     with pytest.raises(StoreError, match="column extra: not in the schema"):
-        validate(table.assign(extra=1), BINDING_INFORMATION, "table")
+        validate(table.assign(extra=1), BINDING_SCHEMA, "table")
     with pytest.raises(StoreError, match=r"column .*: not in the schema's order"):
-        validate(table[list(reversed(table.columns))], BINDING_INFORMATION, "table")
+        validate(table[list(reversed(table.columns))], BINDING_SCHEMA, "table")
     with pytest.raises(StoreError, match="column flags: missing"):
-        validate(table.drop(columns="flags"), BINDING_INFORMATION, "table")
+        validate(table.drop(columns="flags"), BINDING_SCHEMA, "table")
 
 
 def test_a_value_of_another_type_is_named():
@@ -128,10 +130,10 @@ def test_a_value_of_another_type_is_named():
         check(make_row() | {"loss_object_bits": "low"})
     table = default_table()
     with pytest.raises(StoreError, match="column seed: holds float64 instead of int64"):
-        validate(table.assign(seed=0.5), BINDING_INFORMATION, "table")
+        validate(table.assign(seed=0.5), BINDING_SCHEMA, "table")
     twice = pd.concat([table, table[["seed"]]], axis=1)
     with pytest.raises(StoreError, match="column seed: twice"):
-        validate(twice, BINDING_INFORMATION, "table")
+        validate(twice, BINDING_SCHEMA, "table")
 
 
 def test_three_rows_are_named_and_that_there_are_more():
@@ -147,20 +149,35 @@ def test_priors_add_up():
     table = priors_table()
     table.loc[0, "h_feature_bits"] = 1.0
     with pytest.raises(StoreError, match="h_object_given_feature_bits"):
-        validate(table, PRIORS, "priors")
+        validate(table, PRIORS.schema, "priors")
 
 
 def test_columns_are_those_of_the_design():
-    names = [column.name for column in BINDING_COLUMNS]
-    assert len(names) == len(set(names)) == 50
-    assert names[:10] == [
+    assert len(BINDING_SCHEMA.names) == 50
+    assert BINDING_SCHEMA.names[:10] == [
         "dataset", "model", "layer", "tokens", "probe", "seed", "status", "reason", "control",
         "model_kind",
     ]  # fmt: skip
-    for column in (*BINDING_COLUMNS, *PRIOR_COLUMNS):
+
+
+ENTRIES = {entry.name: entry for study in studies().values() for entry in study.tables}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_table_is_declared_in_full(name):
+    schema = declared()[name]
+    assert schema.name == name
+    assert schema.description.endswith(".")
+    assert len(schema.names) == len(set(schema.names))
+    assert set(schema.order) <= set(schema.key) <= set(schema.names)
+    assert schema.names[-2:] == ["spec_key", "code_key"]
+    for column in schema.columns:
         assert column.meaning.endswith(".")
         assert column.source
         assert not column.name.endswith("_bits") or column.unit == "bits per scene"
+    caption = (ROOT / "workflow" / "report" / f"table_{name}.rst").read_text()
+    assert "{{" not in caption
+    assert len(caption) > 80
 
 
 def test_the_page_about_tables_lists_every_column():

@@ -20,8 +20,6 @@ from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "src", "resources")
-# What starts Snakemake; see bindscope.commands.forked.
-FORKED, FRESH = "bindscope.commands.forked", "snakemake"
 # Lines of a dry run's job table: `fit    6`.
 _COUNT = re.compile(r"^(\w+)\s+(\d+)\s*$", re.MULTILINE)
 
@@ -55,20 +53,15 @@ class Clone:
         *arguments: str,
         environment: dict[str, str] | None = None,
         check: bool = True,
-        module: str = FORKED,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake here, with this interpreter.
-
-        Its jobs are forked, which saves up to four seconds each. Where their processes matter,
-        `module` is `FRESH`: Snakemake as a user starts it.
-        """
+        """Run Snakemake here, with this interpreter."""
         done = subprocess.run(
-            self.command(*arguments, module=module),
+            self.command(*arguments),
             cwd=self.path,
-            env={**(os.environ if module == FRESH else self.environment()), **(environment or {})},
+            env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1200,
         )
         if check and done.returncode:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
@@ -79,21 +72,17 @@ class Clone:
         return subprocess.run(
             [sys.executable, "-m", "bindscope.cli", *arguments, "--configfile", self.configfile],
             cwd=self.path,
-            env=self.environment(),
+            env={**os.environ, "PYTHONPATH": str(self.path / "src")},
             capture_output=True,
             text=True,
             timeout=600,
             check=check,
         )
 
-    def environment(self) -> dict[str, str]:
-        """Variables with which this clone's library is found."""
-        return {**os.environ, "PYTHONPATH": str(self.path / "src")}
-
-    def command(self, *arguments: str, module: str = FRESH) -> list[str]:
+    def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake."""
         return [
-            sys.executable, "-m", module, "--cores", "2", "--configfile", self.configfile,
+            sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", self.configfile,
             *arguments,
         ]  # fmt: skip
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import FRESH, Clone, flip_a_byte
+from harness import Clone, flip_a_byte
 
 from bindscope.core.graph import Product
-from bindscope.core.paths import PATHS
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 FULL_DISK = Path(__file__).parent / "full_disk"
@@ -21,8 +20,8 @@ GROUPS = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
 
 MISTAKES = {
     "unknown key": (
-        {"probes.1.rankk": 3},
-        "probes.1.rankk: unknown key; did you mean 'rank'?",
+        {"studies.binding_information.probes.1.rankk": 3},
+        "studies.binding_information.probes.1.rankk: unknown key; did you mean 'rank'?",
         "config/README.md lists every key",
     ),
     "unknown model": (
@@ -32,8 +31,8 @@ MISTAKES = {
         "config/README.md lists every key",
     ),
     "unknown model name in a fit": (
-        {"fits.0.models": ["vitt"]},
-        "fits.0.models: 'vitt' is not defined; did you mean 'vit'?",
+        {"studies.binding_information.fits.0.models": ["vitt"]},
+        "studies.binding_information.fits.0.models: 'vitt' is not defined; did you mean 'vit'?",
         "config/README.md lists every key",
     ),
     "no weights in a folder": (
@@ -47,8 +46,9 @@ MISTAKES = {
         "config/README.md lists every key",
     ),
     "a probe that needs patches": (
-        {"fits.0.probes": ["attention"]},
-        "fits.0.tokens: probe 'attention' (attention_quadratic) needs patch tokens, but tokens "
+        {"studies.binding_information.fits.0.probes": ["attention"]},
+        "studies.binding_information.fits.0.tokens: probe 'attention' (attention_quadratic) needs "
+        "patch tokens, but tokens "
         "lists 'cls'; put it in a block with tokens: [patches]",
         "config/README.md lists every key",
     ),
@@ -103,7 +103,9 @@ BAD_MODELS = {
         "name": "odd", "source": "timm:vit_tiny_patch16_224", "n_layers": 1, "pretrained": False,
         "input_px": 100, "overrides": {"depth": 1, "embed_dim": 16, "num_heads": 2},
     },
-    "fits.3": {"name": "bad", "datasets": ["tiny"], "models": ["hub", "odd"], "probes": ["linear"]},
+    "studies.binding_information.fits.3": {
+        "name": "bad", "datasets": ["tiny"], "models": ["hub", "odd"], "probes": ["linear"],
+    },
 }  # fmt: skip
 
 
@@ -127,7 +129,7 @@ class Case:
 
     def outputs(self) -> list[str]:
         """Paths of what the job would make."""
-        return [self.job.path(output) for output in PATHS[self.job.rule]]
+        return [self.job.path(output) for output in self.job.step.outputs]
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,6 @@ def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "--keep-going", "--forcerun", "anchors", "pooled", "priors",
         "--", *(case.job.path() for case in cases.values()),
         environment={"PYTHONPATH": str(FULL_DISK), "HF_HUB_OFFLINE": "1"}, check=False,
-        module=FRESH,
     )  # fmt: skip
     return Run(clone, cases, done.returncode, done.stdout + done.stderr)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +16,12 @@ import bindscope
 from bindscope.cli import main
 from bindscope.config.root import Config
 from bindscope.core.errors import StoreError
-from bindscope.core.paths import PATHS
 from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 Command = Callable[..., tuple[int, str, str]]
+STUDY = "studies.binding_information"
 
 
 @pytest.fixture
@@ -123,22 +124,28 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
 
 def test_plan_names_the_changed_key(clone: Clone) -> None:
     other = clone.with_configfile("config/other.yaml")
-    other.edit({"probes.1.rank": 3})
+    other.edit({"studies.binding_information.probes.1.rank": 3})
     plan = other.bindscope("plan").stdout
     assert re.search(r"^ +2 +fit +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
     assert re.search(r"^ +1 +null +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
-    assert re.search(r"^ +1 +table_binding_information +", plan, re.MULTILINE)
+    assert re.search(r"^ +1 +table +", plan, re.MULTILINE)
     assert "pooled" not in plan
 
 
 def test_plan_of_a_new_entity_and_of_a_mistake(clone: Clone) -> None:
     other = clone.with_configfile("config/new.yaml")
-    other.edit({"probes.3": {"name": "dnn", "family": "dnn"}, "fits.0.probes": ["linear", "dnn"]})
+    other.edit({
+        f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
+        f"{STUDY}.fits.0.probes": ["linear", "dnn"],
+    })  # fmt: skip
     assert re.search(r"^ +2 +fit +new$", other.bindscope("plan").stdout, re.MULTILINE)
-    other.edit({"probes.3.hiden": 4})
+    other.edit({"studies.binding_information.probes.3.hiden": 4})
     failed = other.bindscope("plan", check=False)
     assert failed.returncode == 1
-    assert "config/new.yaml: probes.3.hiden: unknown key; did you mean 'hidden'?" in failed.stderr
+    assert (
+        f"config/new.yaml: {STUDY}.probes.3.hiden: unknown key; did you mean 'hidden'?"
+        in failed.stderr
+    )
     assert "Traceback" not in failed.stderr
 
 
@@ -171,6 +178,34 @@ def test_verify_finds_a_flipped_byte_and_repairs_it(
     assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
 
 
+def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
+    finished: Clone, tmp_path: Path, command: Command
+) -> None:
+    """Snakemake misses nothing: all that was made of it is there. The next fit would stop."""
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"report.figures": ["calibration"]})
+    stores = len(list(clone.path.glob("results/**/*.zarr")))
+    shard, codes = clone.product("encoded", split="test"), clone.product("codes", split="val")
+    for product in (shard, codes):
+        (clone.path / product.path()).unlink()
+    shutil.rmtree(clone.path / shard.path("store"))
+    code, printed, complaints = command("verify", clone=clone)
+    assert (code, printed) == (1, f"{stores} stores checked, 2 bad\n")
+    *found, remedy = complaints.splitlines()
+    for product, listing in ((shard, "index"), (codes, "labels")):
+        (line,) = (line for line in found if line.startswith(product.path()))
+        assert ": the manifest is missing, and results/" in line
+        assert listing in line
+        assert product.path() in remedy
+    assert len(found) == 2
+
+    assert clone.bindscope("verify", "--repair").returncode == 0
+    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    mended, sound = clone.results(), finished.results()
+    same = [path for path in sound if path.partition("/")[0] not in ("figures", "report.html")]
+    assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
+
+
 # --- gc ------------------------------------------------------------------------------------------
 
 
@@ -185,7 +220,9 @@ def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
     )
 
     config = yaml.safe_load((clone.path / clone.configfile).read_text())
-    config |= {"models": config["models"][1:], "fits": config["fits"][2:]}
+    config["models"] = config["models"][1:]
+    study = config["studies"]["binding_information"]
+    study["fits"] = study["fits"][2:]
     smaller = clone.with_configfile("config/smaller.yaml")
     (smaller.path / smaller.configfile).write_text(yaml.safe_dump(config))
     needed = keyed(config)
@@ -225,7 +262,7 @@ def keyed(config: dict[str, object]) -> set[str]:
         product.path(output)
         for product in build(Config.model_validate(config)).products.values()
         if "key" in product.wildcards
-        for output in PATHS[product.rule]
+        for output in product.step.outputs
     }
 
 

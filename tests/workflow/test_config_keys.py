@@ -1,51 +1,50 @@
-"""Every configuration key: which rules run after a change, by a table written by hand.
+"""Every configuration key: which rules run after a change, by tables written by hand.
 
-The keys come from the schema, so a new one without an entry fails. What would run is read off the
+The keys come from the schema, so a new one without an entry fails. The table of the shared sections
+stands here, that of a study in ``tests/studies/<name>/keys.py``. What would run is read off the
 graph; `test_reruns.py` shows on a sample that Snakemake agrees with the graph.
 """
 
 from __future__ import annotations
 
-import copy
-import types
-import typing
+import runpy
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from harness import assign
-from pydantic import BaseModel
 
+from bindscope.commands.effects import COLLECTING, example
 from bindscope.config.root import Config
+from bindscope.config.structure import keys
 from bindscope.core.graph import Graph
+from bindscope.core.registries import STUDIES
+from bindscope.graph.steps import SHARED_STEPS
 from bindscope.studies.build import build
 
-TABLES = {"table_binding_information", "figure", "report"}
-FITS = {"fit", "null", *TABLES}
-LOOK = {"attention", "table_attention"}
-READOUT = {"fit", *LOOK, *TABLES}  # what stands behind an index
-PRETRAINED = {"pooled", "index", "fit", *TABLES}
-EXTRACTION = {"pooled", "patches", "index", *READOUT}
+BY_STUDY = {
+    name: runpy.run_path(str(Path(__file__).parents[1] / "studies" / name / "keys.py"))
+    for name in STUDIES
+}
+EXTRACTION = {"pooled", "patches", "index"}
+PRETRAINED = {"pooled", "index"}
 TRAINING = {"training", *EXTRACTION}
 CODES = {"codes", "anchors", "labels"}
-LABELS = {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}
-SPACE = {"priors", "truth", "table_priors", *LABELS}
-FIGURES = {"figure", "report"}
-DRAWN = {
-    "scenes",
-    "scene_statistics",
-    "table_scene_statistics",
-    *PRETRAINED,
-}  # of a dataset that a pretrained model reads
-READ = {"records", "record_codes", "counted_priors", "table_priors", *TABLES}
+LABELS = {*CODES, "scenes", "encoded", "index", *TRAINING}
+PRIORS = {"priors"}  # of a dataset that nothing is fitted to
+SPACE = {"priors", "truth", *LABELS}
+KNOWN = {"encoded", "index", "truth"}
+DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
+READ = {"records", "record_codes", "counted_priors"}
 CLEVR = {"download", *READ}
-GENOME = {"assignment_priors", *READ}
-DOWNLOADED = {"download", *GENOME}
-DRAWN_RELEASE = {"drawn_release", *GENOME}
-SEEN = {"record_scenes", "pooled", "index", "fit", *TABLES}
-OWN = {*READ, *SEEN, "counted_anchors", "labels", "null"}  # a dataset that is read and fitted
+GENOME = READ
+DOWNLOADED = {"download", *READ}
+SYNTHETIC_RELEASE = {"synthetic_release", *READ}
+SEEN = {"record_scenes", *PRETRAINED}
+OWN = {*READ, *SEEN, "counted_anchors", "labels"}  # a dataset that is read and fitted
 OWN_IMAGES = "tests/fixtures/own_images"
+READER = "bindscope.sources.clevr:ClevrReader"
 
 
 def genome(**changes: Any) -> dict[str, Any]:
@@ -64,54 +63,50 @@ def genome(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# Class.field -> (path in the configuration below, new value, rules that run)
+# Class.key -> (path in the example, new value, shared rules that run)
 TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Config.datasets": ("datasets.0.seed", 7, LABELS),
     "Config.models": ("models.0.seed", 7, TRAINING),
-    "Config.probes": ("probes.1.rank", 3, {"fit", "null", *TABLES}),
-    "Config.fits": ("fits.0.seed_blocks", [[0], [1]], {"fit", "null", *TABLES}),
-    "Config.information": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
-    "Config.report": ("report.title", "Other", {"report"}),
-    "Dataset.name": ("datasets.2.name", "renamed", {"priors", "table_priors", *TABLES}),
+    "Config.report": ("report.title", "Other", set()),
+    "Dataset.name": ("datasets.2.name", "renamed", PRIORS),
     "Dataset.space": ("datasets.0.space.max_objects", 4, SPACE),
-    "Dataset.split": ("datasets.1.split.salt", "x", {"priors", "table_priors", *TABLES}),
+    "Dataset.split": ("datasets.1.split.salt", "x", PRIORS),
     "Dataset.seed": ("datasets.0.seed", 7, LABELS),
     "Dataset.render": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
     "Dataset.n_scenes": ("datasets.0.n_scenes.test", 128,
-                         {*CODES, "scenes", "encoded", "pooled", "patches", "index",
-                          *READOUT, *FITS}),
+                         {*CODES, "scenes", "encoded", "pooled", "patches", "index"}),
     "Dataset.shard_size": ("datasets.0.shard_size.test", 32,
-                           {"scenes", "encoded", "pooled", "patches", "index", *READOUT}),
-    "Group.name": ("datasets.2.space.groups.0.name", "hue", {"priors", "table_priors", *TABLES}),
-    "Group.size": ("datasets.2.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
+                           {"scenes", "encoded", "pooled", "patches", "index"}),
+    "Group.name": ("datasets.2.space.groups.0.name", "hue", PRIORS),
+    "Group.size": ("datasets.2.space.groups.0.size", 4, PRIORS),
     "UniformSpace.kind": ("datasets.1.space",
                           {"kind": "balanced", "n_objects": 2, "chosen": [2, 2],
                            "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
-                          {"priors", "table_priors", *TABLES}),
+                          PRIORS),
     "UniformSpace.groups": ("datasets.0.space.groups.0.name", "colour", SPACE),
     "UniformSpace.min_objects": ("datasets.0.space.min_objects", 1, SPACE),
     "UniformSpace.max_objects": ("datasets.0.space.max_objects", 4, SPACE),
     "BalancedSpace.kind": ("datasets.2.space",
                            {"kind": "uniform", "max_objects": 4,
                             "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
-                           {"priors", "table_priors", *TABLES}),
+                           PRIORS),
     "BalancedSpace.groups": ("datasets.2.space.groups.0.size", 4,
-                             {"priors", "table_priors", *TABLES}),
+                             PRIORS),
     "BalancedSpace.chosen": ("datasets.2.space.chosen", [3, 2],
-                             {"priors", "table_priors", *TABLES}),
+                             PRIORS),
     "BalancedSpace.n_objects": ("datasets.2.space.n_objects", 2,
-                                {"priors", "table_priors", *TABLES}),
+                                PRIORS),
     "DrawsSpace.kind": ("datasets.4.space",
                         {"kind": "uniform", "max_objects": 4,
                          "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
-                        {"priors", "table_priors", *TABLES}),
-    "DrawsSpace.groups": ("datasets.4.space.groups.0.size", 4, {"priors", "table_priors", *TABLES}),
-    "DrawsSpace.n_objects": ("datasets.4.space.n_objects", 2, {"priors", "table_priors", *TABLES}),
+                        PRIORS),
+    "DrawsSpace.groups": ("datasets.4.space.groups.0.size", 4, PRIORS),
+    "DrawsSpace.n_objects": ("datasets.4.space.n_objects", 2, PRIORS),
     "Dataset.source": ("datasets.5.source.images", "elsewhere", OWN),
     "CountedSpace.kind": ("datasets.6.space",
                           {"kind": "uniform", "max_objects": 4,
                            "groups": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
-                          {"priors", "table_priors", *TABLES}),
+                          PRIORS),
     "CountedSpace.groups": ("datasets.6.space.groups.0.size", 4, READ),
     "CountedSpace.max_objects": ("datasets.6.space.max_objects", 4, READ),
     "IndexSplit.rule": ("datasets.6.split", {"rule": "hashed_images"}, READ),
@@ -123,14 +118,14 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "HashedImagesSplit.buckets": ("datasets.7.split.buckets", 11, READ),
     "HashedImagesSplit.test": ("datasets.7.split.test", [3], READ),
     "HashedImagesSplit.val": ("datasets.7.split.val", [4], READ),
-    "TableSource.kind": ("datasets.5.source", {"kind": "python", "reader": "harness:Reader"}, OWN),
+    "TableSource.kind": ("datasets.5.source", {"kind": "python", "reader": READER}, OWN),
     "TableSource.path": ("datasets.5.source.path", f"{OWN_IMAGES}/corrected.csv", OWN),
     "TableSource.images": ("datasets.5.source.images", "elsewhere", OWN),
     "TableSource.image": ("datasets.5.source.image", "file", OWN),
     "TableSource.values": ("datasets.5.source.values.color", ["blue", "red"], OWN),
     "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
     "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
-    "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": "harness:Reader"}, READ),
+    "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": READER}, READ),
     "ClevrSource.path": ("datasets.8.source.path", f"{OWN_IMAGES}/objects.csv", READ),
     "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),
     "ClevrSource.sha256": ("datasets.8.source.sha256", "0" * 64, CLEVR),
@@ -149,19 +144,19 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                                [{"url": "https://example.org/a.zip", "sha256": "1" * 64}],
                                DOWNLOADED),
     "GenomeSource.folder": ("datasets.13.source.folder", "/data", DOWNLOADED),
-    # another dataset of this configuration reads the same drawn release
-    "GenomeSource.drawn": ("datasets.13.source.drawn", {"n_images": 64}, GENOME),
+    # another dataset of this configuration reads the same synthetic release
+    "GenomeSource.synthetic": ("datasets.13.source.synthetic", {"n_images": 64}, GENOME),
     "Download.url": ("datasets.13.source.downloads.0.url", "https://example.org/b.zip",
                      DOWNLOADED),
     "Download.sha256": ("datasets.13.source.downloads.0.sha256", "2" * 64, DOWNLOADED),
     **{
-        f"DrawnRelease.{key}": (f"datasets.14.source.drawn.{key}", value, DRAWN_RELEASE)
+        f"SyntheticRelease.{key}": (f"datasets.14.source.synthetic.{key}", value, SYNTHETIC_RELEASE)
         for key, value in {
             "n_images": 65, "size_px": 48, "n_categories": 6, "n_colors": 6, "max_objects": 5,
-            "unsaid": 0.5, "seed": 1,
+            "unannotated": 0.5, "seed": 1,
         }.items()
     },
-    "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": "harness:Reader"},
+    "GenomeSource.kind": ("datasets.9.source", {"kind": "python", "reader": READER},
                           READ),
     "GenomeSource.feature": ("datasets.9", genome(feature="attribute"), GENOME),
     "GenomeSource.n_categories": ("datasets.9", genome(n_categories=3), GENOME),
@@ -169,41 +164,40 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "PythonSource.kind": ("datasets.6.source",
                           {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
                            "values": {"a": ["p", "q", "r"], "b": ["s", "t", "u"]}}, READ),
-    "PythonSource.reader": ("datasets.6.source.reader", "harness:Other", READ),
+    "PythonSource.reader": ("datasets.6.source.reader", "bindscope.sources.table:Other", READ),
     "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
     "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
     "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
-    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, {"report"}),
+    "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, set()),
     "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
     "RankedSplit.rule": ("datasets.2.split", {"rule": "random"},
-                         {"priors", "table_priors", *TABLES}),
-    "RankedSplit.salt": ("datasets.2.split.salt", "x", {"priors", "table_priors", *TABLES}),
+                         PRIORS),
+    "RankedSplit.salt": ("datasets.2.split.salt", "x", PRIORS),
     "RankedSplit.n_feature_codes": ("datasets.2.split.n_feature_codes.train", 4,
-                                    {"priors", "table_priors", *TABLES}),
+                                    PRIORS),
     "HashedSplit.rule": ("datasets.1.split", {"rule": "random"},
-                         {"priors", "table_priors", *TABLES}),
-    "HashedSplit.salt": ("datasets.1.split.salt", "x", {"priors", "table_priors", *TABLES}),
-    "HashedSplit.buckets": ("datasets.1.split.buckets", 11, {"priors", "table_priors", *TABLES}),
-    "HashedSplit.test": ("datasets.1.split.test", [3], {"priors", "table_priors", *TABLES}),
-    "HashedSplit.val": ("datasets.1.split.val", [4], {"priors", "table_priors", *TABLES}),
+                         PRIORS),
+    "HashedSplit.salt": ("datasets.1.split.salt", "x", PRIORS),
+    "HashedSplit.buckets": ("datasets.1.split.buckets", 11, PRIORS),
+    "HashedSplit.test": ("datasets.1.split.test", [3], PRIORS),
+    "HashedSplit.val": ("datasets.1.split.val", [4], PRIORS),
     "SplitCounts.train": ("datasets.0.n_scenes.train", 192,
-                          {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}),
+                          {*CODES, "scenes", "encoded", "index", *TRAINING}),
     "SplitCounts.val": ("datasets.0.n_scenes.val", 128,
-                        {*CODES, "scenes", "encoded", "index", *TRAINING, *FITS}),
+                        {*CODES, "scenes", "encoded", "index", *TRAINING}),
     "SplitCounts.test": ("datasets.0.n_scenes.test", 128,
-                         {*CODES, "scenes", "encoded", "pooled", "patches", "index",
-                          *READOUT, *FITS}),
-    "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, {"figure", "report"}),
+                         {*CODES, "scenes", "encoded", "pooled", "patches", "index"}),
+    "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, set()),
     "ShapesRenderer.size_px": ("datasets.0.render.size_px", 40, {"scenes", *TRAINING}),
     "ShapesRenderer.object_px": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
-    "SolidsRenderer.kind": ("datasets.10.render", {"kind": "solids"}, DRAWN),
+    "SolidsRenderer.kind": ("datasets.10.render", {"kind": "shapes"}, DRAWN),
     "SolidsRenderer.backend": ("datasets.10.render.backend", {"kind": "mitsuba"}, DRAWN),
     "SolidsRenderer.size_px": ("datasets.10.render.size_px", 40, DRAWN),
-    "SolidsRenderer.colors": ("datasets.10.render.colors", ["red", "blue"], {*DRAWN, *FIGURES}),
+    "SolidsRenderer.colors": ("datasets.10.render.colors", ["red", "blue"], DRAWN),
     "SolidsRenderer.fixed": ("datasets.10.render.fixed", {"size": "large"}, DRAWN),
     "SolidsRenderer.camera_height": ("datasets.10.render.camera_height", 3.0, DRAWN),
     "SolidsRenderer.camera_distance": ("datasets.10.render.camera_distance", 12.0, DRAWN),
@@ -226,13 +220,13 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "BlenderBackend.kind": ("datasets.12.render.backend", {"kind": "raycast"}, DRAWN),
     "BlenderBackend.version": ("datasets.12.render.backend.version", "4.2", DRAWN),
     "BlenderBackend.samples": ("datasets.12.render.backend.samples", 4, DRAWN),
-    "KnownAnswer.name": ("models.1.name", "other", {"encoded", "index", "truth", "fit", *TABLES}),
+    "KnownAnswer.name": ("models.1.name", "other", KNOWN),
     "KnownAnswer.source": ("models.1.source", "known-answer:conjunctive",
-                           {"encoded", "index", "truth", "fit", *TABLES}),
-    "KnownAnswer.dim": ("models.1.dim", 9, {"encoded", "index", "truth", "fit", *TABLES}),
+                           KNOWN),
+    "KnownAnswer.dim": ("models.1.dim", 9, KNOWN),
     "KnownAnswer.probability": ("models.5.probability", 0.25,
-                                {"encoded", "index", "truth", "fit", *TABLES}),
-    "KnownAnswer.seed": ("models.1.seed", 3, {"encoded", "index", "truth", "fit", *TABLES}),
+                                KNOWN),
+    "KnownAnswer.seed": ("models.1.seed", 3, KNOWN),
     "Controlled.name": ("models.0.name", "other", TRAINING),
     "Controlled.source": ("models.0.source", "controlled:features", TRAINING),
     "Controlled.architecture": ("models.0.architecture.width", 8, TRAINING),
@@ -261,7 +255,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Pretrained.overrides": ("models.2.overrides", {"depth": 2}, PRETRAINED),
     "Pretrained.extraction": ("models.2.extraction.batch_size", 8, PRETRAINED),
     "PythonModel.name": ("models.3.name", "other", PRETRAINED),
-    "PythonModel.source": ("models.3.source", "python:harness:other", PRETRAINED),
+    "PythonModel.source": ("models.3.source", "python:bindscope.models.vit:other", PRETRAINED),
     "PythonModel.n_layers": ("models.3.n_layers", 3, PRETRAINED),
     "PythonModel.options": ("models.3.options", {"a": 1}, PRETRAINED),
     "PythonModel.extraction": ("models.3.extraction.batch_size", 8, PRETRAINED),
@@ -272,155 +266,32 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Extraction.device": ("models.2.extraction.device", "cuda", PRETRAINED),
     "Extraction.threads": ("models.2.extraction.threads", 2, PRETRAINED),
     "Extraction.keep_patches": ("models.0.extraction.keep_patches", False,
-                                {"patches_temporary", "index", *READOUT}),
-    "FitBlock.name": ("fits.0.name", "other", {"report"}),
-    "FitBlock.datasets": ("fits.2.datasets", ["tiny", "hashed"],
-                          {*CODES, "encoded", "index", "truth", *FITS}),
-    "FitBlock.models": ("fits.0.models", ["vit", "wide", "timm"], {"fit", *TABLES}),
-    "FitBlock.layers": ("fits.0.layers", "last", TABLES),
-    "FitBlock.tokens": ("fits.0.tokens", ["cls", "mean"], {"fit", *TABLES}),
-    "FitBlock.probes": ("fits.0.probes", ["p1"], TABLES),
-    "FitBlock.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FITS),
-    "FitBlock.controls": ("fits.0.controls", ["none", "shuffled_labels"], {"fit", *TABLES}),
-    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, {*FITS, *LOOK}),
-    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, {*FITS, *LOOK}),
-    "Report.families": ("report.families", [{"name": "other", "models": ["vit", "hf"]}],
-                        {"figure", "report"}),
-    "Family.name": ("report.families.0.name", "other", {"figure", "report"}),
-    "Family.models": ("report.families.0.models", ["vit", "hf"], {"figure", "report"}),
-    "Report.title": ("report.title", "Other", {"report"}),
-    "Report.figures": ("report.figures", ["tokens"], {"report"}),
+                                {"patches_temporary", "index"}),
+    "Report.title": ("report.title", "Other", set()),
+    "Report.figures": ("report.figures", ["tokens"], set()),
 }  # fmt: skip
 
-COMMON_PROBE = {
-    "name": "other", "protocol": "paper", "standardise": False, "conditioned": False, "steps": 7,
-    "batch_size": 32, "patience": 3, "threads": 2, "device": "cuda", "memory_mb": 5,
-}  # fmt: skip
-RANKED = {"rank": 3, "learning_rate": 0.5, "weight_decay": 0.5}
-PROBES: dict[str, tuple[int, dict[str, object]]] = {
-    "LinearProbe": (0, {"l2": [0.5]}),
-    "QuadraticProbe": (1, RANKED),
-    "AttentionProbe": (2, RANKED),
-    "QuadraticReuseProbe": (3, RANKED),
-    "MultilinearReuseProbe": (4, RANKED),
-    "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
-}
-for _cls, (_i, _own) in PROBES.items():
-    _rules = {*FITS, *LOOK} if _cls == "AttentionProbe" else FITS
-    for _field, _value in {**COMMON_PROBE, **_own}.items():
-        TABLE[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
-    _other = "dnn" if _cls == "LinearProbe" else "linear"
-    if _cls != "AttentionProbe":
-        TABLE[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
-TABLE["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], {*FITS, *LOOK})
+# What the studies' rules do after that follows from it.
+KEYS: dict[str, str] = {}  # Class.key -> the study whose section it is in, or nothing
+for _section, _class, _key in keys():
+    _of_study = _section.split(".")[1] if _section.startswith("studies.") else ""
+    if _class != "Studies" and _key != "studies":
+        # pydantic puts modules before the names of classes that there are twice
+        KEYS[f"{_class.rpartition('__')[2]}.{_key}"] = _of_study.removesuffix("[]")
 
 
-def broad() -> dict[str, Any]:
-    """The CI preset with an entity of every kind beside its own."""
-    config = yaml.safe_load(Path("config/presets/ci.yaml").read_text())
-    groups = [{"name": "a", "size": 3}, {"name": "b", "size": 3}]
-    counts = {"train": 64, "val": 64, "test": 64}
-    common = {"n_scenes": counts, "shard_size": counts}
-    config["datasets"] += [
-        {"name": "hashed", "space": {"kind": "uniform", "groups": groups, "max_objects": 3},
-         "split": {"rule": "hashed_feature_codes"}, **common},
-        {"name": "ranked", "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2],
-                                     "n_objects": 3},
-         "split": {"rule": "ranked_feature_codes",
-                   "n_feature_codes": {"train": 1, "val": 1, "test": 1}}, **common},
-        {**copy.deepcopy(config["datasets"][0]), "name": "drawn"},
-        {"name": "repeats", "space": {"kind": "draws", "groups": groups, "n_objects": 3},
-         "split": {"rule": "random"}, **common},
-    ]  # fmt: skip
-    config["datasets"] += read_datasets(groups, common)
-    config["datasets"] += solid_datasets(common)
-    file = {"url": "https://example.org/images.zip", "sha256": "0" * 64}
-    config["datasets"] += [
-        {**genome(path=None, images=None, downloads=[file]), "name": "genome-downloaded"},
-        {**genome(path=None, images=None, drawn={"n_images": 64}), "name": "genome-drawn"},
-    ]
-    config["models"][1] = {"name": "wide", "source": "known-answer:rotated", "dim": 8}
-    config["models"] += [
-        {"name": "timm", "source": "timm:vit_tiny_patch16_224", "n_layers": 12,
-         "pretrained": False, "extraction": {"batch_size": 4}},
-        {"name": "mine", "source": "python:harness:model", "n_layers": 2,
-         "extraction": {"batch_size": 4}},
-        {"name": "hf", "source": f"hf:a/b@{'0' * 40}", "n_layers": 2},
-        {"name": "noisy", "source": "known-answer:erasure"},
-    ]  # fmt: skip
-    config["probes"] += [
-        {"name": "p3", "family": "quadratic_reuse"},
-        {"name": "p4", "family": "multilinear_reuse"},
-        {"name": "p5", "family": "dnn"},
-        {"name": "attention2", "family": "attention_quadratic", "rank": 3},
-    ]
-    for i, name in ((0, "p0"), (1, "p1")):
-        config["probes"][i]["name"] = name
-    config["fits"][0]["probes"] = ["p0", "p1"]
-    config["fits"][2] |= {"probes": ["p0", "p3", "p4", "p5"], "models": ["wide", "noisy"]}
-    config["fits"] += [
-        {"name": "timm", "datasets": ["tiny"], "models": ["timm", "mine", "hf"], "probes": ["p0"]},
-        {"name": "own", "datasets": ["own"], "models": ["timm"], "probes": ["p0"]},
-        {"name": "solids", "models": ["timm"], "probes": ["p0"],
-         "datasets": ["solids-raycast", "solids-mitsuba", "solids-blender"]},
-    ]  # fmt: skip
-    config["report"] = {"families": [{"name": "sizes", "models": ["vit", "timm"]}]}
-    return config
-
-
-def read_datasets(groups: list[dict[str, Any]], common: dict[str, Any]) -> list[dict[str, Any]]:
-    """Datasets whose scenes are read; the first one is fitted."""
-    counted = {"kind": "counted", "groups": copy.deepcopy(groups), "max_objects": 3}
-    own = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
-    python = {"kind": "python", "reader": "harness:Reader"}
-    return [
-        {"name": "own", "space": {**counted, "groups": own}, "split": {"rule": "column"},
-         "source": {"kind": "table", "path": f"{OWN_IMAGES}/objects.csv",
-                    "values": {"color": ["red", "blue"], "shape": ["circle", "square"]}},
-         "render": {"kind": "photos", "size_px": 32}, **common},
-        {"name": "read-index", "space": counted, "source": python,
-         "split": {"rule": "index", "sizes": dict(common["n_scenes"])}, **common},
-        {"name": "read-hashed", "space": copy.deepcopy(counted), "source": python,
-         "split": {"rule": "hashed_images"}, **common},
-        {"name": "clevr", "space": {**counted, "groups": [{"name": "color", "size": 8}]},
-         "source": {"kind": "clevr"}, "split": {"rule": "hashed_images"}, **common},
-        genome(),
-    ]  # fmt: skip
-
-
-def solid_datasets(common: dict[str, Any]) -> list[dict[str, Any]]:
-    """Datasets of solids, one per backend."""
-    groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
-    return [
-        {"name": f"solids-{kind}", "space": {"kind": "uniform", "max_objects": 2, "groups": groups},
-         "split": {"rule": "random"},
-         "render": {"kind": "solids", "size_px": 32, "backend": {"kind": kind}}, **common}
-        for kind in ("raycast", "mitsuba", "blender")
-    ]  # fmt: skip
-
-
-def models_of(kind: Any) -> set[type[BaseModel]]:
-    """All configuration models that an annotation reaches."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        found = {kind}
-        for field in kind.model_fields.values():
-            found |= models_of(field.annotation)
-        return found
-    if typing.get_origin(kind) in (
-        tuple,
-        list,
-        dict,
-        typing.Union,
-        types.UnionType,
-        typing.Annotated,
-    ):
-        return set().union(*(models_of(part) for part in typing.get_args(kind)))
-    return set()
-
-
-KEYS = sorted(
-    f"{model.__name__}.{name}" for model in models_of(Config) for name in model.model_fields
-)
+def expected(key: str) -> tuple[str, object, set[str]]:
+    """Return a key's path, its new value, and the rules that run by the tables."""
+    if study := KEYS[key]:
+        path, value, rules = BY_STUDY[study]["KEYS"][key]
+        return f"studies.{study}.{path}", value, rules
+    path, value, shared = TABLE[key]
+    following: set[str] = set()
+    for module in BY_STUDY.values():
+        for pattern, rules in module["FOLLOWING"].items():
+            if pattern in shared or fnmatch(key, pattern):
+                following |= rules
+    return path, value, shared | following
 
 
 def identities(graph: Graph) -> dict[str, tuple[str, str, str]]:
@@ -429,43 +300,57 @@ def identities(graph: Graph) -> dict[str, tuple[str, str, str]]:
 
 
 def test_every_key_of_the_schema_has_an_entry() -> None:
-    assert sorted(TABLE) == KEYS
+    assert sorted(TABLE) == sorted(key for key, study in KEYS.items() if not study)
+    for name, module in BY_STUDY.items():
+        assert sorted(module["KEYS"]) == sorted(key for key, study in KEYS.items() if study == name)
+    assert set().union(*(rules for _, _, rules in TABLE.values())) <= set(SHARED_STEPS)
 
 
 @pytest.fixture(scope="module")
 def before() -> dict[str, tuple[str, str, str]]:
-    return identities(build(Config.model_validate(broad())))
+    return identities(build(Config.model_validate(example())))
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", sorted(KEYS))
 def test_a_change_runs_its_rules_and_no_other(
     key: str, before: dict[str, tuple[str, str, str]]
 ) -> None:
-    path, value, expected = TABLE[key]
-    config = broad()
-    if key.endswith(".name") and path.count(".") == 2 and not path.startswith("fits"):
+    path, value, rules = expected(key)
+    config = example()
+    if key.endswith(".name"):
         rename(config, path, str(value))
-    else:
-        assign(config, path, value)
+    assign(config, path, value)
     after = identities(build(Config.model_validate(config)))
-    assert {entry[0] for p, entry in after.items() if before.get(p) != entry} == expected
+    changed = {entry[0] for p, entry in after.items() if before.get(p) != entry}
+    if KEYS[key]:  # a study knows which of its tables and figures follow
+        assert changed - {"report"} == rules
+    else:
+        assert changed - COLLECTING == rules
+    assert "report" in changed  # it shows the whole configuration
     assert any(before.get(p) == entry for p, entry in after.items())
 
 
-def rename(config: dict[str, Any], path: str, new: str) -> None:
-    """Rename an entity wherever it is referred to."""
-    kind, number, *_ = path.split(".")
-    old = config[kind][int(number)]["name"]
-    assign(config, path, new)
-    families = config["report"]["families"] if kind == "models" else []
-    for block in [*config["fits"], *families]:
-        block[kind] = [new if name == old else name for name in block[kind]]
+def rename(section: Any, path: str, new: str) -> None:
+    """Rename an entry where lists of a configuration refer to it: `models` to one of `models`."""
+    kind = path.split(".")[-3]
+    old = section
+    for part in path.split("."):
+        old = old[int(part) if part.isdigit() else part]
+    _replace(section, kind, str(old), new)
+
+
+def _replace(section: Any, kind: str, old: str, new: str) -> None:
+    for key, inner in section.items() if isinstance(section, dict) else enumerate(section):
+        if key == kind and all(isinstance(name, str) for name in inner):
+            section[key] = [new if name == old else name for name in inner]
+        elif isinstance(inner, dict | list):
+            _replace(inner, kind, old, new)
 
 
 def test_models_that_are_trained_alike_share_one_training() -> None:
-    config = broad()
+    config = example()
     config["models"].append({**config["models"][0], "name": "larger", "input_px": 64})
-    config["fits"][0]["models"].append("larger")
+    config["studies"]["binding_information"]["fits"][0]["models"].append("larger")
     graph = build(Config.model_validate(config))
     (training,) = graph.of("training")
     assert training.wildcards["model"] == "vit"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness import FRESH, ROOT, Clone
+from harness import ROOT, Clone
 
-from bindscope.config.solids import VOCABULARY
+from bindscope.scenes.solids.values import VALUES
 from releases import write_clevr, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -36,8 +36,10 @@ def change(clone: Clone, sources: Path) -> None:
         "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
         **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
-        "fits.0": {"name": "layers", "datasets": ["tiny", "own"], "models": ["vit"],
-                   "layers": "last", "probes": ["linear"]},
+        "studies.binding_information.fits.0": {
+            "name": "layers", "datasets": ["tiny", "own"], "models": ["vit"], "layers": "last",
+            "probes": ["linear"],
+        },
         "report.figures": ["tokens"],
     })  # fmt: skip
 
@@ -45,7 +47,7 @@ def change(clone: Clone, sources: Path) -> None:
 def read(sources: Path) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
     half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
-    clevr = [{"name": name, "size": len(values)} for name, values in VOCABULARY.items()]
+    clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     own = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
     archive = sources / "CLEVR.zip"
@@ -64,7 +66,7 @@ def read(sources: Path) -> list[dict[str, object]]:
          "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
          "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
                     "min_category_images": 1, "min_value_images": 1,
-                    "drawn": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
+                    "synthetic": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
          "render": {"kind": "photos", "size_px": 16}},
     ]  # fmt: skip
 
@@ -114,9 +116,7 @@ def test_every_script_dies_twice_after_a_change(
         """Run until nothing dies; return how often something did."""
         for attempt in range(3 * len(scripts)):
             # Jobs that do not need one another die in the same attempt: fewer of them.
-            done = clone.snakemake(
-                "--keep-going", *targets, environment=environment, check=False, module=FRESH
-            )
+            done = clone.snakemake("--keep-going", *targets, environment=environment, check=False)
             if done.returncode == 0:
                 return attempt
             if attempt == lose_at:
@@ -127,7 +127,7 @@ def test_every_script_dies_twice_after_a_change(
     hub = clone.with_configfile("config/hub.yaml")
     hub.edit({
         "models.2": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
-        "fits.0.models": ["hub"],
+        "studies.binding_information.fits.0.models": ["hub"],
     })  # fmt: skip
     weights = hub.product("weights").path()
     assert attempts(hub, "--", weights) == 2
@@ -149,9 +149,10 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
 ) -> None:
     clone = Clone.make(tmp_path / "clone")
     change(clone, sources)
+    fit = clone.product("fit", dataset="tiny", model="vit", tokens="cls").path()
     run = subprocess.Popen(
-        clone.command(), cwd=clone.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        clone.command("--", fit), cwd=clone.path, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while not list(clone.path.glob("results/scenes/tiny/*.json")):
@@ -164,8 +165,10 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
         assert time.monotonic() < deadline, "a job outlived its Snakemake"
         time.sleep(0.1)
     clone.snakemake("--unlock")
-    clone.snakemake()
-    assert clone.results() == undisturbed
+    clone.snakemake("--", fit)
+    made = clone.results()
+    assert fit.removeprefix("results/") in made
+    assert made == {path: undisturbed.get(path) for path in made}
 
 
 def jobs_of(clone: Clone) -> list[int]:

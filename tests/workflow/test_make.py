@@ -12,10 +12,10 @@ from harness import ROOT, Clone
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
-def test_the_launcher_on_a_finished_run(finished: Clone, tmp_path: Path) -> None:
+def test_make_run_on_a_finished_run(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     done = subprocess.run(
-        [sys.executable, "-m", "bindscope.commands.launch", "--configfile", clone.configfile],
+        [sys.executable, "-m", "bindscope.commands.run", "--configfile", clone.configfile],
         cwd=clone.path, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -42,8 +42,8 @@ def test_touching_every_file_runs_nothing(finished: Clone, tmp_path: Path) -> No
     [
         {"report.title": "Other"},
         {"report.figures": ["tokens", "layers"]},
-        {"fits.0.seed_blocks": [[0], [1]]},
-        {"probes.1.rank": 3},
+        {"studies.binding_information.fits.0.seed_blocks": [[0], [1]]},
+        {"studies.binding_information.probes.1.rank": 3},
         {"datasets.0.n_scenes.train": 192},
         {"models.0.training.steps": 5},
         {"datasets.0.seed": 5},
@@ -66,11 +66,11 @@ def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     finished: Clone, tmp_path: Path
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
-    clone.edit({"probes.0.l2": [0.1], "report.figures": ["tokens"]})
+    clone.edit({"studies.binding_information.probes.0.l2": [0.1], "report.figures": ["tokens"]})
     clone.snakemake()
     shutil.copy2(finished.path / finished.configfile, clone.path / clone.configfile)
     again = clone.would_run()
-    assert again.keys() <= {"table_binding_information", "figure", "report"}
+    assert again.keys() <= {"table", "figure", "report"}
     clone.snakemake()
     kept = {path: digest for path, digest in clone.results().items() if path in finished.results()}
     assert kept == finished.results()

@@ -1,8 +1,6 @@
 rule figure:
     input:
         unpack(made_from("figure")),
-        published="resources/published/binding_information.csv",
-        trends="resources/published/trends.csv",
     output:
         png=report(
             output_of("figure", "png"),

@@ -17,29 +17,29 @@ rule download:
         "../scripts/download.py"
 
 
-rule drawn_release:
+rule synthetic_release:
     output:
-        manifest=output_of("drawn_release", "manifest"),
-        objects=output_of("drawn_release", "objects"),
-        attributes=output_of("drawn_release", "attributes"),
-        image_data=output_of("drawn_release", "image_data"),
-        object_alias=output_of("drawn_release", "object_alias"),
-        attribute_alias=output_of("drawn_release", "attribute_alias"),
-        images=output_of("drawn_release", "images"),
+        manifest=output_of("synthetic_release", "manifest"),
+        objects=output_of("synthetic_release", "objects"),
+        attributes=output_of("synthetic_release", "attributes"),
+        image_data=output_of("synthetic_release", "image_data"),
+        object_alias=output_of("synthetic_release", "object_alias"),
+        attribute_alias=output_of("synthetic_release", "attribute_alias"),
+        images=output_of("synthetic_release", "images"),
     log:
-        log_of("drawn_release"),
+        log_of("synthetic_release"),
     benchmark:
-        benchmark_of("drawn_release")
+        benchmark_of("synthetic_release")
     conda:
         "../../envs/base.yaml"
     resources:
         mem_mb=memory(1000),
         runtime=60,
     params:
-        spec=spec("drawn_release"),
-        code=code("drawn_release"),
+        spec=spec("synthetic_release"),
+        code=code("synthetic_release"),
     script:
-        "../scripts/drawn_release.py"
+        "../scripts/synthetic_release.py"
 
 
 rule records:
@@ -105,27 +105,6 @@ rule record_scenes:
         code=code("record_scenes"),
     script:
         "../scripts/record_scenes.py"
-
-
-rule assignment_priors:
-    input:
-        unpack(made_from("assignment_priors")),
-    output:
-        rows=output_of("assignment_priors", "rows"),
-    log:
-        log_of("assignment_priors"),
-    benchmark:
-        benchmark_of("assignment_priors")
-    conda:
-        "../../envs/base.yaml"
-    resources:
-        mem_mb=memory(2000),
-        runtime=60,
-    params:
-        spec=spec("assignment_priors"),
-        code=code("assignment_priors"),
-    script:
-        "../scripts/assignment_priors.py"
 
 
 rule counted_priors:

@@ -1,11 +1,6 @@
 rule report:
     input:
         unpack(made_from("report")),
-        published="resources/published/binding_information.csv",
-        trends="resources/published/trends.csv",
-        captions=captions(),
-        # Not a module, so not in the code key.
-        template="src/bindscope/report/template.html.j2",
     output:
         page=output_of("report", "page"),
     log:

@@ -1,12 +1,9 @@
 """Compute the exact prior log-odds of every bit of one split's codes."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import anchors
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `object`, `feature` and `object_given_feature`, float32 nats."""
     objects = open_store(job.input.codes[0]).read("objects")
-    arrays = anchors(job.dataset, objects)
+    arrays = anchors(dataset_of(job), objects)
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 
 

@@ -1,16 +1,12 @@
 """Entropies of attributes given back to the objects of each image."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import numpy as np
 
 import bindscope
-from bindscope.config.codes import SPLITS
 from bindscope.core.files import write_json
+from bindscope.core.splits import SPLITS
 from bindscope.priors.assignments import Scene, assignment_rows
 from bindscope.sources.records import read_records
 

@@ -1,10 +1,6 @@
 """Look where the queries of an attention probe read."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 from safetensors.numpy import save
 

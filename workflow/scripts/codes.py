@@ -1,14 +1,11 @@
 """Draw the object codes of one split."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
+from bindscope.config.entities import dataset_of
 from bindscope.core.store.arrays import write_arrays
 
 if TYPE_CHECKING:
@@ -19,8 +16,9 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write `objects` (N, K) and `features` (N, n), uint8."""
-    objects = sample_codes(job.dataset, job.spec["split"], 0, job.spec["n_scenes"])
-    sizes = [group.size for group in job.dataset.space.groups]
+    dataset = dataset_of(job)
+    objects = sample_codes(dataset, job.spec["split"], 0, job.spec["n_scenes"])
+    sizes = [group.size for group in dataset.space.groups]
     arrays = {"objects": objects, "features": feature_code(objects, sizes)}
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 

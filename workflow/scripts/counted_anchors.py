@@ -1,10 +1,6 @@
 """Estimate the prior log-odds of every bit of one split's codes from the train split."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.config.observed import CountedSpace

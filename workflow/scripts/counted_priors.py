@@ -1,10 +1,6 @@
 """Estimate the entropies of all splits of scenes that were read."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.config.observed import CountedSpace

@@ -1,10 +1,6 @@
 """Bring a data set's archive onto this machine, checked by its checksum."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.core.files import write_json

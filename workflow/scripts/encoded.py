@@ -1,14 +1,11 @@
 """Encode the codes of one shard with a known-answer encoder."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.activations.encoded import write_encoded
 from bindscope.codes.sampling import sample_codes
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.store.writer import StoreWriter
 from bindscope.models.known_answer import encode, token_map
 
@@ -21,12 +18,13 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write the encoder's arrays as layer 0."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(job.dataset, split, start, stop)
-    arrays = encode(job.model, job.dataset, split, start, objects)
+    dataset, model = dataset_of(job), model_of(job)
+    objects = sample_codes(dataset, split, start, stop)
+    arrays = encode(model, dataset, split, start, objects)
     with StoreWriter(
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
-        write_encoded(arrays, writer, token_map=token_map(job.model, job.dataset))
+        write_encoded(arrays, writer, token_map=token_map(model, dataset))
 
 
 if "snakemake" in globals():

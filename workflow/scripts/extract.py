@@ -1,14 +1,11 @@
 """Run a frozen model over one shard: pooled tokens of all layers, or patch tokens of one."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
 from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
+from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write the store of rule `patches` if the specification names a layer, else of `pooled`."""
+    config = model_of(job)
     images = StoreImages(open_store(job.input.scenes[0]))
     weights = next(iter(job.input.weights), None)
     with (
@@ -30,11 +28,11 @@ def main(job: "Job") -> None:
             job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
         ) as writer,
     ):
-        model = load_model(job.model, weights and Path(weights), device, images.size_px)
+        model = load_model(config, weights and Path(weights), device, images.size_px)
         if "layer" in job.spec:
-            extract_patches(model, job.spec["layer"], images, writer, job.model.extraction)
+            extract_patches(model, job.spec["layer"], images, writer, config.extraction)
         else:
-            extract_pooled(model, images, writer, job.model.extraction)
+            extract_pooled(model, images, writer, config.extraction)
 
 
 if "snakemake" in globals():

@@ -1,14 +1,11 @@
 """Fit the probes of one seed block."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
-from bindscope.config.information import Information
-from bindscope.priors.labels import Labels
+from bindscope.config.entities import entity
+from bindscope.priors.labels import DatasetLabels
+from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import load_data, run_fit, write_fit
 
 if TYPE_CHECKING:
@@ -19,11 +16,11 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write rows, weights, histories and details; a null probe sees z = 0."""
-    spec = job.spec
+    spec, probe = job.spec, entity(job, "probe", AnyProbe)
     index = None if job.rule == "null" else job.input.index[0]
-    labels = Labels(job.input.labels[0])
+    labels = DatasetLabels(job.input.labels[0])
     data = load_data(labels, index, spec["representation"], spec["sizes"])
-    results = run_fit(job.probe, data, spec["seeds"], spec["control"])
+    results = run_fit(probe, data, spec["seeds"], spec["control"])
     wildcards = dict(job.wildcards.items())
     names = {
         "dataset": wildcards["dataset"], "model": wildcards.get("model", "null"),
@@ -33,7 +30,7 @@ def main(job: "Job") -> None:
     }  # fmt: skip
     information = Information.model_validate(spec["information"])
     prior = labels.prior("test")
-    write_fit(job.output, results, data, prior, names, job.probe, information, spec["disjoint"])
+    write_fit(job.output, results, data, prior, names, probe, information, spec["disjoint"])
 
 
 if "snakemake" in globals():

@@ -1,11 +1,7 @@
 """List the shards of one array of activations, checked against each other."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.activations.index import build_index

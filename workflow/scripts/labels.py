@@ -1,11 +1,7 @@
 """Say which stores hold the codes and anchors of a dataset, and what its priors are."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.core.files import write_json

@@ -1,12 +1,9 @@
 """Count the entropies of a dataset's splits."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.core.files import write_json
 from bindscope.priors.entropies import entropies
 
@@ -18,7 +15,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split."""
-    rows = [{"dataset": job.wildcards.dataset, **row, **job.keys} for row in entropies(job.dataset)]
+    names = {"dataset": job.wildcards.dataset, **job.keys}
+    rows = [{**names, **row} for row in entropies(dataset_of(job))]
     write_json(job.output.rows, rows)
 
 

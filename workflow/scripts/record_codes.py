@@ -1,12 +1,7 @@
 """Write the object codes of one split of scenes that were read."""
 
-import sys
-from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 from math import prod
+from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.codes.space import feature_code

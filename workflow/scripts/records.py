@@ -1,14 +1,11 @@
 """Read the scenes of a source, check them, and deal them out to splits."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
+from bindscope.config.entities import dataset_of
 from bindscope.sources.records import read_source, write_records
 
 if TYPE_CHECKING:
@@ -19,9 +16,9 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
-    manifests = [*job.input.download, *job.input.get("drawn", ())]
+    manifests = [*job.input.download, *job.input.get("synthetic", ())]
     found = [json.loads(Path(path).read_text())["path"] for path in manifests]
-    images, splits, values = read_source(job.dataset, found)
+    images, splits, values = read_source(dataset_of(job), found)
     write_records(job.output.rows, images, splits, values, job.keys)
 
 

@@ -1,14 +1,10 @@
 """Measure how much of the objects is hidden in the scenes of a dataset."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
-from bindscope.config.codes import SPLITS
 from bindscope.core.files import write_json
+from bindscope.core.splits import SPLITS
 from bindscope.scenes.statistics import scene_statistics
 
 if TYPE_CHECKING:

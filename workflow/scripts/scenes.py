@@ -1,13 +1,10 @@
 """Draw the scenes of one shard."""
 
-import sys
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import bindscope
 from bindscope.codes.sampling import sample_codes
+from bindscope.config.entities import dataset_of
 from bindscope.scenes.render import write_scenes
 
 if TYPE_CHECKING:
@@ -19,9 +16,10 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `images`, `masks`, `boxes` and `cells`."""
     split, start, stop = job.spec["split"], job.spec["start"], job.spec["stop"]
-    objects = sample_codes(job.dataset, split, start, stop)
+    dataset = dataset_of(job)
+    objects = sample_codes(dataset, split, start, stop)
     write_scenes(
-        job.dataset, split, start, objects, job.output.store, job.output.manifest,
+        dataset, split, start, objects, job.output.store, job.output.manifest,
         spec=job.spec_text, code=job.code,
     )  # fmt: skip
 

@@ -1,15 +1,12 @@
 """Train a controlled model, or only initialise it."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
 
 import numpy as np
 
 import bindscope
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoint
@@ -32,7 +29,7 @@ def main(job: "Job") -> None:
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(job.spec["device"]) as device:
-        trained = train(job.model, job.dataset, images, objects, device, checkpoint)
+        trained = train(model_of(job), dataset_of(job), images, objects, device, checkpoint)
     write_training(
         trained,
         job.output.weights, job.output.history, job.output.manifest,

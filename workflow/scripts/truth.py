@@ -1,14 +1,11 @@
 """Compute a known-answer encoder's binding information in closed form."""
 
-import sys
 from typing import TYPE_CHECKING
 
-if "snakemake" in globals():  # this clone's code, never an installed copy
-    sys.path.insert(0, f"{snakemake.scriptdir}/../../src")
-
 import bindscope
+from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.files import write_json
-from bindscope.models.known_answer import truth
+from bindscope.models.known_answer_truth import truth
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `truth_bits` and `truth_conditional_bits`, null where there is no closed form."""
     names = {name: job.wildcards[name] for name in ("dataset", "model", "tokens")}
-    bits, conditional = truth(job.model, job.dataset, "test", job.spec["tokens"])
+    bits, conditional = truth(model_of(job), dataset_of(job), "test", job.spec["tokens"])
     write_json(
         job.output.truth,
         {**names, "truth_bits": bits, "truth_conditional_bits": conditional, **job.keys},

@@ -57,8 +57,8 @@ class Images(Protocol):
 class StoreImages:
     """The images of a scenes store, read when they are asked for.
 
-    Several chunks are decoded at once and kept until a slice beyond them is asked for, so that
-    reading in order decodes nothing twice.
+    Several chunks are decoded at once and stay in memory until a slice beyond them is asked for,
+    so that reading in order decodes nothing twice.
 
     Parameters
     ----------
@@ -145,7 +145,8 @@ def extract(
     StoreError
         If a value is not finite in the stored type.
     ModelError
-        If there is no such layer, or the model yields other layers or tokens than it said.
+        If there is no such layer, or the model yields other layers than asked for, or another
+        number of tokens than its token map has.
     """
     sinks: list[_Sink] = []
     if pooled is not None:
@@ -170,7 +171,7 @@ def extract(
 
 
 class _Sink:
-    """Takes what one store needs from the layers of a batch.
+    """Collects what one store needs from the layers of a batch.
 
     Attributes
     ----------
@@ -252,7 +253,7 @@ class _Patches(_Sink):
 
 
 def _exact(values: torch.Tensor) -> NDArray[np.float32]:
-    """Return what was cast, for the message about a value that does not fit."""
+    """Return the values before the cast, for the message about one that does not fit."""
     return values.float().cpu().numpy()
 
 
@@ -277,7 +278,7 @@ def _prepare(model: VisionModel, sinks: Sequence[_Sink]) -> None:
 
 @contextmanager
 def _arithmetic(extraction: Extraction) -> Iterator[None]:
-    """No gradients, and autocast where the configuration wants it; holds for this thread."""
+    """Turn off gradients, and on autocast if it is configured; applies to this thread."""
     autocast = extraction.precision == "bfloat16"
     with (
         torch.inference_mode(),
@@ -331,7 +332,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 def _stream(
     model: VisionModel, pixels: torch.Tensor, layers: Sequence[Layer]
 ) -> Iterator[tuple[Layer, torch.Tensor]]:
-    """Yield each layer and its tokens (B, T_all, dim), and hold the model to its word."""
+    """Yield each layer and its tokens (B, T_all, dim); refuse other layers or other shapes."""
     wanted = list(layers)
     for layer, tokens in model.residual_stream(pixels, layers):
         if not wanted or layer != wanted.pop(0):

@@ -84,7 +84,7 @@ class Activations:
     def vectors(self, split: str, array: str, layer: str | int) -> RowReader:
         """Return a reader of one layer of a pooled array; nothing is read yet.
 
-        Takes and raises what `pooled` does.
+        Parameters and errors are those of `pooled`.
         """
         parts = ["cls", "mean"] if array == "cls_mean" else [array]
         self._require(parts)
@@ -162,7 +162,7 @@ class RowReader:
 
     @property
     def block(self) -> int:
-        """Scenes that lie in one file: ranges of a multiple of it are read without waste."""
+        """Scenes per chunk: ranges that start and end at multiples of it decode no chunk twice."""
         return max(self._stores[0].chunk_rows(part) for part in self._parts)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:

@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import comb, prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bindscope.config.codes import Space
 
 
 @cache
@@ -75,4 +79,16 @@ def n_feature_codes(sizes: Sequence[int], counts: Sequence[int]) -> int:
     return prod(comb(size, count) for size, count in zip(sizes, counts, strict=True))
 
 
-__all__ = ["covers", "covers_by_counts", "n_feature_codes", "subsets"]
+def largest_scene(space: Space) -> int:
+    """Return the largest number of objects in a scene of a space, repeats of a type included.
+
+    An object code has at most one bit per type, so `SpaceProtocol.max_objects` can be smaller.
+    """
+    if space.kind == "balanced" or space.kind == "draws":
+        return space.n_objects
+    if space.kind == "counted":
+        return space.max_objects
+    return min(space.max_objects, prod(group.size for group in space.groups))
+
+
+__all__ = ["covers", "covers_by_counts", "largest_scene", "n_feature_codes", "subsets"]

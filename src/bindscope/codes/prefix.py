@@ -1,4 +1,4 @@
-"""How many ways there are to finish an object code whose first cells are known.
+"""Number of completions of an object code whose first cells are known.
 
 Sampling (`sampling.unrank`) and the exact priors (`priors.anchors`) both walk through the cells of
 an object code and ask this question at each of them.

@@ -1,4 +1,4 @@
-"""Drawing object codes: row i depends on the seed, the split and i, and on nothing else.
+"""Sampling of object codes: row i depends on the seed, the split and i alone.
 
 The object codes of a split are numbered, every scene draws a number that is exactly uniform, and
 `unrank` writes out the code with that number. So sampling is uniform by construction, needs no
@@ -28,7 +28,8 @@ from bindscope.codes.space import (
     outcome_weights,
 )
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, SceneDistribution
+from bindscope.config.codes import SceneDistribution
+from bindscope.core.splits import SPLITS
 
 # Keeps the codes' random stream apart from those of other rooms with the same seed.
 _STREAM = int.from_bytes(b"codes", "big")

@@ -16,7 +16,7 @@ from bindscope.core.registries import SPACES, resolve
 
 
 class SpaceProtocol(Protocol):
-    """What a space of object codes has to say; everything else is counted from it.
+    """The interface of a space of object codes, from which all counts are made.
 
     A space has equally likely outcomes, and an object code with m objects stands for ``weight(m)``
     of them. Where all weights are 1 the outcomes are the object codes. A feature code's probability
@@ -37,11 +37,11 @@ class SpaceProtocol(Protocol):
 
     @property
     def min_objects(self) -> int:
-        """Smallest number of objects."""
+        """Smallest number of ones in an object code."""
 
     @property
     def max_objects(self) -> int:
-        """Largest number of objects, at most K."""
+        """Largest number of ones in an object code, at most K; see `counting.largest_scene`."""
 
     @property
     def chosen(self) -> tuple[int, ...] | None:

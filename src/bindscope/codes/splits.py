@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts
-from bindscope.config.codes import SPLITS, HashedSplit, RankedSplit, SceneDistribution
+from bindscope.config.codes import HashedSplit, RankedSplit, SceneDistribution
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 
 MAX_FEATURE_CODES = 2**20
 
@@ -93,7 +94,7 @@ def _digests(codes: npt.NDArray[np.uint8], salt: str) -> Iterable[str]:
 def _ranked(
     rule: RankedSplit, split: str, codes: npt.NDArray[np.uint8], where: str
 ) -> npt.NDArray[np.int64]:
-    """Rank by digest and deal out: first train, then val, then test."""
+    """Rank by digest; the first codes are train, the next val, the next test."""
     sizes = [getattr(rule.n_feature_codes, name) for name in SPLITS]
     if sum(sizes) > len(codes):
         raise ConfigError(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bindscope.core.graph import Graph
-from bindscope.core.paths import PATHS
 
 _KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z.]+)$")
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
@@ -34,9 +33,14 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         Path(product.path(output))
         for graph in graphs
         for product in graph.products.values()
-        for output in PATHS[product.rule]
+        for output in product.step.outputs
     }
-    folders = {rule_path.split("/")[1] for rule in PATHS.values() for rule_path in rule.values()}
+    folders = {
+        path.split("/")[1]
+        for graph in graphs
+        for step in graph.steps.values()
+        for path in step.outputs.values()
+    }
     return [
         path
         for folder in sorted(folders)

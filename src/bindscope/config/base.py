@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+SLUG = r"^[a-z0-9][a-z0-9-]{0,31}$"
+Slug = Annotated[str, StringConstraints(pattern=SLUG)]
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]

@@ -23,9 +23,7 @@ from bindscope.config.observed import (
     vocabulary_problem,
 )
 from bindscope.config.solids import SolidsRenderer, undrawable
-
-SplitName = Literal["train", "val", "test"]
-SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
+from bindscope.core.splits import SPLITS, SplitName
 
 
 class UniformSpace(Model):

@@ -1,33 +1,29 @@
 """config/schema.json and config/README.md, written from the configuration models.
 
-Run ``python -m bindscope.config.documentation`` (or ``make docs``) after a change of the models or
-of a preset; a test fails until that is done.
+`bindscope.commands.documentation` puts them into their files.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
-from pydantic.fields import FieldInfo
-
-from bindscope.config.base import Model
-from bindscope.config.effects import effect
-from bindscope.config.root import Config
+from bindscope.config.base import SLUG
 from bindscope.config.structure import (
-    alternatives,
-    discriminator,
-    item,
-    labels_of,
-    literals,
-    variants,
+    NAME,
+    Schema,
+    below,
+    items,
+    members,
+    root,
+    sections,
+    tag,
+    tag_values,
 )
 from bindscope.config.wording import either
-from bindscope.core.files import write_atomic
 
 HEADER = """\
 <!-- Generated from src/bindscope/config by `make docs`; a test fails when it drifts. -->
@@ -43,12 +39,17 @@ snakemake --cores all --configfile config/presets/ci.yaml
 A second file after `--configfile` is laid over the first, key by key; lists are replaced whole.
 Threads, memory, partitions and the like belong to a profile (`profiles/`, `workflow/profiles/`).
 
-Datasets, models, probes and fits are lists of entries with a `name`: lower-case letters, digits and
-hyphens, unique in its list, part of paths and tables. A fit names the entries that it combines.
+`datasets` and `models` are shared by all studies; what is measured of them stands under `studies`,
+in a section for each study that is to take part. Datasets, models, probes and fits are lists of
+entries with a `name`: lower-case letters, digits and hyphens, unique in its list, part of paths and
+tables. A fit names the entries that it combines. Entries of every kind, to copy from, are in
+[`src/bindscope/config/example.yaml`](../src/bindscope/config/example.yaml) and, for a study, in
+`src/bindscope/studies/<name>/example.yaml`.
+
 Unknown keys are errors, and every problem of a file is listed with its line:
 
 ```
-config/config.yaml: probes.1.rankk: unknown key; did you mean 'rank'? (line 49)
+my.yaml: models.0.training.stps: unknown key; did you mean 'steps'? (line 21)
   remedy: correct the configuration; config/README.md lists every key with its type and default
 ```
 
@@ -56,45 +57,38 @@ Files whose first line names [`schema.json`](schema.json) are completed and chec
 have a YAML language server.
 """
 TABLES = """
-The last column says what is made anew when a key changes; tables, figures and the report always
-follow. `bindscope plan` tells it for the change at hand, and why.
+The last column names what is made anew, or in addition, when the key changes. It was found by
+changing the key in the examples named above, in every entry that has it, so it is what can follow;
+what belongs to other entries stays. Tables, figures and the report always follow; "nothing" means
+that nothing else does, and "-" that the key cannot be changed alone. `bindscope plan` tells it for
+the change at hand, and why.
 """
 BAR = "\\|"
 COLUMNS = "| key | type | default | meaning | recomputed |\n|---|---|---|---|---|"
+MadeAnew = Callable[[Sequence[str], str], str]
 
 
 def json_schema() -> str:
     """Return config/schema.json: what editors complete and check."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "bindscope"}
-    return json.dumps({**head, **_strip(Config.model_json_schema())}, indent=1) + "\n"
+    return json.dumps({**head, **root()}, indent=1) + "\n"
 
 
-def _strip(value: Any) -> Any:
-    """Remove the titles that pydantic makes of names; descriptions say more."""
-    if isinstance(value, list):
-        return [_strip(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: inner if key == "default" else _strip(inner)
-        for key, inner in value.items()
-        if not (key == "title" and isinstance(inner, str))
-    }
-
-
-def readme(presets: Path) -> str:
+def readme(presets: Path, made_anew: MadeAnew) -> str:
     """Return config/README.md: a table of every key.
 
     Parameters
     ----------
     presets
         Folder whose files are listed with the comment at their top.
+    made_anew
+        Says in words what a change of a key makes anew. It is given the names of the sections in
+        the schema (more than one where the sections of a union share the key) and the key.
     """
     parts = [HEADER, *_presets(presets), "## Keys", TABLES]
-    seen: dict[type[Model], str] = {}
-    for name, field in Config.model_fields.items():
-        path = f"{name}[]" if item(field.annotation) else name
-        parts += _section(path, field.annotation, field.description or "", 3, seen)
+    page = _Page(made_anew)
+    for name, field in root()["properties"].items():
+        parts += page.section(below("", name, field), field, 3)
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -111,79 +105,73 @@ def _presets(folder: Path) -> Iterator[str]:
     yield ""
 
 
-def _section(
-    path: str, annotation: Any, description: str, depth: int, seen: dict[type[Model], str]
-) -> Iterator[str]:
-    """Write the tables of one section: of its model, or of what a union's members share and add."""
-    by_label = {model: label for label, model in labels_of(annotation).items()}
-    models = by_label or dict.fromkeys(variants(annotation), "")
-    shown = _without_labels(path)
-    yield f"\n{'#' * depth} `{shown}`\n\n{description}"
-    if len(models) == 1:
-        model = next(iter(models))
-        yield from _table(path, model, list(model.model_fields), seen, depth)
-        return
-    shared = _shared(list(models))
-    if shared:
-        yield "\nEvery entry has:"
-        yield from _table(path, next(iter(models)), shared, seen, depth)
-    for model, label in models.items():
-        chosen = discriminator(model)
-        selected = f"`{chosen[0]}: {chosen[1]}`" if chosen else f"{label} models"
-        own = [name for name in model.model_fields if name not in shared]
-        own.sort(key=lambda name: not (chosen and name == chosen[0]))
-        yield f"\n{'#' * (depth + 1)} `{shown}`: {selected}\n\n{_first_line(model)}"
-        yield from _table(f"{path}<{label}>", model, own, seen, depth + 1)
+class _Page:
+    """The tables; each section has one, where it is first met."""
+
+    def __init__(self, made_anew: MadeAnew) -> None:
+        self._made_anew = made_anew
+        self._seen: dict[str, str] = {}  # heading by section
+
+    def section(self, path: str, field: Schema, depth: int) -> Iterator[str]:
+        """Write the tables of one section, or of what a union's members share and add."""
+        union = sections(field)
+        yield f"\n{'#' * min(depth, 6)} `{path}`\n\n{_description(field)}"
+        if len(union) == 1:
+            yield from self._table(path, union, list(union[0]["properties"]), depth)
+            return
+        shared = _shared(union)
+        if shared:
+            yield "\nEvery entry has:"
+            yield from self._table(path, union, shared, depth)
+        selects = tag(union)
+        for section in union:
+            own = [key for key in section["properties"] if key not in shared]
+            own.sort(key=lambda key: key != selects)
+            values = [v.replace(":", ":...") for v in tag_values(section, selects)]
+            chosen = either([f"`{selects}: {value}`" for value in values])
+            yield f"\n{'#' * min(depth + 1, 6)} `{path}`: {chosen}\n\n{_description(section)}"
+            yield from self._table(path, [section], own, depth + 1)
+
+    def _table(self, path: str, union: list[Schema], keys: list[str], depth: int) -> Iterator[str]:
+        """Write a table of keys, then the sections below those that are sections themselves."""
+        found, rows = [], []
+        for key in keys:
+            field = union[0]["properties"][key]
+            inner = [section for section in sections(field) if not _is_record(section)]
+            kind = words(field)
+            if inner:
+                name, heading = inner[0][NAME], below(path, key, field)
+                if name not in self._seen:
+                    found.append((heading, field))
+                    self._seen.update({section[NAME]: heading for section in inner})
+                kind = f"{kind}, see [`{self._seen[name]}`](#{_anchor(self._seen[name])})"
+            meaning = _description(field) or "Decides which other keys there are."
+            made = self._made_anew([section[NAME] for section in union], key)
+            cells = (f"`{key}`", kind, _default(union[0], key), meaning, made)
+            rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
+        if rows:
+            yield "\n" + COLUMNS + "\n" + "\n".join(rows)
+        for heading, field in found:
+            yield from self.section(heading, field, depth + 1)
 
 
-def _shared(models: list[type[Model]]) -> list[str]:
-    """Return the fields that all members of a union have with the same meaning and default."""
-    first, *others = models
-    return [
-        name
-        for name, field in first.model_fields.items()
-        if all(repr(other.model_fields.get(name)) == repr(field) for other in others)
-    ]
+def _shared(union: list[Schema]) -> list[str]:
+    """Return the keys that all sections of a union have with the same meaning and default."""
+    first, *others = (section["properties"] for section in union)
+    return [key for key in first if all(other.get(key) == first[key] for other in others)]
 
 
-def _table(
-    path: str, model: type[Model], names: list[str], seen: dict[type[Model], str], depth: int
-) -> Iterator[str]:
-    """Write a table of fields, then the sections below those that are sections themselves."""
-    below = []
-    rows = []
-    for name in names:
-        field = model.model_fields[name]
-        inner = [m for m in variants(field.annotation) if not _is_record(m)]
-        kind = words(_annotated(field))
-        if inner:
-            section = f"{path}.{name}" + ("[]" if item(field.annotation) else "")
-            if inner[0] not in seen:
-                below.append((section, field))
-                seen.update(dict.fromkeys(inner, _without_labels(section)))
-            kind = f"{kind}, see [`{seen[inner[0]]}`](#{_anchor(seen[inner[0]])})"
-        meaning = field.description or "Decides which other keys there are."
-        recomputed = effect(f"{path}.{name}").words
-        cells = (f"`{name}`", kind, _default(field), meaning, recomputed)
-        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
-    if rows:
-        yield "\n" + COLUMNS + "\n" + "\n".join(rows)
-    for section, field in below:
-        yield from _section(section, field.annotation, field.description or "", depth + 1, seen)
+def _is_record(section: Schema) -> bool:
+    """Whether a section is so plain (one number per split) that its type says all."""
+    return not any(
+        "description" in field or "const" in field for field in section["properties"].values()
+    )
 
 
-def _without_labels(path: str) -> str:
-    return re.sub(r"<[^>]*>", "", path)
-
-
-def _is_record(model: type[Model]) -> bool:
-    """Whether a model is so plain (one number per split) that its type says all."""
-    described = any(field.description for field in model.model_fields.values())
-    return not described and discriminator(model) is None
-
-
-def _first_line(model: type[Model]) -> str:
-    return (model.__doc__ or "").partition("\n")[0]
+def _description(field: Schema) -> str:
+    """Return the first line; pydantic leaves out what only repeats what a section says itself."""
+    found = next((s["description"] for s in (field, *sections(field)) if "description" in s), "")
+    return str(found).partition("\n")[0]
 
 
 def _anchor(heading: str) -> str:
@@ -191,113 +179,72 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _annotated(field: FieldInfo) -> Any:
-    """Return a field's annotation with the bounds that pydantic has taken off it."""
-    annotation: Any = field.annotation
-    for bound in field.metadata:
-        annotation = Annotated[annotation, bound]
-    return annotation
-
-
-def words(annotation: Any) -> str:
+def words(field: Schema) -> str:
     """Describe what a value may be."""
-    if found := variants(annotation):
-        if item(annotation):
+    if found := sections(field):
+        if items(field):
             return "list of sections"
         return _record(found[0]) if _is_record(found[0]) else "section"
-    members = _members(annotation)
-    if len(members) > 1:
-        return either([words(member) for member in members])
-    if choices := literals(annotation):
+    return either([_plain(member) for member in members(field)])
+
+
+def _record(section: Schema) -> str:
+    first = next(iter(section["properties"].values()))
+    return f"`{{{', '.join(section['properties'])}}}`, each a {words(first)}"
+
+
+def _plain(kind: Schema) -> str:
+    if choices := kind.get("enum") or [kind[key] for key in ("const",) if key in kind]:
         return either([f"`{choice}`" for choice in choices])
-    if inner := item(annotation):
-        return f"list: {words(inner)}"
-    return _plain(alternatives(annotation)[0], _bounds(annotation))
+    match kind["type"]:
+        case "array":
+            return f"list: {words(items(kind) or {})}"
+        case "string":
+            return "name" if kind.get("pattern") == SLUG else "text"
+        case "boolean":
+            return "`true` or `false`"
+        case "object":
+            return "section of any keys"
+    noun = {"integer": "whole number", "number": "number"}[kind["type"]]
+    return noun + _bounds(kind)
 
 
-def _members(annotation: Any) -> list[Any]:
-    """Return the members of a plain union, bounds kept, without None."""
-    if get_origin(annotation) in (Union, UnionType):
-        return [
-            inner
-            for member in get_args(annotation)
-            if member is not NoneType
-            for inner in _members(member)
-        ]
-    return [annotation]
-
-
-def _record(model: type[Model]) -> str:
-    keys = ", ".join(model.model_fields)
-    return f"`{{{keys}}}`, each a {words(_annotated(next(iter(model.model_fields.values()))))}"
-
-
-def _plain(kind: Any, bounds: dict[str, Any]) -> str:
-    if kind is str:
-        pattern = bounds.get("pattern", "")
-        return "name" if pattern.startswith("^[a-z0-9]") else "text"
-    if kind is bool:
-        return "`true` or `false`"
-    if get_origin(kind) is dict:
-        return "section of any keys"
-    noun = {int: "whole number", float: "number"}[kind]
-    low, high = bounds.get("ge"), bounds.get("le")
+def _bounds(kind: Schema) -> str:
+    low, high = kind.get("minimum"), kind.get("maximum")
     if low is not None and high is not None:
-        return f"{noun}, {low:g} to {high:g}"
+        return f", {low:g} to {high:g}"
     if low is not None:
-        return f"{noun}, {low:g} or more"
-    return f"{noun}, above {bounds['gt']:g}" if "gt" in bounds else noun
+        return f", {low:g} or more"
+    above, under = kind.get("exclusiveMinimum"), kind.get("exclusiveMaximum")
+    if above is None:
+        return ""
+    return f", above {above:g}" + (f" and below {under:g}" if under is not None else "")
 
 
-def _bounds(annotation: Any) -> dict[str, Any]:
-    """Collect the bounds and patterns in the layers of an annotation."""
-    if get_origin(annotation) is not Annotated:
-        inner = [a for a in get_args(annotation) if a is not type(None)]
-        return _bounds(inner[0]) if len(inner) == 1 else {}
-    kind, *metadata = get_args(annotation)
-    found = _bounds(kind)
-    for entry in metadata:
-        for bound in entry.metadata if isinstance(entry, FieldInfo) else [entry]:
-            for key in ("ge", "gt", "le", "pattern"):
-                if (value := getattr(bound, key, None)) is not None:
-                    found[key] = value
-    return found
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
+def _default(section: Schema, key: str) -> str:
+    field = section["properties"][key]
+    if key in section.get("required", ()):
         return "required"
-    value = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(value, Model):
-        changed = value.model_dump(mode="json", exclude_defaults=True)
-        return f"`{_yaml(changed)}` and its defaults" if changed else "its defaults"
-    if isinstance(value, tuple) and any(isinstance(entry, Model) for entry in value):
+    value = field.get("default", {})
+    found = sections(field)
+    if found and isinstance(value, list) and value:
         return f"{len(value)} entries, see schema.json"
+    if found and isinstance(value, dict):
+        changed = _changed(field, value)
+        return f"`{_yaml(changed)}` and its defaults" if changed else "its defaults"
     return "none" if value is None else f"`{_yaml(value)}`"
+
+
+def _changed(field: Schema, value: dict[str, Any]) -> dict[str, Any]:
+    """Return what a section that is a default has other than its own defaults."""
+    own = next(s for s in sections(field) if value.keys() <= s["properties"].keys())["properties"]
+    return {key: inner for key, inner in value.items() if inner != own[key].get("default")}
 
 
 def _yaml(value: Any) -> str:
     """Write a value as YAML would, in one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return "[" + ", ".join(map(_yaml, value)) + "]"
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def generated(folder: Path) -> dict[Path, str]:
-    """Return the generated files of a config folder and what they should hold."""
-    return {
-        folder / "schema.json": json_schema(),
-        folder / "README.md": readme(folder / "presets"),
-    }
-
-
-def main() -> None:
-    """Write both files into config/."""
-    for path, text in generated(Path("config")).items():
-        write_atomic(path, text)
-
-
-if __name__ == "__main__":
-    main()

@@ -75,10 +75,10 @@ _RELEASE = {
 }
 
 
-class DrawnRelease(Model):
-    """A stand-in for the release: drawn pictures and their annotations, in the release's files.
+class SyntheticRelease(Model):
+    """A synthetic release: drawn pictures and simulated annotations, in the release's files.
 
-    Free of any licence, and its law is known: see docs/visual_genome.md.
+    Free of any licence, and its distribution is known: see docs/visual_genome.md.
     """
 
     n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")
@@ -88,8 +88,8 @@ class DrawnRelease(Model):
     max_objects: int = Field(
         4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
     )
-    unsaid: Probability = Field(
-        0.05, description="Share of the things of which no attribute is said, though it shows."
+    unannotated: Probability = Field(
+        0.05, description="Share of the things whose annotation has no attribute."
     )
     seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
 
@@ -106,7 +106,7 @@ class GenomeSource(GenomeRules):
         None,
         description="Folder with objects.json, attributes.json and image_data.json, unpacked or as "
         ".json.zip, and object_alias.txt and attribute_alias.txt if they are to be used. A change "
-        "of its content is noticed. Left out: the release is downloaded (15 GB), or drawn.",
+        "of its content is noticed. Left out: the release is downloaded (15 GB), or `synthetic`.",
     )
     images: str | None = Field(
         None,
@@ -122,34 +122,29 @@ class GenomeSource(GenomeRules):
         "results/downloads/visual_genome",
         description="Folder that the files are put into, with nothing else in it.",
     )
-    drawn: DrawnRelease | None = Field(
-        None, description="Draw a stand-in instead of reading the release."
+    synthetic: SyntheticRelease | None = Field(
+        None, description="Draw a synthetic release instead of reading the release."
     )
 
     @model_validator(mode="after")
     def _one_release(self) -> Self:
         if (self.path is None) != (self.images is None):
             raise ValueError("give `path` and `images`, or neither: then both are downloaded")
-        if self.drawn is None:
+        if self.synthetic is None:
             return self
         if self.path is not None:
-            raise ValueError("a release is read from `path` or `drawn`, not both; leave one out")
-        if self.n_categories > self.drawn.n_categories:
+            raise ValueError("a release is read from `path` or `synthetic`, not both")
+        if self.n_categories > self.synthetic.n_categories:
             raise ValueError(
-                f"n_categories is {self.n_categories}, and drawn.n_categories "
-                f"{self.drawn.n_categories}; make them agree"
+                f"n_categories is {self.n_categories}, and synthetic.n_categories "
+                f"{self.synthetic.n_categories}; make them agree"
             )
-        if self.feature == "color" and self.n_values > self.drawn.n_colors:
+        if self.feature == "color" and self.n_values > self.synthetic.n_colors:
             raise ValueError(
-                f"n_values is {self.n_values}, and drawn.n_colors {self.drawn.n_colors}; "
+                f"n_values is {self.n_values}, and synthetic.n_colors {self.synthetic.n_colors}; "
                 "make them agree"
             )
         return self
-
-    @property
-    def repeats(self) -> bool:
-        """Whether a scene may hold two objects with the same values: natural images do."""
-        return True
 
 
 def genome_problem(source: GenomeSource, groups: tuple[Group, ...]) -> str | None:

@@ -10,18 +10,28 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from bindscope.config.base import Model
-from bindscope.config.models import ENCODERS, OBJECTIVES
+from bindscope.config.base import SLUG
 from bindscope.config.root import Config
-from bindscope.config.structure import Place, dotted, literals, locate
+from bindscope.config.structure import Path as KeyPath
+from bindscope.config.structure import (
+    Place,
+    Schema,
+    dotted,
+    keys,
+    locate,
+    members,
+    tag,
+    tag_values,
+)
 from bindscope.config.wording import either, instead, show, suggest
 from bindscope.core.errors import ConfigError
 
 REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
-KeyPath = tuple[str | int, ...]
+_FEW = 3  # places that a message names
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
-_SOURCES = {"known-answer": ENCODERS, "controlled": OBJECTIVES, "timm": (), "hf": (), "python": ()}
+# The value of the key that selects a section is missing or unknown.
+_TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found", "unknown_source")
 
 # What a value must be, by the type of pydantic's error; the braces take the error's context.
 _EXPECTED = {
@@ -62,7 +72,7 @@ def load_config(raw: Mapping[str, Any], source: str) -> Config:
         config = Config.model_validate(dict(raw))
     except ValidationError as error:
         problems += [
-            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, Config)
+            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, raw)
         ]
     if problems:
         raise _error(source, problems)
@@ -98,8 +108,8 @@ def load_file(path: Path | str) -> Config:
     return load_config(read_yaml(path), str(path))
 
 
-def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath, str]]:
-    """Put pydantic's errors into words.
+def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Put pydantic's errors about a configuration into words.
 
     Yields
     ------
@@ -108,8 +118,10 @@ def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath
     """
     found: dict[KeyPath, list[dict[str, Any]]] = {}
     for entry in error.errors(include_url=False):
-        place = locate(root, entry["loc"])
-        path = place.path + _key_of_union(entry)
+        place = locate(entry["loc"], raw)
+        path = place.path
+        if entry["type"] in _TAG_ERRORS:
+            path += (tag(members(place.schema)),)
         found.setdefault(path, []).append({**entry, "place": place})
     # A list with a wrong entry also fails as a literal (`all | last | list`), and counts as too
     # short without that entry: keep what lies deeper.
@@ -125,15 +137,7 @@ def explain(error: ValidationError, root: type[Model]) -> Iterator[tuple[KeyPath
                 yield tuple(int(p) if p.isdigit() else p for p in where.split(".")), what
 
 
-def _key_of_union(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the key that selects a union's member, where the error is about that key."""
-    kind = entry["type"]
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return (entry["ctx"]["discriminator"].strip("'"),)
-    return ("source",) if kind == "unknown_source" else ()
-
-
-def _merge(path: Sequence[str | int], entries: Sequence[Mapping[str, Any]]) -> str:
+def _merge(path: KeyPath, entries: Sequence[Mapping[str, Any]]) -> str:
     """Join what several members of a union said about one value."""
     expected = list(dict.fromkeys(text for entry in entries for text in _expected(entry)))
     said = [_sentence(path, entry) for entry in entries if not _expected(entry)]
@@ -160,21 +164,18 @@ def _expected(entry: Mapping[str, Any]) -> list[str]:
     return [text.format(**entry.get("ctx", {}))] if text else []
 
 
-def _sentence(path: Sequence[str | int], entry: Mapping[str, Any]) -> str:
+def _sentence(path: KeyPath, entry: Mapping[str, Any]) -> str:
     """Say what is wrong, for errors that are not about a value's type or range."""
     kind, value, context = entry["type"], entry["input"], entry.get("ctx", {})
     place: Place = entry["place"]
-    owner = place.owner
-    if kind == "extra_forbidden" and owner:
-        return _unknown_key(str(path[-1]), owner, place.siblings)
-    if kind == "missing" and owner:
-        return f"missing; {_description(owner, str(path[-1]))}"
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _unknown_tag(str(path[-1]), context)
-    if kind == "unknown_source":
-        return _unknown_source(value)
+    if kind == "extra_forbidden" and place.owner:
+        return _unknown_key(path, place)
+    if kind == "missing" and place.owner:
+        return f"missing; {_description(place.owner, str(path[-1]))}"
+    if kind in _TAG_ERRORS:
+        return _unknown_tag(str(path[-1]), members(place.schema), value)
     if kind == "string_pattern_mismatch":
-        return _bad_pattern(path, value)
+        return _bad_pattern(str(path[-1]), place.owner, value, context["pattern"])
     if kind in ("too_short", "too_long"):
         bound = "at least" if kind == "too_short" else "at most"
         count = context["min_length" if kind == "too_short" else "max_length"]
@@ -182,53 +183,52 @@ def _sentence(path: Sequence[str | int], entry: Mapping[str, Any]) -> str:
     return str(entry["msg"]).removeprefix("Value error, ")
 
 
-def _description(owner: type[Model], key: str) -> str:
-    field = owner.model_fields.get(key)
-    if field is None:
-        return "it has no default"
-    text = (field.description or "it has no default").rstrip(".")
-    if values := literals(field.annotation):
+def _description(owner: Schema, key: str) -> str:
+    field = owner["properties"].get(key, {})
+    if values := field.get("enum"):
         return f"one of {', '.join(map(str, values))}"
-    return text[0].lower() + text[1:]
+    text = field.get("description", "it has no default").rstrip(".")
+    return str(text[0].lower() + text[1:])
 
 
-def _unknown_key(key: str, owner: type[Model], siblings: Mapping[str, type[Model]]) -> str:
-    elsewhere = [label for label, model in siblings.items() if key in model.model_fields]
-    allowed = list(owner.model_fields)
-    if elsewhere:
-        return f"no key here, only for {either(elsewhere)}; there are {', '.join(allowed)}"
+def _unknown_key(path: KeyPath, place: Place) -> str:
+    """Say what to write instead of a key, or where it stands."""
+    key, allowed = str(path[-1]), list(place.owner["properties"])
+    of_others = [other for other in place.siblings if key in other["properties"]]
+    if of_others:
+        selects = tag([place.owner, *place.siblings])
+        chosen = [value for other in of_others for value in tag_values(other, selects)]
+        return f"no key here, only for {either(chosen)}; there are {', '.join(allowed)}"
+    known = list(dict.fromkeys(section for section, _, name in keys() if name == key))
+    homes = [home for home in known if not any(home.startswith(f"{outer}.") for outer in known)]
+    near = [home for home in homes if len(path) > 1 and home.startswith(str(path[0]))]
+    if "" in homes:
+        return "unknown key; it stands at the top of the file, not in a section"
+    if not near and (meant := suggest(key, allowed)):
+        return f"unknown key{meant}"
+    if 1 <= len(near or homes) <= _FEW:
+        return f"unknown key; it stands under {either(near or homes)}"
     return f"unknown key{instead(key, allowed)}"
 
 
-def _unknown_tag(key: str, context: Mapping[str, Any]) -> str:
-    allowed = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
-    if "tag" not in context:
+def _unknown_tag(key: str, union: Sequence[Schema], section: Any) -> str:
+    """Say what the key that selects a section can be, of sources how they begin."""
+    given = section.get(key) if isinstance(section, Mapping) else None
+    if given is None:
         return "missing; it decides which other keys there are"
-    tag = context["tag"]
-    return (
-        f"unknown {key} {show(tag)}{suggest(tag, allowed) or '; there are ' + ', '.join(allowed)}"
-    )
+    known = [value for member in union for value in tag_values(member, key)]
+    beginning = f"{str(given).partition(':')[0]}:" if known[0].endswith(":") else given
+    return f"unknown {key} {show(given)}{instead(beginning, known)}"
 
 
-def _unknown_source(value: Any) -> str:
-    source = value.get("source") if isinstance(value, Mapping) else value
-    if source is None:
-        return "missing; where the model comes from"
-    prefix, _, rest = str(source).partition(":")
-    starts = either([f"{kind}:" for kind in _SOURCES])
-    meant = suggest(prefix, _SOURCES).replace("'?", f":{rest}'?")
-    return f"unknown source {show(source)}, it must start with {starts}{meant}"
-
-
-def _bad_pattern(path: Sequence[str | int], value: Any) -> str:
-    if path[-1] != "source":
+def _bad_pattern(key: str, owner: Schema, value: Any, pattern: str) -> str:
+    if pattern == SLUG:
         return f"{show(value)} is not {_NAME}"
-    prefix, _, rest = str(value).partition(":")
-    known = _SOURCES.get(prefix, ())
-    if not known:
-        return f"{show(value)} is no source; write {prefix}:<model>, as config/README.md describes"
-    meant = suggest(rest, known).replace("mean '", f"mean '{prefix}:")
-    return f"unknown source {show(value)}{meant or f'; {prefix}: knows ' + ', '.join(known)}"
+    beginning, listed, choices = pattern.strip("^$").partition(":(")
+    if listed:
+        known = [f"{beginning}:{choice}" for choice in choices.rstrip(")").split("|")]
+        return f"unknown {key} {show(value)}{instead(value, known)}"
+    return f"{show(value)} does not fit; {_description(owner, key)}"
 
 
 def _error(source: str, problems: Sequence[str]) -> ConfigError:

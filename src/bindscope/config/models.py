@@ -86,18 +86,12 @@ class Architecture(Model):
         return self
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class Training(Model):
     """How a controlled model is trained."""
 
     dataset: Slug = Field(description="Dataset whose train and val scenes are used.")
-    # Not part of a dump where it is not given, so that the keys of older products stay.
     input_px: PositiveInt | None = Field(
         None,
-        exclude_if=_is_none,
         description="Side that the scenes are resized to for training. Default: the scenes' own.",
     )
     steps: PositiveInt = Field(1200, description="Optimiser steps.")
@@ -125,7 +119,6 @@ class Controlled(Model):
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and batch order.")
     input_px: PositiveInt | None = Field(
         None,
-        exclude_if=_is_none,
         description="Side of the input image; other than in training: position embeddings are "
         "interpolated. Default: that of training.",
     )

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, Sha256, genome_problem
 from bindscope.config.groups import Group
-from bindscope.config.solids import VOCABULARY
+from bindscope.config.solids import KNOWN_VALUES
 
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
@@ -156,11 +156,6 @@ class ClevrSource(Model):
         6, description="Only scenes with this number of objects are read."
     )
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a scene may hold two objects with the same values: CLEVR's do."""
-        return True
-
 
 class PythonSource(Model):
     """A reader of your own: a class with `vocabulary`, `images` and `scenes()`."""
@@ -220,9 +215,9 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
 
 def _clevr_problem(groups: tuple[Group, ...]) -> str | None:
     for group in groups:
-        values = VOCABULARY.get(group.name)
+        values = KNOWN_VALUES.get(group.name)
         if values is None:
-            return f"CLEVR has no feature {group.name!r}; there are {', '.join(VOCABULARY)}"
+            return f"CLEVR has no feature {group.name!r}; there are {', '.join(KNOWN_VALUES)}"
         if len(values) != group.size:
             return (
                 f"CLEVR's {group.name!r} has {len(values)} values, but the group's size is "

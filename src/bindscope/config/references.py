@@ -1,121 +1,60 @@
-"""What one section of the configuration must find in another: names, layers, images, patches."""
+"""What one section of the configuration must find in another: names, images, patches."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+from bindscope.config.base import Model
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer
-from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
+from bindscope.config.grid import unknown
+from bindscope.config.models import Controlled
 from bindscope.config.wording import instead
+from bindscope.core.registries import studies
 
 if TYPE_CHECKING:
-    from bindscope.config.root import Config, FitBlock
+    from bindscope.config.root import Config
 
 
 def problems(config: Config) -> Iterator[str]:
     """Yield every broken reference as ``path: what is wrong``."""
-    families = config.report.families
-    for section, entries in (
-        ("datasets", config.datasets), ("models", config.models), ("probes", config.probes),
-        ("fits", config.fits), ("report.families", families),
-    ):  # fmt: skip
-        for name, count in Counter(entry.name for entry in entries).items():
-            if count > 1:
-                yield f"{section}: the name {name!r} is used {count} times"
+    yield from repeated("datasets", [dataset.name for dataset in config.datasets])
+    yield from repeated("models", [model.name for model in config.models])
     datasets = {dataset.name: dataset for dataset in config.datasets}
-    models = {model.name: model for model in config.models}
-    probes = {probe.name: probe for probe in config.probes}
-    for i, block in enumerate(config.fits):
-        where = f"fits.{i}"
-        yield from _unknown(f"{where}.datasets", block.datasets, datasets)
-        yield from _unknown(f"{where}.models", block.models, models)
-        yield from _unknown(f"{where}.probes", block.probes, probes)
-        used = [datasets[name] for name in block.datasets if name in datasets]
-        for model in (models[name] for name in block.models if name in models):
-            yield from _layers(where, model, block)
-            yield from _images(where, model, used)
-        for probe in (probes[name] for name in block.probes if name in probes):
-            yield from _tokens(where, probe, block)
-            yield from _groups(where, probe, used)
     for i, model in enumerate(config.models):
         if isinstance(model, Controlled):
             yield from _training(f"models.{i}", model, datasets)
-    for i, family in enumerate(families):
-        yield from _unknown(f"report.families.{i}.models", family.models, models)
+    for name, study in studies().items():
+        section = section_of(config, name)
+        if section is not None and study.problems:
+            for line in study.problems(config, section):
+                yield f"studies.{name}.{line}"
+    figures = [entry.name for study in studies().values() for entry in study.figures]
+    for i, figure in enumerate(config.report.figures or ()):
+        if figure not in figures:
+            yield f"report.figures.{i}: there is no figure {figure!r}{instead(figure, figures)}"
 
 
-def depth(model: AnyModel) -> int:
-    """Return the number of blocks; known-answer encoders have none."""
-    if isinstance(model, KnownAnswer):
-        return 0
-    return model.architecture.n_layers if isinstance(model, Controlled) else model.n_layers
+def section_of(config: Config, study: str) -> Any:
+    """Return a study's section; None where it does not take part.
+
+    A study without a section of its own always takes part, with an empty one.
+    """
+    return getattr(config.studies, study, None) if studies()[study].section else Model()
 
 
-def _unknown(where: str, names: Iterable[str], known: Mapping[str, object]) -> Iterator[str]:
-    for name in names:
-        if name not in known:
-            yield f"{where}: {name!r} is not defined{instead(name, list(known))}"
-
-
-def _layers(where: str, model: AnyModel, block: FitBlock) -> Iterator[str]:
-    if isinstance(block.layers, str):
-        return
-    has_final = not isinstance(model, KnownAnswer)
-    for layer in block.layers:
-        if not has_final if layer == "final" else layer > depth(model):
-            yield (
-                f"{where}.layers: model {model.name!r} has layers 0 to {depth(model)}, "
-                f"not {layer!r}"
-            )
-
-
-def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterator[str]:
-    if isinstance(model, KnownAnswer):
-        for dataset in datasets:
-            if dataset.source:
-                yield (
-                    f"{where}: {model.name!r} draws the codes that it encodes, but the scenes of "
-                    f"{dataset.name!r} are read; use it with a dataset that is drawn"
-                )
-        return
-    for dataset in datasets:
-        if dataset.render is None:
-            yield (
-                f"{where}: model {model.name!r} sees images, but dataset {dataset.name!r} has no "
-                "render section"
-            )
-
-
-def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:
-    wants_patches = probe.family in PATCH_FAMILIES
-    for tokens in block.tokens:
-        if wants_patches != (tokens == "patches"):
-            yield (
-                f"{where}.tokens: probe {probe.name!r} ({probe.family}) "
-                f"{'needs' if wants_patches else 'cannot read'} patch tokens, but tokens lists "
-                f"{tokens!r}; put it in a block with "
-                f"tokens: [{'patches' if wants_patches else 'cls'}]"
-            )
-
-
-def _groups(where: str, probe: AnyProbe, datasets: Iterable[Dataset]) -> Iterator[str]:
-    if probe.family != "quadratic_reuse":
-        return
-    for dataset in datasets:
-        if len(dataset.space.groups) != 2:
-            yield (
-                f"{where}.probes: {probe.name!r} (quadratic_reuse) is defined for two feature "
-                f"groups, {dataset.name!r} has {len(dataset.space.groups)}; use multilinear_reuse"
-            )
+def repeated(where: str, names: list[str]) -> Iterator[str]:
+    """Yield a line for each name that is used twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield f"{where}: the name {name!r} is used {count} times"
 
 
 def _training(where: str, model: Controlled, datasets: Mapping[str, Dataset]) -> Iterator[str]:
     name = model.training.dataset
     if name not in datasets:
-        yield from _unknown(f"{where}.training.dataset", [name], datasets)
+        yield from unknown(f"{where}.training.dataset", [name], datasets)
         return
     render = datasets[name].render
     if render is None:

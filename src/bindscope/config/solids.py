@@ -1,4 +1,4 @@
-"""How 3-D scenes are drawn: the vocabulary of CLEVR, camera, lights, placement, backend.
+"""How 3-D scenes are drawn: features of objects, camera, lights, placement, backend.
 
 Source of names, numbers and placement rules: CLEVR (arXiv 1612.06890), section 3, and the scene
 files that come with it.
@@ -19,13 +19,13 @@ Size = Literal["large", "small"]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 
-VOCABULARY: dict[str, tuple[str, ...]] = {
+# What may be configured; which value is which stands in `scenes.solids.values`, which is code.
+KNOWN_VALUES: dict[str, tuple[str, ...]] = {
     "color": get_args(Color),
     "shape": get_args(Shape),
     "material": get_args(Material),
     "size": get_args(Size),
 }
-"""The values of a group, by its name; value i of a group is the i-th."""
 
 
 class SolidsFixed(Model):
@@ -84,7 +84,7 @@ class SolidsRenderer(Model):
     )
     size_px: PositiveInt = Field(224, description="Side of the square image.")
     colors: tuple[Color, ...] = Field(
-        VOCABULARY["color"],  # type: ignore[arg-type]
+        KNOWN_VALUES["color"],  # type: ignore[arg-type]
         min_length=1,
         description="The colours of a group `color`, in the order of its values.",
     )
@@ -140,19 +140,15 @@ class SolidsRenderer(Model):
             )
         return self
 
-    def values(self, group: str) -> tuple[str, ...]:
-        """Names of the values of a group, in order; empty for a name that CLEVR lacks."""
-        return self.colors if group == "color" else VOCABULARY.get(group, ())
-
 
 def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
     """Say why groups (name -> number of values) cannot be drawn; None if they can."""
     for name, size in groups.items():
-        known = renderer.values(name)
+        known = renderer.colors if name == "color" else KNOWN_VALUES.get(name, ())
         if not known:
             return (
                 f"the solids renderer has no feature {name!r}; name the groups of the space after "
-                f"{', '.join(VOCABULARY)}"
+                f"{', '.join(KNOWN_VALUES)}"
             )
         if size > len(known):
             return (
@@ -163,7 +159,7 @@ def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
 
 
 __all__ = [
-    "VOCABULARY",
+    "KNOWN_VALUES",
     "Backend",
     "BlenderBackend",
     "MitsubaBackend",

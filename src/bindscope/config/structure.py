@@ -1,19 +1,22 @@
-"""The shape of the configuration, read off the models' annotations.
+"""The shape of the configuration, read off its JSON schema: the one that editors read too.
 
-Error messages and documentation both have to walk from a key to the model that owns it, through
-lists, optional sections and unions; this is the one place that knows how.
+Messages, the page about all keys and the search for what a key recomputes all have to walk from a
+key to the section that owns it, through lists, optional sections and unions; this is the one place
+that knows how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
-from pydantic import Tag
-from pydantic.fields import FieldInfo
+from bindscope.config.root import Config
 
-from bindscope.config.base import Model
+Schema = dict[str, Any]
+Path = tuple[str | int, ...]
+NAME = "$name"  # under it a section has its name in the schema
 
 
 class Place(NamedTuple):
@@ -22,154 +25,162 @@ class Place(NamedTuple):
     Attributes
     ----------
     path
-        The keys and list positions as a user wrote them, without pydantic's union labels.
+        The keys and list positions as a user wrote them, without pydantic's labels of unions.
     owner
-        The model whose key the last part of the path is, or None below plain values.
+        The section whose key the last part of the path is; empty below plain values.
     siblings
-        The other members of the union that the owner was chosen from, by label.
+        The other sections of the union that the owner was chosen from.
+    schema
+        What should stand there.
     """
 
-    path: tuple[str | int, ...]
-    owner: type[Model] | None
-    siblings: dict[str, type[Model]]
+    path: Path
+    owner: Schema
+    siblings: list[Schema]
+    schema: Schema
 
 
-def is_model(annotation: Any) -> bool:
-    """Whether an annotation is a configuration model."""
-    return isinstance(annotation, type) and issubclass(annotation, Model)
+@cache
+def root() -> Schema:
+    """Return the JSON schema of a configuration, without the titles that pydantic makes of keys."""
+    schema: Schema = _without_titles(Config.model_json_schema())
+    return schema
 
 
-def alternatives(annotation: Any) -> list[Any]:
-    """Return the members of a union, with None and annotations peeled off; else the type itself."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        return alternatives(get_args(annotation)[0])
-    if origin in (Union, UnionType):
-        return [
-            inner
-            for member in get_args(annotation)
-            if member is not NoneType
-            for inner in alternatives(member)
-        ]
-    return [annotation]
+def _without_titles(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_titles(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: inner if key == "default" else _without_titles(inner)
+        for key, inner in value.items()
+        if not (key == "title" and isinstance(inner, str))
+    }
 
 
-def item(annotation: Any) -> Any | None:
-    """Return what a list of any length holds, or None if the annotation is no such list."""
-    for member in alternatives(annotation):
-        if get_origin(member) is tuple:
-            return get_args(member)[0]
+def members(schema: Schema) -> list[Schema]:
+    """Return what a schema allows, references followed and null left out: one, or a union's."""
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        return [_section(name)]
+    union = schema.get("anyOf") or schema.get("oneOf")
+    if not union:
+        return [] if schema.get("type") == "null" else [schema]
+    return [member for inner in union for member in members(inner)]
+
+
+@cache
+def _section(name: str) -> Schema:
+    return {**root()["$defs"][name], NAME: name}
+
+
+def items(schema: Schema) -> Schema | None:
+    """Return what a list holds, or None where the schema allows no list."""
+    for member in members(schema):
+        if member.get("type") == "array":
+            found: Schema = member["items"] if "items" in member else member["prefixItems"][0]
+            return found
     return None
 
 
-def variants(annotation: Any) -> list[type[Model]]:
-    """Return the models that an annotation stands for: none, one, or the members of a union."""
-    inner = item(annotation)
-    members = alternatives(annotation if inner is None else inner)
-    return [member for member in members if is_model(member)]
+def sections(schema: Schema) -> list[Schema]:
+    """Return the sections that a value, or each entry of a list, can be."""
+    return [member for member in members(items(schema) or schema) if NAME in member]
 
 
-def literals(annotation: Any) -> tuple[Any, ...]:
-    """Return the values of a Literal annotation, or nothing."""
-    for member in alternatives(annotation):
-        if get_origin(member) is Literal:
-            return get_args(member)
-    return ()
+def tag(union: Sequence[Schema]) -> str:
+    """Return the key that says which section of a union an entry is (`family`, `source`)."""
+    for key in union[0].get("required", ()) if len(union) > 1 else ():
+        if len({_allowed(section, key) for section in union}) == len(union):
+            return str(key)
+    return ""
 
 
-def discriminator(model: type[Model]) -> tuple[str, str] | None:
-    """Return the key and value that select a model in its union (`family`, `linear`)."""
-    for name, field in model.model_fields.items():
-        if field.is_required() and len(values := literals(field.annotation)) == 1:
-            return name, values[0]
-    return None
+def tag_values(section: Schema, key: str) -> list[str]:
+    """Return what selects a section: `linear`; of sources the beginnings, `timm:` and `hf:`."""
+    allowed = _allowed(section, key)
+    beginnings = allowed.partition(":")[0].strip("^()").split("|")
+    return [f"{beginning}:" for beginning in beginnings] if ":" in allowed else [allowed]
 
 
-def labels(annotation: Any) -> dict[str, Any]:
-    """Map pydantic's union labels to the members of a union."""
-    if get_origin(annotation) is Annotated:
-        inner, *metadata = get_args(annotation)
-        for entry in metadata:
-            if isinstance(entry, Tag):
-                return {entry.tag: inner}
-        return labels(inner)
-    if get_origin(annotation) in (Union, UnionType):
-        found: dict[str, Any] = {}
-        for member in get_args(annotation):
-            found |= labels(member)
-        return found
-    if is_model(annotation) and (chosen := discriminator(annotation)):
-        return {chosen[1]: annotation}
-    if get_origin(annotation) is tuple:
-        return {"tuple": annotation}
+def _allowed(section: Schema, key: str) -> str:
+    field = section["properties"].get(key, {})
+    return str(field.get("const", field.get("pattern")))
+
+
+def choose(schema: Schema, value: Any) -> Schema:
+    """Return the member of a union that a value is meant to be; empty where none is."""
+    found = members(schema)
+    if len(found) == 1:
+        return found[0]
+    if isinstance(value, list | tuple):
+        return next((member for member in found if member.get("type") == "array"), {})
+    if isinstance(value, Mapping) and (key := tag(found)):
+        for section in found:
+            given = str(value.get(key))
+            if any(re.match(f"{re.escape(t)}{'' if t.endswith(':') else '$'}", given)
+                   for t in tag_values(section, key)):  # fmt: skip
+                return section
     return {}
 
 
-def locate(root: type[Model], location: Sequence[str | int]) -> Place:
+def locate(location: Sequence[str | int], raw: Any) -> Place:
     """Translate the location of a pydantic error into the path that a user wrote.
 
     Parameters
     ----------
-    root
-        The model that was validated.
     location
-        ``error["loc"]``: keys, list positions, and between them the labels of union members.
+        ``error["loc"]``: keys, list positions, and between them the labels of a union's members.
+    raw
+        The configuration that was validated.
     """
     path: list[str | int] = []
-    here: Any = root
-    owner: type[Model] | None = None
-    siblings: dict[str, type[Model]] = {}
-    for part in location:
-        members = alternatives(here)
-        if len(members) == 1 and is_model(members[0]):
-            owner = members[0]
-            path.append(part)
-            field = owner.model_fields.get(str(part))
-            siblings = siblings if part == location[-1] else {}
-            here = field.annotation if field else None
-        elif isinstance(part, int):
-            owner, siblings = None, {}
-            path.append(part)
-            here = item(here)
+    schema, value, owner, siblings = root(), raw, {}, []
+    for i, part in enumerate(location):
+        union = members(schema)
+        if len(union) > 1 and isinstance(part, str):  # a label
+            schema = choose(schema, value)
+            siblings = [other for other in union if NAME in other and other != schema]
+            continue
+        path.append(part)
+        siblings = siblings if i == len(location) - 1 else []
+        here = union[0] if len(union) == 1 else {}
+        owner = here if "properties" in here else {}
+        if isinstance(part, int):
+            schema = items(schema) or {}
+            value = value[part] if isinstance(value, list | tuple) else None
         else:
-            label = part.partition("[")[0]
-            members_by_label = labels(here)
-            here = members_by_label.get(label)
-            siblings = {
-                other: member
-                for other, member in members_by_label.items()
-                if is_model(member) and member is not here
-            }
-    return Place(tuple(path), owner, siblings)
+            schema = here.get("properties", {}).get(part, {})
+            if isinstance(of_any_key := here.get("additionalProperties"), dict):
+                schema = of_any_key
+            value = value.get(part) if isinstance(value, Mapping) else None
+    return Place(tuple(path), owner, siblings, schema)
 
 
-def keys(root: type[Model], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def keys(schema: Schema | None = None, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """Walk over every key that a configuration can have.
 
     Yields
     ------
     tuple
-        A path such as ``models[]<controlled>.training.steps`` (`[]` any entry of a list, `<...>`
-        the member of a union) and the field.
+        The path of the key's section, such as ``models[].training`` (`[]` is any entry of a list);
+        the section's name in the schema; the key.
     """
-    for name, field in root.model_fields.items():
-        path = f"{prefix}.{name}" if prefix else name
-        yield path, field
-        models = variants(field.annotation)
-        if models and item(field.annotation):
-            path += "[]"
-        by_label = {model: label for label, model in labels_of(field.annotation).items()}
-        for model in models:
-            label = f"<{by_label[model]}>" if len(models) > 1 else ""
-            yield from keys(model, path + label)
+    schema = schema or {**root(), NAME: "Config"}
+    for key, field in schema["properties"].items():
+        yield prefix, schema[NAME], key
+        path = below(prefix, key, field)
+        for section in sections(field):
+            yield from keys(section, path)
 
 
-def labels_of(annotation: Any) -> dict[str, Any]:
-    """Map union labels to the models that an annotation, or the list it is, can hold."""
-    found = labels(item(annotation) or annotation)
-    return {label: member for label, member in found.items() if is_model(member)}
+def below(prefix: str, key: str, field: Schema) -> str:
+    """Return the path of a key's sections: ``models[]`` where it is a list."""
+    path = f"{prefix}.{key}" if prefix else key
+    return f"{path}[]" if sections(field) and items(field) else path
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """Write a path as `probes.0.rank`."""
+    """Write a path as `models.0.seed`."""
     return ".".join(str(part) for part in path)

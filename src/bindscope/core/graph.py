@@ -1,17 +1,16 @@
-"""Products and the graph that holds them."""
+"""Products and the graph that holds them; it knows no step, no study and no path of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json
+from bindscope.core.interfaces import Given, Inputs, Request, Step
 from bindscope.core.keys import chained_code, own_code, spec_key
-from bindscope.core.paths import PATHS, READS
-from bindscope.core.registries import ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES
 
 
 @dataclass(frozen=True)
@@ -20,21 +19,32 @@ class Product:
 
     Attributes
     ----------
-    rule
-        Name of the Snakemake rule.
+    step
+        The rule that makes it.
     wildcards
         Values of the rule's wildcards, `key` (8 hex digits of the spec key) included.
     spec, code
         The two keys' contents; see `bindscope.core.keys`.
     inputs
         Products by role.
+    reads
+        Role -> outputs that are read besides the first one.
+    resources
+        Committed files that it reads, by name.
     """
 
-    rule: str
+    step: Step
     wildcards: Mapping[str, str]
     spec: str
     code: str
     inputs: Mapping[str, Sequence[Product]] = field(repr=False)
+    reads: Mapping[str, tuple[str, ...]] = field(repr=False)
+    resources: Mapping[str, str] = field(repr=False)
+
+    @property
+    def rule(self) -> str:
+        """Name of the Snakemake rule."""
+        return self.step.name
 
     @cached_property
     def key(self) -> str:
@@ -43,62 +53,36 @@ class Product:
 
     def path(self, output: str | None = None) -> str:
         """Path of one output; the first one where none is named (manifest or rows)."""
-        templates = PATHS[self.rule]
+        templates = self.step.outputs
         return templates[output or next(iter(templates))].format(**self.wildcards)
 
     def files(self) -> dict[str, list[str]]:
         """Paths of the inputs by role: what stands for each product.
 
-        What is read of them besides that is under ``<role>_<output>``.
+        What is read of them besides that is under ``<role>_<output>``; committed files are under
+        ``resource_<name>``.
         """
-        found = {}
+        found: dict[str, list[str]] = {}
         for role, products in self.inputs.items():
             found[role] = [product.path() for product in products]
-            made = PATHS[products[0].rule] if products else {}
-            for output in ("store", *READS.get(self.rule, {}).get(role, ())):
+            made = products[0].step.outputs if products else {}
+            for output in ("store", *self.reads.get(role, ())):
                 if output in made:
                     found[f"{role}_{output}"] = [product.path(output) for product in products]
-        return found
-
-
-# Which script makes a product; several rules share one where only their inputs differ.
-SCRIPT = {
-    "null": "fit.py",
-    "pooled": "extract.py",
-    "patches": "extract.py",
-    "patches_temporary": "extract.py",
-}
-
-
-def roots(rule: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return where the code of a step begins: its script and the implementations that it names."""
-    names = [SCRIPT.get(rule, f"{rule}.py")]
-    references = []
-    if dataset := spec.get("dataset"):
-        # A counted space is no implementation: all there is to it are the scenes.
-        if (kind := dataset["space"]["kind"]) in SPACES:
-            references.append(SPACES[kind])
-        if source := dataset.get("source"):
-            references.append(READERS.get(source["kind"]) or source["reader"])
-        if rule == "scenes":
-            references.append(RENDERERS[dataset["render"]["kind"]])
-            if backend := dataset["render"].get("backend"):
-                references.append(BACKENDS[backend["kind"]])
-    if model := spec.get("model"):
-        scheme, _, rest = model["source"].partition(":")
-        references.append(ADAPTERS[scheme])
-        if scheme == "python":
-            references.append(rest)
-    if probe := spec.get("probe"):
-        references.append(FAMILIES[probe["family"]])
-    names += [reference.partition(":")[0] for reference in references]
-    return tuple(names)
+        return found | {f"resource_{name}": [path] for name, path in self.resources.items()}
 
 
 class Graph:
-    """All products that a configuration asks for, by rule and wildcards."""
+    """All products that a configuration asks for, by rule and wildcards.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    steps
+        The rules there are, by name.
+    """
+
+    def __init__(self, steps: Mapping[str, Step]) -> None:
+        self.steps = steps
         self.products: dict[tuple[str, tuple[tuple[str, str], ...]], Product] = {}
         self.remembered: dict[tuple[object, ...], tuple[Any, object]] = {}
 
@@ -108,6 +92,10 @@ class Graph:
         wildcards: Mapping[str, object],
         content: Mapping[str, Any],
         inputs: Mapping[str, Product | Sequence[Product]] | None = None,
+        *,
+        runs: Iterable[str] = (),
+        request: Request | None = None,
+        resources: Iterable[str] = (),
     ) -> Product:
         """Add a product, or return the one that is there.
 
@@ -121,23 +109,39 @@ class Graph:
             The configuration slice it depends on, JSON-able.
         inputs
             Products it is made from, by role; their spec keys enter the spec.
+        runs
+            The implementations that the configuration names, each ``"module:object"`` or a module:
+            their code, and not that of others in their registries, is part of the code key.
+        request
+            For what collects other products (tables, figures, the report): its inputs with their
+            names, which enter the spec, and its content.
+        resources
+            Committed files that it reads.
         """
+        step, content = self.steps[rule], dict(content)
+        reads = dict(step.reads)
+        if request:
+            inputs = request.inputs
+            content |= {"content": request.content, "given": _given(request.inputs)}
+            reads |= request.reads
         lists = {
             role: [given] if isinstance(given, Product) else list(given)
             for role, given in (inputs or {}).items()
         }
+        content["runs"] = [step.script or f"{rule}.py", *runs]
         chained = {role: [product.key for product in given] for role, given in lists.items()}
         spec = canonical_json({**content, "inputs": chained})
         values = {name: str(value) for name, value in wildcards.items()}
-        if "{key}" in next(iter(PATHS[rule].values())):
+        if "{key}" in next(iter(step.outputs.values())):
             values["key"] = spec_key(spec)[:8]
         identity = (rule, tuple(sorted(values.items())))
         if identity not in self.products:
             code = chained_code(
-                own_code(roots(rule, content)),
+                own_code(roots(content)),
                 (product.code for given in lists.values() for product in given),
             )
-            self.products[identity] = Product(rule, values, spec, code, lists)
+            named = _named(resources)
+            self.products[identity] = Product(step, values, spec, code, lists, reads, named)
         return self.products[identity]
 
     def find(self, rule: str, wildcards: Mapping[str, str]) -> Product:
@@ -158,9 +162,81 @@ class Graph:
             )
         return self.products[identity]
 
-    def of(self, *rules: str) -> list[Product]:
-        """All products of some rules, in the order they were added."""
-        return [product for product in self.products.values() if product.rule in rules]
+    def of(self, *rules: str, **wildcards: str) -> list[Product]:
+        """All products of some rules with these wildcards, in the order they were added."""
+        return [
+            product
+            for product in self.products.values()
+            if product.rule in rules and wildcards.items() <= product.wildcards.items()
+        ]
+
+    def leaves(self) -> list[str]:
+        """Return what ``rule all`` requests: the path that stands for each leaf."""
+        return [product.path() for product in self.products.values() if product.step.leaf]
+
+
+def roots(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where the code of a step begins: its script and the modules that its spec names."""
+    return tuple(reference.partition(":")[0] for reference in spec["runs"])
+
+
+def _given(inputs: Mapping[str, Sequence[Product]]) -> dict[str, list[dict[str, str]]]:
+    """Name the products of each role, with the keys that their rows must show."""
+    return {
+        role: [
+            {**product.wildcards, "spec_key": product.key, "code_key": product.code}
+            for product in products
+        ]
+        for role, products in inputs.items()
+    }
+
+
+def read_inputs(spec: Mapping[str, Any], files: Mapping[str, Sequence[str]]) -> Inputs:
+    """Put together what a job that collects products is made from.
+
+    Parameters
+    ----------
+    spec
+        Its spec.
+    files
+        Paths by role, as `Product.files` gave them to Snakemake.
+    """
+    products = {
+        role: [
+            Given(names, {output: paths[i] for output, paths in _outputs(role, files).items()})
+            for i, names in enumerate(given)
+        ]
+        for role, given in spec["given"].items()
+    }
+    resources = {
+        name.removeprefix("resource_"): paths[0]
+        for name, paths in files.items()
+        if name.startswith("resource_")
+    }
+    return Inputs(products, spec["content"], resources)
+
+
+def _outputs(role: str, files: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the files of a role by output; the first is what stands for the products."""
+    found = {"": files[role]} if role in files else {}
+    return found | {
+        name.removeprefix(f"{role}_"): paths
+        for name, paths in files.items()
+        if name.startswith(f"{role}_")
+    }
+
+
+def _named(resources: Iterable[str]) -> dict[str, str]:
+    """Name committed files; files of the package may have one name in several folders."""
+    named: dict[str, str] = {}
+    for path in resources:
+        folder, _, file = path.rpartition("/")
+        name = file.partition(".")[0]
+        if path.startswith("src/"):
+            name = f"{folder.rpartition('/')[2]}_{name}"
+        if named.setdefault(name, path) != path:
+            raise ValueError(f"{path} and {named[name]} are both called {name}; rename one")
+    return named
 
 
 Arguments = ParamSpec("Arguments")

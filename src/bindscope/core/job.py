@@ -19,12 +19,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import BindscopeError
-from bindscope.core.graph import roots
+from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, own_code, spec_key
-from bindscope.core.registries import resolve
 
 if TYPE_CHECKING:
-    from bindscope.config.codes import SceneDistribution
+    from bindscope.core.interfaces import Inputs
 
 log = logging.getLogger(__name__)
 
@@ -65,29 +64,11 @@ class Job:
         return {"spec_key": spec_key(self.spec_text), "code_key": self.code}
 
     @property
-    def dataset(self) -> SceneDistribution:
-        """The distribution of scenes."""
-        from bindscope.config.codes import SceneDistribution
-
-        return SceneDistribution.model_validate(
-            {**self.spec["dataset"], "name": self.wildcards.get("dataset", "dataset")}
-        )
-
-    @property
-    def model(self) -> Any:
-        """The model's configuration, of the class that its source says."""
-        return self._entity("bindscope.config.models:AnyModel", "model")
-
-    @property
-    def probe(self) -> Any:
-        """The probe's configuration, of its family's class."""
-        return self._entity("bindscope.config.probes:AnyProbe", "probe")
-
-    def _entity(self, union: str, name: str) -> Any:
-        from pydantic import TypeAdapter
-
-        content = {**self.spec[name], "name": self.wildcards.get(name)}
-        return TypeAdapter(resolve(union)).validate_python(content)
+    def inputs(self) -> Inputs:
+        """Products by role with their names, for a table, a figure or the report."""
+        files = {role: [paths] if isinstance(paths, str) else list(paths)
+                 for role, paths in self.input.items()}  # fmt: skip
+        return read_inputs(self.spec, files)
 
 
 def start(snakemake: Any) -> Job:
@@ -221,7 +202,7 @@ def _refuse_other_copy(scripts: Path) -> None:
 
 
 def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
-    own = own_code(roots(rule, spec))
+    own = own_code(roots(spec))
     if own != code.partition(":")[0]:
         raise BindscopeError(
             str(SOURCE),

@@ -29,10 +29,12 @@ SCRIPTS = CLONE / "workflow" / "scripts"
 # is run and reported. tests/workflow/test_code_keys.py holds this list against the tree.
 OUTSIDE = (
     "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.errors",
-    "bindscope.core.graph", "bindscope.core.paths", "bindscope.core.keys", "bindscope.core.job",
-    "bindscope.core.progress", "bindscope.core.registries", "bindscope.cli", "bindscope.notebook",
-    "bindscope.commands",
+    "bindscope.core.graph", "bindscope.core.interfaces", "bindscope.core.job",
+    "bindscope.core.keys", "bindscope.core.progress", "bindscope.core.registries",
+    "bindscope.studies.build", "bindscope.cli", "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
+# The same of every study.
+OUTSIDE_STUDY = ("config", "products", "registry", "study")
 
 NUMERIC = {
     "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "PIL": "pillow",
@@ -119,6 +121,8 @@ def _module_file(name: str, root: Path) -> Path | None:
 
 
 def _is_outside(name: str) -> bool:
+    if name.startswith("bindscope.studies.") and name.rpartition(".")[2] in OUTSIDE_STUDY:
+        return True
     return any(name == o or (o != "bindscope" and name.startswith(f"{o}.")) for o in OUTSIDE)
 
 

@@ -7,7 +7,11 @@ so a new probe family reruns nothing that exists.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bindscope.core.interfaces import Study
 
 SPACES = {
     "uniform": "bindscope.codes.uniform:Uniform",
@@ -42,15 +46,10 @@ ADAPTERS = {
     "python": "bindscope.models.python_adapter:load",
 }
 
-_PROBES = "bindscope.studies.binding_information.probes"
-
-FAMILIES = {
-    "linear": f"{_PROBES}.linear:Linear",
-    "quadratic": f"{_PROBES}.quadratic:Quadratic",
-    "quadratic_reuse": f"{_PROBES}.multilinear:QuadraticReuse",
-    "multilinear_reuse": f"{_PROBES}.multilinear:MultilinearReuse",
-    "dnn": f"{_PROBES}.dnn:Dnn",
-    "attention_quadratic": f"{_PROBES}.attention:AttentionQuadratic",
+# Studies in the order of the report's chapters; `datasets` looks at what the others drew.
+STUDIES = {
+    "binding_information": "bindscope.studies.binding_information.study:STUDY",
+    "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 
 
@@ -58,3 +57,9 @@ def resolve(reference: str) -> Any:
     """Import the object that a ``"module:object"`` string names."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+@cache
+def studies() -> dict[str, Study]:
+    """Import the declarations of all studies; by name, in the order of the registry."""
+    return {name: resolve(reference) for name, reference in STUDIES.items()}

@@ -1,8 +1,4 @@
-"""One look for all figures, and files that are the same for the same figure.
-
-Colours: Okabe and Ito, *Color Universal Design* (2008), told apart with any colour vision; where
-colour carries a meaning, so does a marker, a line style or a position.
-"""
+"""One look for all figures, and files that are the same for the same figure."""
 
 from __future__ import annotations
 
@@ -20,46 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bindscope.core.files import write_atomic
+from bindscope.figures.colours import INK, PALETTE
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-SKY, AMBER, INK, GREY = "#56B4E9", "#E69F00", "#1A1A1A", "#767676"
-PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK, GREY)
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 WIDTH_IN: Final = 7.4
 DPI: Final = 200
-
-TOKEN_NAMES: Final = {
-    "cls": "[CLS]",
-    "mean": "mean of patches",
-    "cls_mean": "[CLS] and mean",
-    "patches": "patches (attention)",
-}
-TOKEN_COLOURS: Final = {"cls": BLUE, "mean": AMBER, "cls_mean": PINK, "patches": GREEN}
-FAMILY_NAMES: Final = {
-    "linear": "linear",
-    "quadratic": "quadratic",
-    "quadratic_reuse": "shared quadratic",
-    "multilinear_reuse": "shared multilinear",
-    "dnn": "neural net",
-    "attention_quadratic": "attention",
-}
-FAMILY_SHORT: Final = FAMILY_NAMES | {
-    "quadratic_reuse": "shared\nquadratic",
-    "multilinear_reuse": "shared\nmultilinear",
-    "dnn": "neural\nnet",
-}
-FAMILY_COLOURS: Final = {
-    "linear": GREY,
-    "quadratic": BLUE,
-    "quadratic_reuse": SKY,
-    "multilinear_reuse": PINK,
-    "dnn": ORANGE,
-    "attention_quadratic": GREEN,
-}
 
 # How a number of the paper's looks, wherever one stands beside ours.
 PAPER_MARK: Final[dict[str, Any]] = {

@@ -19,7 +19,6 @@ from bindscope.fitting.streaming import (
     Column,
     Indices,
     Part,
-    Pool,
     batches,
     buffers,
     epoch_order,
@@ -67,7 +66,6 @@ class Columns:
         self.rows = {split: dict(columns) for split, columns in splits.items()}
         self.scaled, self.device = tuple(scaled), device
         self.scenes = {split: columns[scaled[0]].shape[0] for split, columns in self.rows.items()}
-        self.pools = {name: Pool() for name in self.rows["train"]}
         self._hold(memory)
         measured = {name: self.rows["train"][name] for name in self.scaled}
         self.standardisers = {
@@ -129,7 +127,7 @@ class Columns:
         """Return the columns of a split; for another device they are scaled there."""
         here = self.device.type == "cpu"
         return [
-            Column(rows, self.standardisers.get(column) if here else None, self.pools[column])
+            Column(rows, self.standardisers.get(column) if here else None)
             for column, rows in self.rows[name].items()
         ]
 

@@ -2,7 +2,7 @@
 
 Two threads stand before the fit. One reads the next buffer while the current one is used; the
 other makes the next batch of the current buffer (its rows, cast and scaled) while the fit computes
-with the last one. Both buffers are allocated once.
+with the last one. Buffers and batches are allocated once, two of each, and filled in turn.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from itertools import cycle
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -70,32 +70,6 @@ def in_order(n: int, rows: int) -> Iterator[Part]:
         yield Part([(start, stop)], np.arange(stop - start), stop == n)
 
 
-class Pool:
-    """Memory for the batches of a column, used again when a batch is given back.
-
-    New memory costs more than the batch itself: the kernel finds and zeroes its pages.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[Tensor] = []
-        self._lock = Lock()
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Tensor:
-        """Return memory; NumPy's, which asks for large pages. Rows of tokens are `padded`."""
-        with self._lock:
-            while self._free:
-                found = self._free.pop()
-                if found.shape == shape and found.numpy().dtype == dtype:
-                    return found
-        width = shape[-1] if len(shape) < 3 else padded_width(shape[-1])
-        return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
-
-    def give_back(self, batch: Tensor) -> None:
-        """Take memory back that nobody reads any more."""
-        with self._lock:
-            self._free.append(batch)
-
-
 @dataclass(frozen=True)
 class Column:
     """One array of the scenes: where its rows come from, and what is made of them.
@@ -106,18 +80,20 @@ class Column:
         The source.
     scaling
         Makes float32 of them, scaled; None leaves them as they are stored.
-    pool
-        Memory of its batches.
     """
 
     rows: Rows
     scaling: Standardiser | None = None
-    pool: Pool = field(default_factory=Pool)
 
     def empty(self, n: int) -> Tensor:
-        """Return memory for a batch (n, ...)."""
+        """Return memory for a batch (n, ...): NumPy's, which asks for large pages.
+
+        Rows of tokens lie apart as `padded` has them.
+        """
+        shape = (n, *self.rows.shape[1:])
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        return self.pool.take((n, *self.rows.shape[1:]), dtype)
+        width = shape[-1] if len(shape) < 3 else padded_width(shape[-1])
+        return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:
         """Fill `out` with some rows of a buffer, a few at a time."""
@@ -140,39 +116,36 @@ def batches(
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
     """Yield batches (a tensor per column, scenes) of a plan, made and read ahead.
 
-    A batch may be used until the next one is asked for: its memory is then used again. It may join
-    two buffers. What is left at the end of an epoch is dropped, or, with `rest`, comes as a smaller
-    batch.
+    A batch may join two buffers. What is left at the end of an epoch is dropped, or, with `rest`,
+    comes as a smaller batch. A batch is valid until the next one is asked for: two places in memory
+    take turns, because new memory costs more than the batch itself (the kernel finds and zeroes
+    its pages).
     """
-    with closing(_ahead(_made(columns, plan, batch, rest))) as coming:
-        for made, scenes in coming:
-            yield [out[: len(scenes)] for out in made], scenes
-            for column, out in zip(columns, made, strict=True):
-                column.pool.give_back(out)
+    return _ahead(_made(columns, plan, batch, rest))
 
 
 def _made(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
-    """Yield the memory of batches, filled as far as there are scenes, and the scenes."""
-    made: list[Tensor] = []
-    scenes: list[Indices] = []
-    have = 0
+    ring = cycle([[column.empty(batch) for column in columns] for _ in range(2)])
+    made, scenes, have = next(ring), list[Indices](), 0
     with closing(buffers([column.rows for column in columns], plan)) as filled:
         for content, part in filled:
             index = np.concatenate([np.arange(*pair) for pair in part.ranges])
             position = 0
             while position < len(part.order):
-                made = made or [column.empty(batch) for column in columns]
                 rows = part.order[position : position + batch - have]
                 for column, out, values in zip(columns, made, content, strict=True):
                     column.put(out[have : have + len(rows)], values, rows)
                 scenes.append(index[rows])
                 have, position = have + len(rows), position + len(rows)
-                if have == batch or (rest and part.last and position == len(part.order)):
+                if have == batch:
                     yield made, np.concatenate(scenes)
-                    made, scenes, have = [], [], 0
+                    made, scenes, have = next(ring), [], 0
             if part.last:
+                if rest and have:
+                    yield [out[:have] for out in made], np.concatenate(scenes)
+                    made = next(ring)
                 scenes, have = [], 0
 
 

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bindscope.config.codes import SPLITS, Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel
+from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
+from bindscope.core.registries import ADAPTERS
 from bindscope.graph.data import (
     add_codes,
     add_scenes,
     codes_slice,
     shard_slice,
     shards,
+    space_code,
+    space_slice,
 )
-from bindscope.models.weights import content_key
 
 
 def model_slice(model: AnyModel) -> dict[str, Any]:
@@ -24,6 +27,12 @@ def model_slice(model: AnyModel) -> dict[str, Any]:
     if isinstance(model, Pretrained) and (path := local_path(model.source)):
         content["weights_sha256"] = content_key(path)
     return content
+
+
+def model_code(model: AnyModel) -> list[str]:
+    """Return the implementation of a model: its adapter, and the user's own module."""
+    scheme, _, rest = model.source.partition(":")
+    return [ADAPTERS[scheme], *([rest] if isinstance(model, PythonModel) else [])]
 
 
 def local_path(source: str) -> str | None:
@@ -68,9 +77,11 @@ def add_weights(
                 "codes": codes,
                 "scenes": [s for split in splits for s in add_scenes(graph, dataset, split)],
             },
+            runs=[*space_code(dataset), *model_code(model)],
         )
     if isinstance(model, Pretrained) and model.pretrained and not local_path(model.source):
-        return graph.add("weights", {"model": model.name}, {"model": {"source": model.source}})
+        content = {"model": {"source": model.source}}
+        return graph.add("weights", {"model": model.name}, content, runs=model_code(model))
     return None
 
 
@@ -110,11 +121,22 @@ def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, li
                     "model": model_slice(model),
                     **shard_slice(dataset, split, shard),
                 },
+                runs=[*space_code(dataset), *model_code(model)],
             )
             for shard in shards(dataset, split)
         ]
         for split in SPLITS
     }  # fmt: skip
+
+
+def add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset, tokens: str) -> Product:
+    """What a known-answer encoder's output says about the objects, in closed form."""
+    return graph.add(
+        "truth",
+        {"dataset": dataset.name, "model": model.name, "tokens": tokens},
+        {"dataset": space_slice(dataset), "model": model_slice(model), "tokens": tokens},
+        runs=space_code(dataset),
+    )
 
 
 def _add_shards(
@@ -143,6 +165,7 @@ def _add_shards(
                 },
                 content,
                 {"scenes": scenes, "weights": [weights] if weights else []},
+                runs=model_code(model),
             )
             for scenes in add_scenes(graph, dataset, split)
         ]  # fmt: skip

@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bindscope.codes.counting import n_feature_codes
+from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import (
     SPLITS,
-    BalancedSpace,
     CountedSpace,
     Dataset,
-    DrawsSpace,
     HashedSplit,
     RankedSplit,
 )
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource, Source
+from bindscope.config.observed import ClevrSource, PythonSource, Source
 from bindscope.config.solids import SolidsRenderer
+from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
-from bindscope.core.registries import SPACES, resolve
-from bindscope.models.weights import content_key
+from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096
@@ -73,6 +71,22 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
+def space_code(dataset: Dataset) -> list[str]:
+    """Return the implementation of a space; a counted one has none, all there is are the scenes."""
+    return [SPACES[dataset.space.kind]] if dataset.space.kind in SPACES else []
+
+
+def _renderer_code(dataset: Dataset) -> list[str]:
+    """Return the implementation of a renderer, and of what draws for it."""
+    render = dataset.render
+    found = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []
+    return [*found, BACKENDS[render.backend.kind]] if isinstance(render, SolidsRenderer) else found
+
+
+def _reader_code(source: Source) -> str:
+    return source.reader if isinstance(source, PythonSource) else READERS[source.kind]
+
+
 @once
 def add_records(graph: Graph, dataset: Dataset) -> Product:
     """Scenes that are read: checked, and dealt out to splits."""
@@ -90,18 +104,19 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
             "labels_sha256": _labels_key(source),
         },
         _obtained(graph, dataset.name, source),
+        runs=[*space_code(dataset), _reader_code(source)],
     )
 
 
-# Keys of a release that the specs of its files hold, where it is downloaded or drawn at all.
-_OBTAINED = {"downloads", "folder", "drawn"}
+# Keys of a release that the specs of its files hold, where it is downloaded or synthetic at all.
+_OBTAINED = {"downloads", "folder", "synthetic"}
 
 
 def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Product]]:
     """What is downloaded or drawn for a source without a `path`, by role."""
-    if isinstance(source, GenomeSource) and source.drawn:
-        drawn = source.drawn.model_dump(mode="json")
-        return {"download": [], "drawn": [graph.add("drawn_release", {}, {"drawn": drawn})]}
+    if isinstance(source, GenomeSource) and source.synthetic:
+        content = {"release": source.synthetic.model_dump(mode="json")}
+        return {"download": [], "synthetic": [graph.add("synthetic_release", {}, content)]}
     wanted = []
     if source.path is None and isinstance(source, ClevrSource):
         wanted = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]
@@ -131,21 +146,8 @@ def add_priors(graph: Graph, dataset: Dataset) -> Product:
         content = dataset.model_dump(mode="json", include={"space"})
         codes = {"codes": add_codes(graph, dataset)}
         return graph.add("counted_priors", {"dataset": dataset.name}, content, codes)
-    return graph.add("priors", {"dataset": dataset.name}, {"dataset": space_slice(dataset)})
-
-
-def add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
-    """Entropies of re-assigned attributes, where objects have a category and one attribute."""
-    if isinstance(dataset.source, GenomeSource):
-        graph.add(
-            "assignment_priors",
-            {"dataset": dataset.name},
-            {
-                "sizes": [group.size for group in dataset.space.groups],
-                "n_scenes": {split: getattr(dataset.n_scenes, split) for split in SPLITS},
-            },
-            {"records": add_records(graph, dataset)},
-        )
+    content = {"dataset": space_slice(dataset)}
+    return graph.add("priors", {"dataset": dataset.name}, content, runs=space_code(dataset))
 
 
 @once
@@ -171,6 +173,7 @@ def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
                 "split": split,
                 "n_scenes": getattr(dataset.n_scenes, split),
             },
+            runs=space_code(dataset),
         )
         for split in SPLITS
     ]
@@ -197,6 +200,7 @@ def add_anchors(graph: Graph, dataset: Dataset) -> list[Product]:
             {"dataset": dataset.name, "split": codes.wildcards["split"]},
             {"dataset": space_slice(dataset)},
             {"codes": codes},
+            runs=space_code(dataset),
         )
         for codes in add_codes(graph, dataset)
     ]
@@ -238,7 +242,7 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
                 {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
                 {
                     **dataset.model_dump(mode="json", include={"render"}),
-                    "max_objects": _max_objects(dataset),
+                    "max_objects": largest_scene(dataset.space),
                     **shard_slice(dataset, split, shard),
                 },
                 {"records": add_records(graph, dataset)},
@@ -250,33 +254,7 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
             "scenes",
             {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
             {"dataset": scenes_slice(dataset), **shard_slice(dataset, split, shard)},
+            runs=[*space_code(dataset), *_renderer_code(dataset)],
         )
         for shard in shards(dataset, split)
     ]
-
-
-def add_statistics(graph: Graph, dataset: Dataset) -> Product | None:
-    """How much is hidden in the scenes that are drawn of a dataset; None where none says so."""
-    if not isinstance(dataset.render, SolidsRenderer):
-        return None
-    drawn = [p for p in graph.of("scenes") if p.wildcards["dataset"] == dataset.name]
-    if not drawn:
-        return None
-    by_split = {split: [p for p in drawn if p.wildcards["split"] == split] for split in SPLITS}
-    return graph.add(
-        "scene_statistics",
-        {"dataset": dataset.name},
-        {
-            "about": {
-                "backend": dataset.render.backend.kind,
-                "camera_height": dataset.render.camera_height,
-            }
-        },
-        {split: found for split, found in by_split.items() if found},  # some only train a model
-    )
-
-
-def _max_objects(dataset: Dataset) -> int:
-    """Return the largest number of objects of a scene that is read, repeats included."""
-    space = dataset.space
-    return space.n_objects if isinstance(space, BalancedSpace | DrawsSpace) else space.max_objects

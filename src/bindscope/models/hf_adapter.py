@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bindscope.config.models import Pretrained
-from bindscope.core import torchvision_shim
 from bindscope.core.errors import ModelError
+from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
@@ -60,13 +60,13 @@ def _plain(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 
 
 def _dinov2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
-    """Run DINOv2, which interpolates its position embeddings unasked."""
+    """Run DINOv2, which always interpolates its position embeddings to the input's size."""
     tokens: Tensor = model(pixel_values=pixels).last_hidden_state
     return tokens
 
 
 def _clip(model: Any, pixels: Tensor, resized: bool) -> Tensor:
-    """Run CLIP; the library norms the [CLS] token only, here all tokens are."""
+    """Run CLIP, and apply its final norm to all tokens (the library: to [CLS] only)."""
     tokens: Tensor = model.post_layernorm(_plain(model, pixels, resized))
     return tokens
 
@@ -74,8 +74,8 @@ def _clip(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 def _mae(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     """Run MAE's encoder over every patch, in raster order.
 
-    The library keeps the patches in the order of a noise that it draws: `mask_ratio` 0 alone keeps
-    all of them but shuffles them, image by image. Rising noise is the identity.
+    The library sorts the patches of each image by random numbers and drops the last ones. With
+    `mask_ratio` 0 none is dropped, but all are shuffled; rising numbers leave them in place.
     """
     rows, columns = (side // model.config.patch_size for side in pixels.shape[2:])
     noise = torch.arange(rows * columns, dtype=torch.float32, device=pixels.device)
@@ -151,7 +151,7 @@ def load(
         not a whole number of patches.
     """
     where = f"model {config.name} ({config.source})"
-    torchvision_shim.apply()
+    declare_torchvision_operators()
     found = resolve(config, weights) if config.pretrained else None
     folder = found.folder if found else parse_source(config.source).path
     settings = _settings(config, folder, where)
@@ -188,7 +188,7 @@ def load(
 def transform(
     processor: Mapping[str, Any], family: Family, px: int, where: str
 ) -> images.Transform:
-    """Read a checkpoint's transform off its preprocessor file, or take the family's."""
+    """Return the transform that a checkpoint's preprocessor file describes, or the family's."""
     if processor.get("do_normalize") is False:
         mean, std = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     else:
@@ -301,11 +301,12 @@ def _create(
     import transformers
 
     cls = getattr(transformers, family.model)
-    settings._attn_implementation = config.extraction.attention
     if found is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            return cls(settings, **family.options)
+            model = cls(settings, **family.options)
+        model.set_attn_implementation(config.extraction.attention)
+        return model
     try:
         model, report = cls.from_pretrained(
             found.folder, config=settings, dtype=torch.float32, local_files_only=True,

@@ -47,8 +47,8 @@ def flip_information(
     weights = np.bincount(inverse.ravel()) / len(codes)
     conditional = 0.0
     for weight, example in zip(weights, first, strict=True):
-        alike = codes[features[codes] == features[codes[example]]]
-        conditional += weight * (entropy_of_noisy(alike, k, p) - noise)
+        same_feature = codes[features[codes] == features[codes[example]]]
+        conditional += weight * (entropy_of_noisy(same_feature, k, p) - noise)
     return total, float(conditional)
 
 

@@ -16,8 +16,8 @@ from numpy.random import Philox, SeedSequence
 
 from bindscope.codes.sampling import unrank
 from bindscope.codes.space import feature_counts
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 from bindscope.models.known_answer_directions import general_directions, signed_directions
 
 if TYPE_CHECKING:
@@ -90,11 +90,16 @@ class Scenes:
         return self.space.n_cells
 
 
+def encoder_name(config: KnownAnswer) -> str:
+    """Name of the encoder in ``known-answer:<encoder>``."""
+    return config.source.partition(":")[2]
+
+
 def noise_level(config: KnownAnswer) -> float:
     """Configured noise of `erasure`, `swaps` or `flips`, or the encoder's default."""
     if config.probability is not None:
         return config.probability
-    return PROBABILITY[config.source.partition(":")[2]]
+    return PROBABILITY[encoder_name(config)]
 
 
 # Noiseless codes ------------------------------------------------------------------------------

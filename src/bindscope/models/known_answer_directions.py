@@ -42,7 +42,7 @@ def signed_directions(
     fewest, most
         Allowed numbers of objects.
     attempts
-        Draws; the last one is kept if all of them collide.
+        Draws to try; the last one is returned if all of them collide.
 
     Returns
     -------

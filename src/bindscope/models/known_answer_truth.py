@@ -1,6 +1,7 @@
 """Closed forms of what the known-answer encoders hold (spec 1, sections 6 and 6b).
 
-All functions return I(O;Z) and I(O;Z|F) in bits, None where there is no closed form. Counts are
+`truth` picks the one of an encoder. All return I(O;Z) and I(O;Z|F) in bits, None where there is no
+closed form. Counts are
 Python integers; floats appear in the last step. Where `_uniform` holds, O is uniform over the codes
 of a split, so a feature code F with n(F) object codes has probability
 n(F) / |codes of the split|; closed forms that need this are None elsewhere.
@@ -18,15 +19,16 @@ from bindscope.codes.counting import n_feature_codes
 from bindscope.codes.space import build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
+from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer_channels import flip_information
-from bindscope.models.known_answer_codes import hadamard_directions, noise_level
+from bindscope.models.known_answer_codes import encoder_name, hadamard_directions, noise_level
 from bindscope.models.known_answer_margins import margin_sum
 from bindscope.priors.entropies import entropies
 
 if TYPE_CHECKING:
     from bindscope.config.codes import SceneDistribution
+    from bindscope.config.grid import Tokens
     from bindscope.config.models import KnownAnswer
-    from bindscope.config.root import Tokens
 
 Bits = tuple[float | None, float | None]
 
@@ -125,8 +127,8 @@ def symmetric_channel(n: int, s: float) -> float:
     s
         Probability of a uniform redraw, which may give the same symbol again.
     """
-    kept, other = 1 - s + s / n, s / n
-    return log2(n) + _plogp(kept) + (n - 1) * _plogp(other)
+    same, other = 1 - s + s / n, s / n
+    return log2(n) + _plogp(same) + (n - 1) * _plogp(other)
 
 
 def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
@@ -253,3 +255,35 @@ TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Bits]] = {
     "conjunctive": everything,
     "tensor_product": everything,
 }
+
+
+def truth(
+    config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: Tokens = "cls"
+) -> tuple[float | None, float | None]:
+    """Binding information of an encoder in closed form.
+
+    Parameters
+    ----------
+    config
+        The encoder.
+    dataset
+        The dataset whose distribution of object codes is meant.
+    split
+        The split: on disjoint feature codes each has its own distribution.
+    tokens
+        What the probe reads; other than ``cls`` for `token_grid` only.
+
+    Returns
+    -------
+    I(O;Z) and I(O;Z|F) in bits; None where there is no closed form.
+    """
+    name = encoder_name(config)
+    if name == "token_grid":
+        return token_grid(dataset, split, tokens)
+    if tokens != "cls":
+        raise ConfigError(
+            f"models.{config.name}",
+            f"{config.source} gives one vector per scene, but a fit reads tokens: {tokens}",
+            "write tokens: [cls] for this model, or use known-answer:token_grid",
+        )
+    return TRUTHS[name](config, dataset, split)

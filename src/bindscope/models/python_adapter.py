@@ -11,6 +11,7 @@ import torch
 
 from bindscope.config.models import PythonModel
 from bindscope.core.errors import ModelError
+from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap, VisionModel
 
 _ATTRIBUTES: dict[str, type] = {
@@ -82,6 +83,7 @@ def complaints(model: Any) -> list[str]:
 
 def _function(source: str, where: str) -> Any:
     _, module, name = source.split(":")
+    declare_torchvision_operators()
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:

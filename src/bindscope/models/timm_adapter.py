@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from bindscope.config.models import Pretrained
-from bindscope.core import torchvision_shim
 from bindscope.core.errors import ModelError
+from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap
 from bindscope.models.images import Transform, check_input_px, interpolation
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
@@ -77,7 +77,7 @@ def load(
 
 def hub_repository(name: str) -> tuple[str, str | None]:
     """Return the hub repository of a timm model, and its safetensors file where timm names one."""
-    torchvision_shim.apply()
+    declare_torchvision_operators()
     import timm
 
     found = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
@@ -92,7 +92,7 @@ def hub_repository(name: str) -> tuple[str, str | None]:
 
 
 def token_map(model: Any, px: int) -> TokenMap:
-    """Read the token map off a timm model with an input of `px` pixels."""
+    """Return the token map of a timm model with an input of `px` pixels."""
     rows, columns = model.patch_embed.grid_size
     registers = getattr(model, "reg_token", None)
     return TokenMap(
@@ -106,7 +106,7 @@ def token_map(model: Any, px: int) -> TokenMap:
 
 def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, str, str]:
     """Return the model at its own input size, what pins it, and the hash of its weights."""
-    torchvision_shim.apply()
+    declare_torchvision_operators()
     import timm
 
     name = parse_source(config.source).name

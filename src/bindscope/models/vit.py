@@ -151,9 +151,9 @@ def transform(input_px: int) -> Transform:
 def build(architecture: Architecture, input_px: int, generator: torch.Generator) -> ViT:
     """Return a randomly initialised transformer on the CPU.
 
-    Weights are normal with variance 1 / fan-in (so that all widths start alike), those that write
-    to the residual stream divided by the root of their number besides (Radford et al. 2019).
-    Embeddings have standard deviation 0.02, biases are zero, norms the identity.
+    Weights are normal with variance 1 / fan-in, so that all widths start at the same scale. Those
+    that write to the residual stream are also divided by the root of their number (Radford et al.
+    2019). Embeddings have standard deviation 0.02, biases are zero, norms the identity.
 
     Parameters
     ----------

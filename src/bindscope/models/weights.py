@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +18,12 @@ from typing import Any
 import huggingface_hub
 
 from bindscope.config.models import Pretrained
-from bindscope.core.errors import ModelError, StoreError, snakemake_command
-from bindscope.core.files import canonical_json, sha256, write_json
+from bindscope.core.contents import combined_hash, file_sha256, list_files
+from bindscope.core.errors import ModelError, snakemake_command
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
 _SHARDS = "model.safetensors.index.json"
-_REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Weights:
     files
         Names of the files in it.
     sha256
-        Hash over names and contents (`content_key`).
+        Hash over names and contents (`bindscope.core.contents`).
     revision
         What pins them, in words.
     """
@@ -86,24 +83,6 @@ def parse_source(source: str) -> Source:
         return Source(library, name.rstrip(":"), None, Path(path).expanduser())
     name, _, revision = rest.partition("@")
     return Source(library, name, revision or None, None)
-
-
-def content_key(path: Path | str) -> str:
-    """Return the SHA-256 over the names and contents of a file, or of a folder's files.
-
-    Where the folder lies does not enter it; hidden files do not either.
-
-    Raises
-    ------
-    ModelError
-        If there is nothing at `path`.
-    """
-    path = Path(path).expanduser()
-    if not path.exists():
-        raise ModelError(
-            str(path), "there is no such file or folder", "correct the `path:` of the source"
-        )
-    return _combined(_entries(path.parent, [path.name]) if path.is_file() else _folder(path))
 
 
 def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) -> dict[str, Any]:
@@ -131,7 +110,7 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
     parts = parse_source(source)
     if parts.path is not None:
         folder, names = _local(parts, source)
-        entries = _entries(folder, names)
+        entries = list_files(folder, names)
         return _manifest(source, "", _path_revision(entries), folder, entries)
     repo, wanted = _repository(parts)
     try:
@@ -147,7 +126,7 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
     except Exception as error:  # whatever the hub's client raises, the user can do the same
         with contextlib.suppress(ModelError):
             found = _cached(parts, source)
-            entries = _entries(found.folder, found.files)
+            entries = list_files(found.folder, found.files)
             return _manifest(source, repo, found.revision, found.folder, entries)
         raise ModelError(
             f"{repo}@{parts.revision or 'main'}",
@@ -156,7 +135,7 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
             + (_download(manifest) if manifest else "rerun")
             + "; files that arrived are kept",
         ) from error
-    return _manifest(source, repo, str(about.sha), folder, _entries(folder, names))
+    return _manifest(source, repo, str(about.sha), folder, list_files(folder, names))
 
 
 def resolve(config: Pretrained, manifest: Path | None) -> Weights:
@@ -177,8 +156,8 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
     source = parse_source(config.source)
     if source.path is not None:
         folder, names = _local(source, config.source)
-        entries = _entries(folder, names)
-        return Weights(folder, tuple(names), _combined(entries), _path_revision(entries))
+        entries = list_files(folder, names)
+        return Weights(folder, tuple(names), combined_hash(entries), _path_revision(entries))
     if manifest is None:
         return _cached(source, config.source)
     if not manifest.is_file():
@@ -199,7 +178,7 @@ def _manifest(
 ) -> dict[str, Any]:
     return {
         "source": source, "repo": repo, "revision": revision, "folder": str(folder.absolute()),
-        "files": entries, "sha256": _combined(entries),
+        "files": entries, "sha256": combined_hash(entries),
     }  # fmt: skip
 
 
@@ -299,7 +278,7 @@ def _cached(source: Source, where: str) -> Weights:
         shards = set(json.loads((folder / _SHARDS).read_text())["weight_map"].values())
         if lacking := sorted(shards - set(names)):
             raise _missing(where, f"{folder / lacking[0]} is not in the Hugging Face cache", None)
-    return Weights(folder, tuple(names), _combined(_entries(folder, names)), folder.name)
+    return Weights(folder, tuple(names), combined_hash(list_files(folder, names)), folder.name)
 
 
 def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manifest: Path) -> None:
@@ -307,7 +286,7 @@ def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manif
         path = folder / str(entry["path"])
         if not path.is_file():
             raise _missing(source, f"{path} is gone", manifest)
-        if path.stat().st_size != entry["bytes"] or _file_sha256(path) != entry["sha256"]:
+        if path.stat().st_size != entry["bytes"] or file_sha256(path) != entry["sha256"]:
             raise ModelError(
                 str(path),
                 f"it is not the file that {manifest} describes",
@@ -316,50 +295,4 @@ def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manif
 
 
 def _path_revision(entries: Sequence[dict[str, Any]]) -> str:
-    return f"local files, content {_combined(entries)[:12]}"
-
-
-def _folder(path: Path) -> list[dict[str, Any]]:
-    names = sorted(
-        file.relative_to(path).as_posix()
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
-    return _entries(path, names)
-
-
-def _entries(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": name,
-            "bytes": (folder / name).stat().st_size,
-            "sha256": _file_sha256(folder / name),
-        }
-        for name in sorted(names)
-    ]
-
-
-def _combined(entries: Sequence[dict[str, Any]]) -> str:
-    return sha256(canonical_json([[entry["path"], entry["sha256"]] for entry in entries]))
-
-
-def _file_sha256(path: Path) -> str:
-    """Hash a file; hashes of large files are remembered until size or time of change differ."""
-    real = path.resolve()
-    stat = real.stat()
-    if stat.st_size < _REMEMBER_BYTES:
-        return sha256(real.read_bytes())
-    state = {"bytes": stat.st_size, "changed_ns": stat.st_mtime_ns, "inode": stat.st_ino}
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    note = home / "bindscope" / "sha256" / f"{sha256(str(real))}.json"
-    try:
-        known = json.loads(note.read_text())
-        if known["state"] == state:
-            return str(known["sha256"])
-    except (OSError, ValueError, KeyError):
-        pass
-    with real.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    with contextlib.suppress(OSError, StoreError):  # a home not to be written costs only time
-        write_json(note, {"state": state, "sha256": digest})
-    return digest
+    return f"local files, content {combined_hash(entries)[:12]}"

@@ -1,12 +1,12 @@
-"""Entropy of who has which attribute: observed attributes re-assigned to observed objects.
+"""Entropies of attribute assignments: a scene's attribute values re-assigned to its objects.
 
-A scene is a list of objects, each of one category and with one attribute value. Keep the
-categories and the multiset of values, and forget which object had which: every way to give the
-values back to the objects is an *assignment*, with probability proportional to the product of the
+A scene is a list of objects, each of one category and with one attribute value. Given the
+categories and the multiset of values, but not which object has which, every way to give the values
+to the objects is an *assignment*, with probability proportional to the product of the
 weights w(category, value) of its objects. Three entropies of that distribution are exact here:
 
 - over **assignments**, log Z - E[log w], as in arXiv 2606.03976 (there, too, by a dynamic program
-  over the remaining supply);
+  over the values that are left);
 - over **multisets** of (category, value) objects: exchanging two objects of the same category
   changes nothing, so those assignments are one outcome;
 - over **object codes** O, which say which (category, value) objects occur at all. This is the prior
@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.core.errors import BindscopeError
+from bindscope.priors.multisets import Floats, Lattice, Row, level_sizes
 from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
-from bindscope.priors.supply import Floats, Lattice, Row, level_sizes
 
 # The largest dynamic program for one scene. Both are far above scenes of 20 objects with 8 values.
 MAX_STATES = 1 << 20
@@ -74,7 +74,7 @@ class _Problem:
     rows: tuple[int, ...]
     row_sizes: Margins
     columns: tuple[int, ...]
-    supply: Margins
+    column_sizes: Margins
 
 
 def corpus_log_weights(
@@ -142,10 +142,10 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
             "make them with corpus_log_weights",
         )
     result = np.zeros((3, len(scenes)))
-    for supply, by_rows in _by_margins(scenes, log_weights.shape).items():
-        lattice = Lattice(supply)
+    for column_sizes, by_rows in _by_margins(scenes, log_weights.shape).items():
+        lattice = Lattice(column_sizes)
         for row_sizes, members in by_rows.items():
-            step = max(1, _BATCH // max(_pairs(row_sizes, supply)))
+            step = max(1, _BATCH // max(_pairs(row_sizes, column_sizes)))
             for first in range(0, len(members), step):
                 part = members[first : first + step]
                 numbers = [number for number, _ in part]
@@ -186,7 +186,7 @@ def assignment_rows(
 def _by_margins(
     scenes: Sequence[Scene], shape: tuple[int, ...]
 ) -> Mapping[Margins, Mapping[Margins, list[tuple[int, _Problem]]]]:
-    """Sort scenes into those that can be computed together: supply -> row sizes -> scenes."""
+    """Sort scenes into those that can be computed together: column sizes -> row sizes -> scenes."""
     found: dict[Margins, dict[Margins, list[tuple[int, _Problem]]]]
     found = defaultdict(lambda: defaultdict(list))
     for number, scene in enumerate(scenes):
@@ -194,7 +194,7 @@ def _by_margins(
         if not len(scene):
             continue  # one outcome: 0 bits
         problem = _problem(scene, number)
-        found[problem.supply][problem.row_sizes].append((number, problem))
+        found[problem.column_sizes][problem.row_sizes].append((number, problem))
     return found
 
 
@@ -209,22 +209,22 @@ def _check_scene(scene: Scene, shape: tuple[int, ...], number: int) -> None:
 
 
 def _problem(scene: Scene, number: int) -> _Problem:
-    """Sort the margins and choose which of the two is the supply."""
+    """Sort the margins and choose which of the two are columns."""
     categories, values = (_margin(scene[:, axis]) for axis in (0, 1))
     transposed = _states(categories[1]) < _states(values[1])
     rows, columns = (values, categories) if transposed else (categories, values)
     problem = _Problem(transposed, *_ordered(rows), *columns)
-    states = _states(problem.supply)
+    states = _states(problem.column_sizes)
     if states > MAX_STATES:
         raise _too_large(number, f"{states} states", MAX_STATES)
-    pairs = sum(_pairs(problem.row_sizes, problem.supply))
+    pairs = sum(_pairs(problem.row_sizes, problem.column_sizes))
     if pairs > MAX_PAIRS:
         raise _too_large(number, f"{pairs} pairs of states", MAX_PAIRS)
     return problem
 
 
-def _states(supply: Margins) -> int:
-    return prod(units + 1 for units in supply)
+def _states(column_sizes: Margins) -> int:
+    return prod(units + 1 for units in column_sizes)
 
 
 def _margin(labels: npt.NDArray[np.int64]) -> tuple[Margins, Margins]:
@@ -241,9 +241,9 @@ def _ordered(margin: tuple[Margins, Margins]) -> tuple[Margins, Margins]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _pairs(row_sizes: Margins, supply: Margins) -> tuple[int, ...]:
+def _pairs(row_sizes: Margins, column_sizes: Margins) -> tuple[int, ...]:
     """Return how many pairs of states the program compares for each row."""
-    states = level_sizes(supply)
+    states = level_sizes(column_sizes)
     return tuple(
         states[level] * states[size]
         for level, size in zip(accumulate(row_sizes), row_sizes, strict=True)
@@ -290,7 +290,7 @@ def _entropies(
     log_total, entropy, log_factorials = (array[:, 0] for array in lattice.fill(rows))
     given_code = entropy_given_code(lattice, row_sizes, weights, log_total, max_tables)
     # Each table stands for prod n_c! / prod T! assignments, n_c the objects of a category.
-    numbers = [_log_orders(p.supply if p.transposed else p.row_sizes) for _, p in scenes]
+    numbers = [_log_orders(p.column_sizes if p.transposed else p.row_sizes) for _, p in scenes]
     assignments = entropy + np.array(numbers) - log_factorials
     # Rounding apart, assignments >= multisets >= codes >= 0.
     codes = np.maximum(entropy - given_code, 0.0)

@@ -1,12 +1,13 @@
-"""Priors of scenes whose distribution nobody knows, estimated from the train split.
+"""Priors of scenes whose distribution is unknown, estimated from the train split.
 
 The estimate is a distribution q over codes, one bit after the other. It starts from an exact one:
 numbers of objects as often as in `train`, and given the number all object codes equally likely
-(`Exchangeable`; a guess near it where the space is too large to count, see `priors.loose`). The
-odds of a bit are then corrected by how much more often than that it is 1 in `train`: the bit by
-itself, in contexts that all bits share, and in contexts of its own. A context is a function of the
-bits before it, so q is a distribution whatever the data are, and q(O | F) is zero outside the
-object codes of F. Every correction is shrunk; how strongly is chosen on `val`.
+(`Exchangeable`; an approximation where the space is too large to count, see
+`priors.approximate_odds`). The odds of a bit are then corrected by how much more often it is 1 in
+`train` than that says: the bit by itself, in contexts that all bits share, and in contexts of its
+own. A context is a function of the bits before it, so q is a distribution whatever the data are,
+and q(O | F) is zero outside the object codes of F. Every correction is shrunk; how strongly is
+chosen on `val`.
 
 With q for the unknown prior, the anchors are valid (a probe may start anywhere), and the entropies
 are cross-entropies of the split's scenes under q: estimates of *upper* bounds. An upper bound of
@@ -28,10 +29,11 @@ import numpy.typing as npt
 from bindscope.codes.counting import covers_by_counts
 from bindscope.codes.space import feature_code, group_slices
 from bindscope.codes.uniform import Uniform
-from bindscope.config.codes import SPLITS, CountedSpace, UniformSpace
+from bindscope.config.codes import CountedSpace, UniformSpace
+from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import CLIP_NATS, log_odds
-from bindscope.priors.loose import loose_odds
+from bindscope.priors.approximate_odds import approximate_odds
 
 METHOD = "train_cross_entropy"
 STRENGTHS = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0, 2048.0)  # in scenes
@@ -75,7 +77,7 @@ class Exchangeable(Uniform):
         """Prior log-odds of scenes, exact where the space is not too large for that."""
         if self.countable:
             return log_odds(self, objects)
-        return loose_odds(objects, self.sizes, self.shares)
+        return approximate_odds(objects, self.sizes, self.shares)
 
     def weight(self, n_objects: int) -> int:
         """Outcomes of an object code: more where its number of objects was seen more often."""
@@ -92,7 +94,7 @@ class Exchangeable(Uniform):
 
 @dataclass(frozen=True)
 class Contexts:
-    """What is known before each bit of some codes.
+    """The contexts of each bit of some codes, and its odds before they are corrected.
 
     Attributes
     ----------
@@ -234,7 +236,7 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
 
 
 class _Tables:
-    """What the train split says about the bits of one target, by context.
+    """Frequencies of one target's bits in the train split, by context.
 
     The odds of the base are multiplied by how much more often than it says a bit is 1, by itself
     and in its common context; then the frequencies in the bit's own contexts take over. Each step

@@ -11,7 +11,8 @@ import numpy as np
 from bindscope.codes.counting import covers, n_feature_codes
 from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, SceneDistribution
+from bindscope.config.codes import SceneDistribution
+from bindscope.core.splits import SPLITS
 
 Counts = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""Labels of a dataset: which stores hold the codes and anchors of its splits, and its priors.
+"""The labels of a dataset in one file: its stores of codes and anchors, and its priors.
 
 A fit reads this one small JSON instead of naming seven products among its inputs, each of which
 costs Snakemake a search for the rule that makes it, for every one of thousands of fits.
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import StoreError
+from bindscope.core.splits import SPLITS
 from bindscope.core.store.listing import entry, open_listed, read_listing
 from bindscope.core.store.manifest import read_manifest, remedy
 
@@ -66,7 +66,7 @@ def build_labels(
     return {"splits": splits, "priors": json.loads(Path(priors).read_text())}
 
 
-class Labels:
+class DatasetLabels:
     """The labels that `build_labels` describes.
 
     Parameters

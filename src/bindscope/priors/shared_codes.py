@@ -1,4 +1,4 @@
-"""What is lost when different tables give the same object code.
+"""Entropy of a table of counts given its object code.
 
 A table says how many objects of each category (row) have each attribute (column); an object code
 says only which cells are not empty. Tables with equal margins and the same code differ by moving
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, gammaln
 
-from bindscope.priors.supply import Floats, Ints, Lattice, Row, Runs, merge
+from bindscope.priors.multisets import Floats, Ints, Lattice, Row, Runs, merge
 
 SMALLEST = 3
 _COMPARED = 32  # pairs that may be compared for each table that may be listed
@@ -28,7 +28,7 @@ class TooManyTablesError(Exception):
 
 
 class _Groups(NamedTuple):
-    """Tables of some rows and of the active columns, put together by code, sizes and supply used.
+    """Tables of some rows and of the active columns, put together by code, sizes and units used.
 
     Attributes
     ----------
@@ -82,37 +82,38 @@ def entropy_given_code(
         If more than `max_tables` would have to be listed.
     """
     result = np.zeros(len(log_weights))
-    supply = np.array(lattice.supply)
-    columns = np.flatnonzero(supply >= SMALLEST)
+    column_sizes = np.array(lattice.column_sizes)
+    columns = np.flatnonzero(column_sizes >= SMALLEST)
     active = [i for i, size in enumerate(rows) if size >= SMALLEST]
     if len(columns) < 2 or len(active) < 2:
         return result
     weights = log_weights[:, :, columns]
-    for chosen, groups in _groups(rows, active, supply[columns], weights, max_tables):
+    for chosen, groups in _groups(rows, active, column_sizes[columns], weights, max_tables):
         shared = (groups.entropy > 0).any(axis=0)
         if not shared.any():
             continue
-        kept = [i for i in range(len(rows)) if i not in chosen]
+        others = [i for i in range(len(rows)) if i not in chosen]
         known = lattice.totals(
-            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in kept],
+            [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
             np.zeros((len(log_weights), 1)),
         )
+        taken_by_others = sum(rows[i] for i in others)
         for sizes in np.unique(groups.sizes[shared], axis=0):
             here = shared & (groups.sizes == sizes).all(axis=1)
             rest = [
                 _row(lattice, rows[i] - taken, log_weights[:, i], columns, True)
                 for i, taken in zip(chosen, sizes.tolist(), strict=True)
             ]
-            left = np.tile(supply, (int(here.sum()), 1))
+            left = np.tile(column_sizes, (int(here.sum()), 1))
             left[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, sum(rows[i] for i in kept))[:, lattice.index(left)]
+            totals = lattice.totals(rest, known, taken_by_others)[:, lattice.index(left)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
 
 
 def _groups(
-    rows: Sequence[int], active: Sequence[int], supply: Ints, log_weights: Floats, limit: int
+    rows: Sequence[int], active: Sequence[int], capacity: Ints, log_weights: Floats, limit: int
 ) -> Iterator[tuple[list[int], _Groups]]:
     """Yield two or more of the active rows, and their tables over the active columns, in groups.
 
@@ -120,12 +121,12 @@ def _groups(
     cells are occupied, and one of them more than once. Rows are added one by one and tables of the
     same group merged at once, so that a group is listed once however many tables it has.
     """
-    contents = np.stack(np.unravel_index(np.arange(np.prod(supply + 1)), supply + 1), axis=1)
+    contents = np.stack(np.unravel_index(np.arange(np.prod(capacity + 1)), capacity + 1), axis=1)
     n_used, units = (contents > 0).sum(axis=1), contents.sum(axis=1)
     contents = contents[(n_used >= 2) & (units > n_used)]
     n_scenes = len(log_weights)
     nothing = _Groups(
-        np.zeros((1, len(supply)), np.int64), np.zeros(1, np.int64), np.zeros((1, 0), np.int64),
+        np.zeros((1, len(capacity)), np.int64), np.zeros(1, np.int64), np.zeros((1, 0), np.int64),
         np.zeros((n_scenes, 1)), np.zeros((n_scenes, 1)),
     )  # fmt: skip
     todo: list[tuple[list[int], _Groups, list[int]]] = [([], nothing, list(active))]
@@ -136,19 +137,19 @@ def _groups(
         for n, i in enumerate(further):
             mine = contents[contents.sum(axis=1) <= rows[i]]
             log_weight = _log_weight(mine, log_weights[:, i])
-            extended = _with_row(groups, mine, log_weight, supply, limit)
+            extended = _with_row(groups, mine, log_weight, capacity, limit)
             if len(extended.key):
                 todo.append(([*chosen, i], extended, further[n + 1 :]))
 
 
-def _fitting(used: Ints, contents: Ints, supply: Ints, limit: int) -> tuple[Ints, Ints]:
-    """Return the pairs of a group and a content of the next row that the supply has room for."""
+def _fitting(used: Ints, contents: Ints, capacity: Ints, limit: int) -> tuple[Ints, Ints]:
+    """Return the pairs of a group and a content of the next row that the columns have room for."""
     if len(used) * len(contents) > _COMPARED * limit:
         raise TooManyTablesError(len(used) * len(contents) // _COMPARED)
     found, n = [], 0
     step = max(1, _BLOCK // max(1, len(contents)))
     for first in range(0, len(used), step):
-        room = supply - used[first : first + step]
+        room = capacity - used[first : first + step]
         before, row = np.nonzero((contents[None] <= room[:, None]).all(axis=2))
         found.append((before + first, row))
         n += len(row)
@@ -158,17 +159,17 @@ def _fitting(used: Ints, contents: Ints, supply: Ints, limit: int) -> tuple[Ints
 
 
 def _with_row(
-    groups: _Groups, contents: Ints, log_weight: Floats, supply: Ints, limit: int
+    groups: _Groups, contents: Ints, log_weight: Floats, capacity: Ints, limit: int
 ) -> _Groups:
     """Extend every group by every content of the next row, and merge equal ones."""
-    before, row = _fitting(groups.used, contents, supply, limit)
+    before, row = _fitting(groups.used, contents, capacity, limit)
     used = groups.used[before] + contents[row]
     units = contents.sum(axis=1)
-    marks = (contents > 0) @ (1 << np.arange(len(supply))) + (units << len(supply))
+    marks = (contents > 0) @ (1 << np.arange(len(capacity))) + (units << len(capacity))
     _, mark = np.unique(marks, return_inverse=True)
     # Fits 63 bits: `key` and `mark` are dense, and the lattice's size is limited.
     code = groups.key[before] * len(contents) + mark[row]
-    order, runs = _runs(np.ravel_multi_index(used.T, supply + 1) + code * np.prod(supply + 1))
+    order, runs = _runs(np.ravel_multi_index(used.T, capacity + 1) + code * np.prod(capacity + 1))
     before, row, first = before[order], row[order], order[runs.starts]
     if not len(order):
         return _Groups(used, code, groups.sizes[:0], *(groups.log_total[:, :0],) * 2)

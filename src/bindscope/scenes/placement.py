@@ -1,12 +1,12 @@
-"""Where objects stand: deterministic per (seed, split, index), without overlap, margins kept.
+"""Places of objects in 2-D scenes: a function of (seed, split, index), without overlap.
 
 Random words come from Philox used as what it is, a function of (key, counter): the words of scene
 i are the block of counters that belongs to i. A scene's places therefore do not depend on the
 shard it is drawn in, on its neighbours or on the number of workers, and all scenes of a shard are
 drawn with one call.
 
-Places are found without looking at which object will stand there, and are dealt out by a random
-permutation, so a place says nothing about an object's index.
+Places are found without regard to which object will stand there and are assigned by a random
+permutation, so a place carries no information about an object's index.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.codes import SPLITS, SplitName
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS, SplitName
 
 ATTEMPTS = 20  # empty images to start from before a scene is given up
 BLOCKS = 8  # blocks of candidates per attempt
@@ -83,7 +83,7 @@ class Canvas:
 
 
 @dataclass(frozen=True)
-class Draws:
+class RandomWords:
     """The random words of consecutive scenes of a split.
 
     Parameters
@@ -100,7 +100,7 @@ class Draws:
     split: SplitName
     start: int
 
-    def words(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
+    def at(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
         """Return the words of scenes ``start + first`` to ``start + first + n``.
 
         Parameters
@@ -132,7 +132,7 @@ class Draws:
         Parameters
         ----------
         stream, first
-            As in `words`.
+            As in `at`.
         shape
             Number of scenes, pairs per scene.
         below
@@ -142,12 +142,12 @@ class Draws:
         -------
         int16 (scenes, pairs, 2).
         """
-        words = self.words(stream, first, *shape)
+        words = self.at(stream, first, *shape)
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
         return ((halves * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int16)
 
 
-def place(rule: str, canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
+def place(rule: str, canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> Int16:
     """Find a place for every object.
 
     Parameters
@@ -157,8 +157,8 @@ def place(rule: str, canvas: Canvas, draws: Draws, counts: Ints, where: str) -> 
         (random sequential adsorption); ``"grid"``: jittered inside distinct cells of a grid.
     canvas
         Sizes.
-    draws
-        Random words.
+    words
+        Of the scenes.
     counts
         intp (n,): number of objects of each scene, at most ``canvas.capacity``.
     where
@@ -176,12 +176,12 @@ def place(rule: str, canvas: Canvas, draws: Draws, counts: Ints, where: str) -> 
     """
     canvas.check(where)
     if rule == "grid":
-        places = _on_grid(canvas, draws, len(counts))
+        places = _on_grid(canvas, words, len(counts))
         available = np.full(len(counts), places.shape[1])
     else:
-        places = _uniform(canvas, draws, counts, where)
+        places = _uniform(canvas, words, counts, where)
         available = counts
-    keys = draws.words((ORDER,), 0, *places.shape[:2]).copy()
+    keys = words.at((ORDER,), 0, *places.shape[:2]).copy()
     keys[np.arange(places.shape[1]) >= available[:, None]] = np.iinfo(np.uint64).max
     order = np.argsort(keys, axis=1, kind="stable")[:, : canvas.capacity]
     dealt = np.take_along_axis(places, order[:, :, None], axis=1)
@@ -189,7 +189,7 @@ def place(rule: str, canvas: Canvas, draws: Draws, counts: Ints, where: str) -> 
     return dealt
 
 
-def _on_grid(canvas: Canvas, draws: Draws, n: int) -> Int16:
+def _on_grid(canvas: Canvas, words: RandomWords, n: int) -> Int16:
     """Return a jittered place in every cell of the grid, int16 (n, n_grid^2, 2)."""
     edges = canvas.margin + np.arange(canvas.n_grid + 1) * (canvas.size - canvas.margin) // (
         canvas.n_grid
@@ -197,10 +197,10 @@ def _on_grid(canvas: Canvas, draws: Draws, n: int) -> Int16:
     free = (np.diff(edges) - canvas.box - canvas.margin + 1).astype(np.uint64)
     pairs = np.stack(np.meshgrid(np.arange(len(free)), np.arange(len(free))), axis=-1)
     cells = pairs.reshape(-1, 2)
-    return edges[cells].astype(np.int16) + draws.numbers((JITTER,), 0, (n, len(cells)), free[cells])
+    return edges[cells].astype(np.int16) + words.numbers((JITTER,), 0, (n, len(cells)), free[cells])
 
 
-def _uniform(canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
+def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> Int16:
     """Fill scenes from streams of candidates, starting again where one jams.
 
     Returns int16 (n, capacity, 2), `FAR` beyond a scene's number of objects.
@@ -216,7 +216,7 @@ def _uniform(canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
             if not len(pending):
                 return places
             first, last = int(pending[0]), int(pending[-1])
-            candidates = canvas.margin + draws.numbers(
+            candidates = canvas.margin + words.numbers(
                 (PLACES, attempt, block), first, (last - first + 1, n_candidates), free
             )
             _scan(taken, filled, counts[pending], candidates[pending - first], canvas)
@@ -226,7 +226,7 @@ def _uniform(canvas: Canvas, draws: Draws, counts: Ints, where: str) -> Int16:
     if len(pending):
         scene = int(pending[0])
         raise ConfigError(
-            f"{where}, scene {draws.start + scene}",
+            f"{where}, scene {words.start + scene}",
             f"found no room for its {counts[scene]} objects of {canvas.box} px with margins of "
             f"{canvas.margin} px in {canvas.size} px after {ATTEMPTS} attempts at random places",
             "use `placement: grid`, raise size_px, or lower object_px, margin_px or the space's "

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.codes import SceneDistribution, SplitName
+from bindscope.config.codes import SceneDistribution
 from bindscope.core.errors import ConfigError
 from bindscope.core.progress import Progress
 from bindscope.core.registries import RENDERERS, resolve
+from bindscope.core.splits import SplitName
 from bindscope.core.store.writer import StoreWriter
 
 BLOCK = 256  # scenes that are drawn, and held in memory, at a time

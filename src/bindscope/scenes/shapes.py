@@ -7,16 +7,18 @@ boxes never overlap, a stamp is copied whole, background included.
 from __future__ import annotations
 
 from functools import cache
-from math import cos, pi, prod, sin
+from math import cos, pi, sin
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from bindscope.config.codes import SceneDistribution, ShapesRenderer, SplitName, UniformSpace
+from bindscope.codes.counting import largest_scene
+from bindscope.config.codes import SceneDistribution, ShapesRenderer
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SplitName
 from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
-from bindscope.scenes.placement import Canvas, Draws, place
+from bindscope.scenes.placement import Canvas, RandomWords, place
 
 STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
 CROSS_BAR = 0.25  # width of a cross's bars over its size
@@ -130,14 +132,6 @@ def _are_distinct(object_px: int, antialias: int, n_shapes: int) -> bool:
     return len(np.unique(masks.reshape(n_shapes, -1), axis=0)) == n_shapes
 
 
-def capacity(dataset: SceneDistribution) -> int:
-    """Return the largest number of objects in a scene of the dataset."""
-    space = dataset.space
-    if isinstance(space, UniformSpace):
-        return min(space.max_objects, prod(group.size for group in space.groups))
-    return space.n_objects  # type: ignore[union-attr]  # no `counted` space is drawn
-
-
 def render(
     dataset: SceneDistribution, config: ShapesRenderer, split: SplitName, start: int, objects: UInt8
 ) -> dict[str, NDArray[np.generic]]:
@@ -156,7 +150,7 @@ def render(
     """
     where = f"dataset {dataset.name!r}, {split}"
     n_colours, n_shapes = _palette_sizes(dataset, config)
-    box, largest = config.object_px, capacity(dataset)
+    box, largest = config.object_px, largest_scene(dataset.space)
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
     if counts.max(initial=0) > largest:
@@ -167,8 +161,8 @@ def render(
         )
     rank = np.arange(len(scene)) - np.repeat(np.cumsum(counts) - counts, counts)
     canvas = Canvas(config.size_px, box, config.margin_px, largest)
-    draws = Draws(dataset.seed, split, start)
-    corners = place(config.placement, canvas, draws, counts, where)
+    words = RandomWords(dataset.seed, split, start)
+    corners = place(config.placement, canvas, words, counts, where)
     x, y = corners[scene, rank].astype(np.intp).T
 
     drawn, covered = stamps(config, n_colours, n_shapes)

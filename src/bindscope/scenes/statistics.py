@@ -1,4 +1,4 @@
-"""How much of the objects is hidden in the scenes of a dataset."""
+"""Occlusion: the share of the objects' pixels that other objects hide."""
 
 from __future__ import annotations
 

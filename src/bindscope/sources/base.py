@@ -1,4 +1,4 @@
-"""What a reader of scenes has to say, and where image files lie."""
+"""The interface of readers of scenes, and access to the files of a source."""
 
 from __future__ import annotations
 

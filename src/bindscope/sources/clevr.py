@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bindscope.config.observed import ClevrSource
-from bindscope.config.solids import VOCABULARY
 from bindscope.core.errors import InputError
+from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.json_list import entries
 
@@ -35,7 +35,7 @@ class ClevrReader:
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
         """CLEVR's features and values."""
-        return VOCABULARY
+        return VALUES
 
     def scenes(self) -> Iterable[Scene]:
         """Read the scene files of all parts.
@@ -67,7 +67,7 @@ class ClevrReader:
                 try:
                     objects = scene["objects"]
                     if len(objects) == self.source.n_objects:
-                        values = tuple({g: str(o[g]) for g in VOCABULARY} for o in objects)
+                        values = tuple({g: str(o[g]) for g in VALUES} for o in objects)
                         image = f"{top}images/{part}/{scene['image_filename']}"
                         yield Scene(image, values, where, split=part if self.by_part else None)
                 except (KeyError, TypeError) as error:

@@ -1,9 +1,8 @@
-"""Downloads that go on where they stopped, and count only with the right checksum."""
+"""Downloads that are resumed where they stopped and accepted only with the right checksum."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import http.client
 import logging
 import time
@@ -15,6 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from bindscope.core.contents import file_sha256
 from bindscope.core.errors import InputError
 from bindscope.core.files import disk_errors, require_free_space
 from bindscope.core.progress import Progress
@@ -95,8 +95,7 @@ def _alone(part: Path) -> Iterator[None]:
 
 def _check(path: Path, sha256: str, remedy: str) -> None:
     log.info("checksum of %s", path)
-    with path.open("rb") as handle:
-        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    found = file_sha256(path)
     if found != sha256:
         raise InputError(
             str(path), f"its SHA-256 is {found}, not {sha256}",

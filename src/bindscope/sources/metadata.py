@@ -1,4 +1,4 @@
-"""What a file of records says of itself, in its Parquet metadata."""
+"""The Parquet metadata of a file of records: where its images are, names of values, keys."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KEY = "bindscope.records"
 
 
 def metadata(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return the metadata of a schema that says this, JSON-able."""
+    """Return what can be written as JSON as metadata of a Parquet schema."""
     return {_KEY: json.dumps(about, sort_keys=True)}
 
 
 def read_about(path: Path | str) -> dict[str, Any]:
-    """Read it back: `images`, `values` (pairs of a group and its values' names) and the job's keys.
+    """Read `images`, `values` (pairs of a group and its values' names) and the job's keys.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def read_about(path: Path | str) -> dict[str, Any]:
 
 
 def damaged(path: Path | str, error: Exception) -> StoreError:
-    """Say that a file of records cannot be read."""
+    """Return the error for a file of records that cannot be read."""
     return StoreError(
         str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
     )

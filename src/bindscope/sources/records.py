@@ -1,4 +1,4 @@
-"""Records: the scenes of a dataset that were read, checked and dealt out to splits.
+"""Records: the scenes of a dataset that were read, checked and assigned to splits.
 
 One Parquet file per dataset, a row per scene: everything that comes after (codes, images, priors)
 is made from it, whatever the scenes were read from.
@@ -80,7 +80,7 @@ class Records:
 def read_source(
     dataset: SceneDistribution, found: Sequence[str] = ()
 ) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]]]:
-    """Read the scenes of a dataset's source, check all of them, and deal them out.
+    """Read the scenes of a dataset's source, check all of them, and assign them to splits.
 
     Parameters
     ----------
@@ -147,14 +147,15 @@ def _check_images(files: SourceFiles, scenes: Sequence[Scene]) -> None:
 
 
 class _Check:
-    """Turns scenes into records, or says what is wrong with one."""
+    """Turns scenes into records; raises an error for one that is wrong."""
 
     def __init__(self, dataset: SceneDistribution, reader: Reader) -> None:
         self.space = dataset.space
         self.groups = dataset.space.groups
         self.sizes = tuple(group.size for group in self.groups)
         self.n_cells = int(np.prod(self.sizes))
-        self.repeats = bool(dataset.source and dataset.source.repeats)
+        # CLEVR and natural images hold the same kind of object twice; other sources say so.
+        self.repeats = bool(getattr(dataset.source, "repeats", True))
         self.index = {
             group.name: {value: i for i, value in enumerate(reader.vocabulary[group.name])}
             for group in self.groups
@@ -207,7 +208,7 @@ class _Check:
                 )  # fmt: skip
 
     def counts(self, records: Sequence[Record], features: npt.NDArray[np.uint8]) -> None:
-        """Refuse scenes that the declared space does not hold."""
+        """Refuse scenes that are not in the declared space."""
         if isinstance(self.space, CountedSpace):
             largest = self.space.max_objects
             bad = [len(r.cells) > largest or not r.cells for r in records]

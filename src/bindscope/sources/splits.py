@@ -1,4 +1,4 @@
-"""Which split each scene that was read is in, and in which order a split's scenes come."""
+"""Assignment of scenes that are read to splits, and their order in each."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha1
 
-from bindscope.config.codes import SPLITS, HashedImagesSplit, HashedSplit, SceneDistribution
+from bindscope.config.codes import HashedImagesSplit, HashedSplit, SceneDistribution
 from bindscope.config.observed import ColumnSplit, IndexSplit
 from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.splits import SPLITS
 from bindscope.sources.base import Scene
 
 
 def assign(
     dataset: SceneDistribution, scenes: Sequence[Scene], features: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Deal scenes out.
+    """Assign scenes to splits.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Compare a table with a reference: what must be equal, and what may differ by a little.
 
 Run as ``python -m bindscope.tables.compare TABLE.parquet REFERENCE.csv [--tolerance-bits 0.02]``;
-``--write`` makes the reference instead. Keys, steps, flags, options and intervals are left out:
-they change with the code, or carry no claim of their own. With ``--config``, measured numbers of
+``--write`` makes the reference instead. What is compared, and how, is each column's `reference` in
+the table's schema; the rest (keys, steps, intervals) changes with the code, or carries no claim of
+its own. With ``--config``, measured numbers of
 models that this configuration trains are left out too, and the output says so: training is chaotic,
 so the same seed ends at other weights on another type of CPU.
 """
@@ -23,28 +24,21 @@ from bindscope.config.models import Controlled
 from bindscope.core.errors import BindscopeError, StoreError
 from bindscope.core.files import write_atomic
 from bindscope.tables.rows import PathLike
-from bindscope.tables.schema import BINDING_INFORMATION
-from bindscope.tables.write import read_table
+from bindscope.tables.schema import Reference, TableSchema, declared, pandas_type
+from bindscope.tables.write import name_of, read_table
 
-KEY = list(BINDING_INFORMATION.key)
-SAME = ["status", "model_kind", "n_layers", "n_train", "n_val", "n_test", "feature_probe"]
-EXACT = ["h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "split_gap_bits"]
-MEASURED = [
-    "loss_object_bits",
-    "loss_feature_bits",
-    "loss_object_given_feature_bits",
-    "null_loss_object_bits",
-    "null_loss_feature_bits",
-    "binding_bits",
-    "conditional_binding_bits",
-    "binding_lower_bound_bits",
-    "conditional_binding_lower_bound_bits",
-    "truth_bits",
-    "truth_conditional_bits",
-]
-STABLE = [*KEY, *SAME, *EXACT, *MEASURED]
-EXACT_TOLERANCE_BITS = 1e-6
+EXACT_TOLERANCE = 1e-6
 _DECIMALS = 6
+
+
+def compared(schema: TableSchema) -> list[str]:
+    """Return the columns of a reference: the key, then what must be the same, exact, close."""
+    kinds: tuple[Reference, ...] = ("same", "exact", "close")
+    return [*schema.key, *(name for kind in kinds for name in _columns(schema, kind))]
+
+
+def _columns(schema: TableSchema, kind: Reference) -> list[str]:
+    return [column.name for column in schema.columns if column.reference == kind]
 
 
 @dataclass
@@ -85,41 +79,44 @@ class Comparison:
         return "\n".join(lines) + "\n"
 
 
-def write_reference(table: pd.DataFrame, path: PathLike) -> None:
-    """Write the stable columns of a table as a reference, rounded to 1e-6 bits."""
-    text = table[STABLE].round(_DECIMALS).to_csv(index=False, lineterminator="\n")
+def write_reference(table: pd.DataFrame, path: PathLike, schema: TableSchema) -> None:
+    """Write the compared columns of a table as a reference, numbers rounded to 1e-6."""
+    text = table[compared(schema)].round(_DECIMALS).to_csv(index=False, lineterminator="\n")
     write_atomic(Path(path), text)
 
 
 def compare(
     table: pd.DataFrame,
     reference_csv: PathLike,
-    tolerance_bits: float = 0.02,
+    schema: TableSchema,
+    tolerance: float = 0.02,
     trained: Collection[str] = (),
 ) -> Comparison:
-    """Compare the stable columns of a table with a reference.
+    """Compare a table with a reference.
 
     Parameters
     ----------
     table
-        A `binding_information` table.
+        The table.
     reference_csv
         A file that `write_reference` wrote.
-    tolerance_bits
-        Largest difference allowed in measured columns; entropies must agree to 1e-6 bits, labels
-        and sizes exactly.
+    schema
+        The table's schema, which says what is compared.
+    tolerance
+        Largest difference allowed in `close` columns, in their unit; `exact` ones must agree to
+        1e-6, those that must be the `same` as text.
     trained
-        Models that were trained in the run: their rows must be there with the same labels, sizes
-        and entropies, but their measured numbers are not compared.
+        Models that were trained in the run: their rows (column `model`) must be there with what
+        is the same and exact, but their `close` columns are not compared.
 
     Returns
     -------
     Comparison
         Largest deviation per column, and every problem.
     """
-    reference = _read_reference(reference_csv)
-    left = table[STABLE].astype({"layer": str}).set_index(KEY)
-    right = reference.set_index(KEY)
+    key = list(schema.key)
+    left = table[compared(schema)].set_index(key)
+    right = _read_reference(reference_csv, schema).set_index(key)
     result = Comparison()
     for names, word in (
         (right.index.difference(left.index), "missing"),
@@ -128,24 +125,27 @@ def compare(
         result.problems += [f"row {_name(row)} is {word}" for row in names]
     common = right.index.intersection(left.index)
     left, right = left.loc[common], right.loc[common]
-    for column in SAME:
+    for column in _columns(schema, "same"):
         ours, theirs = left[column].astype(str), right[column].astype(str)
         result.problems += [
             f"{column} of {_name(row)} is {found}, not {wanted}"
             for row, found, wanted in zip(common, ours, theirs, strict=True)
             if found != wanted
         ]
-    for column in EXACT:
-        _compare_column(result, left[column], right[column], EXACT_TOLERANCE_BITS)
-    models = right.index.get_level_values("model")
-    result.not_compared = {name: int((models == name).sum()) for name in trained if name in models}
-    fixed = ~models.isin(list(trained))
-    for column in MEASURED:
-        _compare_column(result, left[column][fixed], right[column][fixed], tolerance_bits)
+    for column in _columns(schema, "exact"):
+        _compare_column(result, left[column], right[column], EXACT_TOLERANCE)
+    fixed = pd.Series(True, index=right.index)
+    if "model" in key:
+        models = right.index.get_level_values("model")
+        counts = {name: int((models == name).sum()) for name in trained}
+        result.not_compared = {name: number for name, number in counts.items() if number}
+        fixed &= ~models.isin(list(trained))
+    for column in _columns(schema, "close"):
+        _compare_column(result, left[column][fixed], right[column][fixed], tolerance)
     return result
 
 
-def trained_models(config: PathLike) -> list[str]:
+def trained_models(config: Path | str) -> list[str]:
     """Return the names of the models that a run of a configuration file trains."""
     return [
         model.name
@@ -168,7 +168,7 @@ def _compare_column(
         worst: Any = deviation.idxmax()
         result.deviations[column] = (float(deviation.max()), _name(worst))
     result.problems += [
-        f"{column} of {_name(row)} differs by {value:.6f} bits, more than {tolerance:g}"
+        f"{column} of {_name(row)} differs by {value:.6f}, more than {tolerance:g}"
         for row, value in deviation[deviation > tolerance].items()
     ]
 
@@ -177,16 +177,16 @@ def _name(row: Any) -> str:
     return " ".join(map(str, row)) if isinstance(row, tuple) else str(row)
 
 
-def _read_reference(path: PathLike) -> pd.DataFrame:
-    kinds = {column.name: column.kind for column in BINDING_INFORMATION.columns}
-    types = {name: "str" if kinds[name] == "string" else kinds[name] for name in STABLE}
+def _read_reference(path: PathLike, schema: TableSchema) -> pd.DataFrame:
+    wanted = compared(schema)
+    types = {column.name: pandas_type(column) for column in schema.columns if column.name in wanted}
     remedy = "make it anew: python -m bindscope.tables.compare --write TABLE.parquet REFERENCE.csv"
     try:
         frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
-    if list(frame.columns) != STABLE:
-        odd = sorted(set(frame.columns) ^ set(STABLE))
+    if list(frame.columns) != wanted:
+        odd = sorted(set(frame.columns) ^ set(wanted))
         raise StoreError(str(path), f"columns {', '.join(odd)} do not match", remedy)
     return frame
 
@@ -194,24 +194,34 @@ def _read_reference(path: PathLike) -> pd.DataFrame:
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare, or write a reference; return 1 where the tables disagree, 2 where one is bad."""
     parser = argparse.ArgumentParser(prog="bindscope.tables.compare", description=__doc__)
-    parser.add_argument("table", help="binding_information.parquet")
-    parser.add_argument("reference", help="CSV of stable columns")
+    parser.add_argument("table", help="a table of results/tables (.parquet)")
+    parser.add_argument("reference", help="CSV of the columns that are compared")
     parser.add_argument("--tolerance-bits", type=float, default=0.02)
     parser.add_argument("--config", help="configuration of the run: what it trains")
     parser.add_argument("--write", action="store_true", help="write the reference instead")
     given = parser.parse_args(argv)
     try:
-        table = read_table(given.table, BINDING_INFORMATION)
+        schema = _schema_of(given.table)
+        table = read_table(given.table, schema)
         if given.write:
-            write_reference(table, given.reference)
+            write_reference(table, given.reference, schema)
             return 0
         trained = trained_models(given.config) if given.config else []
-        result = compare(table, given.reference, given.tolerance_bits, trained)
+        result = compare(table, given.reference, schema, given.tolerance_bits, trained)
     except BindscopeError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(result.text())
     return 0 if result.passed else 1
+
+
+def _schema_of(path: PathLike) -> TableSchema:
+    """Return the schema of a table, found by the name that its file says."""
+    schemas, name = declared(), name_of(path)
+    if name not in schemas:
+        known = ", ".join(schemas)
+        raise StoreError(str(path), f"holds {name}, which is no table", f"give one of: {known}")
+    return schemas[name]
 
 
 if __name__ == "__main__":

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bindscope.tables.schema import (
-    ATTENTION,
-    BINDING_INFORMATION,
-    PRIORS,
-    SCENE_STATISTICS,
-    TableSchema,
-)
+from bindscope.tables.schema import TableSchema, declared
 
 _NULLS = {"never": "no", "reason": "with a reason", "allowed": "yes"}
-_TITLES = {
-    "binding_information": "One row per dataset, model, layer, token input, probe, control and "
-    "probe seed. Every number is measured on the test split.",
-    "attention": "One row per attention probe on patch tokens: where its queries look. Made only "
-    "where there is such a probe.",
-    "priors": "One row per dataset and split: entropies of the codes, no model involved.",
-    "scene_statistics": "One row per dataset of solids and split: what is hidden in its scenes. "
-    "The table exists where a configuration draws such scenes.",
-}
 
 
 def markdown(schema: TableSchema) -> str:
@@ -37,7 +22,7 @@ def markdown(schema: TableSchema) -> str:
     str
         A heading, a sentence, a table of columns, and the rules.
     """
-    lines = [f"## `{schema.name}` (version {schema.version})", "", _TITLES[schema.name], ""]
+    lines = [f"## `{schema.name}` (version {schema.version})", "", schema.description, ""]
     lines += [f"Key: {', '.join(f'`{name}`' for name in schema.key)}.", ""]
     lines += ["| Column | Type | Unit | Empty? | Meaning | Source |", "|---|---|---|---|---|---|"]
     for column in schema.columns:
@@ -56,9 +41,8 @@ def markdown(schema: TableSchema) -> str:
 
 
 def all_tables() -> str:
-    """Describe every table."""
-    shown = (BINDING_INFORMATION, PRIORS, SCENE_STATISTICS, ATTENTION)
-    return "\n".join(markdown(schema) for schema in shown)
+    """Describe the tables of all studies."""
+    return "\n".join(markdown(schema) for schema in declared().values())
 
 
 if __name__ == "__main__":

@@ -1,87 +1,56 @@
-"""Reading the rows, truths and priors that jobs left, and refusing what was not asked for."""
+"""Reading the rows that jobs left, and refusing what was not asked for."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.interfaces import Given
 
 Row = dict[str, Any]
 PathLike = str | os.PathLike[str]
-Expected = Mapping[str, Mapping[str, Any]]
+
+_KEYS = {"spec_key": "configuration", "code_key": "version of the code"}
 
 
-def read_rows(path: PathLike, expected: Expected) -> list[Row]:
-    """Read a row file (JSON lines, one row per seed) and check that it is the one that was asked.
+def read_rows(given: Given, output: str = "") -> list[Row]:
+    """Read the rows of a product, and check that they are the ones that were asked for.
 
     Parameters
     ----------
-    path
-        The file.
-    expected
-        For each path what its rows must say: `spec_key` and `code_key`; `seeds` (optional) lists
-        the seeds that must be there, in any order; every further key is a field that each row must
-        repeat.
+    given
+        The product. Each row must repeat its `spec_key` and `code_key`, and those of its other
+        names (dataset, model, ...) that the row has a field for.
+    output
+        Which of its files; empty: the one that stands for it. A ``.jsonl`` file holds a row per
+        line, any other one JSON row or a list of rows.
 
     Returns
     -------
     list of dict
-        The rows, in the file's order.
+        The rows, in the file's order; one or more.
 
     Raises
     ------
     StoreError
-        If the file is missing, damaged, not asked for, or made by another specification or code.
+        If the file is missing, damaged or empty, or made by another specification or code.
     """
-    name = os.fspath(path)
-    if name not in expected:
-        raise StoreError(
-            name,
-            "this row file belongs to no fit of the configuration",
-            "give the table only the files that `bindscope plan` lists; `bindscope gc` removes "
-            "products of other configurations",
-        )
-    wanted = dict(expected[name])
-    rows = [_parse(name, i, line) for i, line in enumerate(_lines(name), 1)]
-    seeds = wanted.pop("seeds", None)
-    found = sorted(row.get("seed", -1) for row in rows)
-    if not rows or (seeds is not None and found != sorted(seeds)):
-        raise StoreError(
-            name,
-            f"holds seeds {found}, not {sorted(seeds) if seeds is not None else 'one row or more'}",
-            _rerun(name),
-        )
+    path = given.files[output] if output else given.path
+    rows = _parse_lines(path) if path.endswith(".jsonl") else _parse(path)
+    if not rows:
+        raise StoreError(path, "holds no row", rerun(path))
     for i, row in enumerate(rows, 1):
-        _check_fields(name, i, row, wanted)
+        _check_names(f"{path}:{i}", row, given)
     return rows
 
 
-def read_product(path: PathLike, expected: Expected) -> list[Row]:
-    """Read a JSON product (one row or a list of rows) that names its dataset in each row.
-
-    Its keys are checked where `expected` lists the path.
-    """
-    content = _read_json(path)
-    rows = content if isinstance(content, list) else [content]
-    name = os.fspath(path)
-    for i, row in enumerate(rows, 1):
-        if not isinstance(row, dict) or "dataset" not in row:
-            raise StoreError(name, f"row {i} names no dataset", _rerun(name))
-        _check_fields(name, i, row, expected.get(name, {}))
-    return rows
-
-
-def _read_json(path: PathLike) -> Any:
-    try:
-        return json.loads(Path(path).read_text(), parse_constant=_refuse)
-    except FileNotFoundError as error:
-        raise StoreError(os.fspath(path), "is missing", _rerun(path)) from error
-    except ValueError as error:
-        raise StoreError(os.fspath(path), f"is not JSON ({error})", _rerun(path)) from error
+def rows_of(products: Sequence[Given], output: str = "") -> list[Row]:
+    """Read the rows of several products, one after the other; see `read_rows`."""
+    return [row for given in products for row in read_rows(given, output)]
 
 
 def one_of_each(rows: Iterable[Row], key: tuple[str, ...], where: str) -> dict[Any, Row]:
@@ -99,41 +68,59 @@ def one_of_each(rows: Iterable[Row], key: tuple[str, ...], where: str) -> dict[A
     return index
 
 
-def _lines(name: str) -> list[str]:
-    try:
-        text = Path(name).read_text()
-    except FileNotFoundError as error:
-        raise StoreError(name, "is missing", _rerun(name)) from error
-    return [line for line in text.split("\n") if line.strip()]
+def rerun(path: PathLike) -> str:
+    """Return the command that makes a file anew."""
+    return snakemake_command(f"--forcerun {os.fspath(path)}")
 
 
-def _parse(name: str, number: int, line: str) -> Row:
+def _parse(path: str) -> list[Row]:
     try:
-        row = json.loads(line, parse_constant=_refuse)
+        content = json.loads(_read(path), parse_constant=_refuse)
     except ValueError as error:
-        raise StoreError(
-            f"{name}:{number}", f"is not a whole row ({error})", _rerun(name)
-        ) from error
+        raise StoreError(path, f"is not JSON ({error})", rerun(path)) from error
+    rows = content if isinstance(content, list) else [content]
+    return [_checked(f"{path}:{i}", row, path) for i, row in enumerate(rows, 1)]
+
+
+def _parse_lines(path: str) -> list[Row]:
+    rows = []
+    for i, line in enumerate(_read(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{i}"
+        try:
+            row = json.loads(line, parse_constant=_refuse)
+        except ValueError as error:
+            raise StoreError(where, f"is not a whole row ({error})", rerun(path)) from error
+        rows.append(_checked(where, row, path))
+    return rows
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except FileNotFoundError as error:
+        raise StoreError(path, "is missing", rerun(path)) from error
+
+
+def _checked(where: str, row: Any, path: str) -> Row:
     if not isinstance(row, dict):
-        raise StoreError(f"{name}:{number}", "is not a JSON object", _rerun(name))
+        raise StoreError(where, "is not a JSON object", rerun(path))
     return row
 
 
-def _check_fields(name: str, number: int, row: Row, wanted: Mapping[str, Any]) -> None:
-    for field, value in wanted.items():
-        if row.get(field) != value:
-            made = "the row was made by another " + (
-                {"spec_key": "configuration", "code_key": "version of the code"}.get(field, field)
-            )
+def _check_names(where: str, row: Row, given: Given) -> None:
+    wanted = {**dict.fromkeys(_KEYS), **given.names}
+    for name, value in wanted.items():
+        if name not in _KEYS and name not in row:
+            continue  # such as the `seeds` of a file with a row per seed
+        if str(row.get(name)) != value:
             raise StoreError(
-                f"{name}:{number}",
-                f"{field} is {row.get(field)!r}, expected {value!r}: {made}",
-                _rerun(name),
+                where,
+                f"{name} is {row.get(name)!r}, expected {value!r}: the row was made by another "
+                f"{_KEYS.get(name, name)}",
+                rerun(where.rpartition(":")[0]),
             )
-
-
-def _rerun(path: PathLike) -> str:
-    return snakemake_command(f"--forcerun {os.fspath(path)}")
 
 
 def _refuse(constant: str) -> None:

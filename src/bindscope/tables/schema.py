@@ -1,23 +1,139 @@
-"""Schemas of the tables: columns, keys, and the rules that a table must obey to be written."""
+"""What a table is: its columns, its key and its rules, all of which it must obey to be written.
+
+The declarations are the one source of the Arrow types, of docs/tables.md and of what a reference
+compares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from bindscope.core.errors import StoreError, snakemake_command
-from bindscope.studies.binding_information import rules
-from bindscope.studies.binding_information.rules import Rule
-from bindscope.tables.columns import (
-    ATTENTION_COLUMNS,
-    BINDING_COLUMNS,
-    PRIOR_COLUMNS,
-    STATISTICS_COLUMNS,
-    Column,
+from bindscope.core.registries import resolve, studies
+
+Kind = Literal["string", "int64", "float64"]
+Null = Literal["never", "reason", "allowed"]
+Reference = Literal["", "same", "exact", "close"]
+Rule = tuple[str, Callable[[pd.DataFrame], "pd.Series[bool]"]]
+
+SLUG = r"^[a-z0-9][a-z0-9-]{0,31}$"
+_KEY = r"^[0-9a-f]{8,64}(:[0-9a-f]{8,64})?$"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    name, kind
+        Name and Arrow type.
+    unit
+        Unit in words ("bits per scene"); empty for labels.
+    meaning, source
+        What the number is, and which step or equation it comes from.
+    null
+        `never`, `reason` (only when the row's `reason` says why) or `allowed`.
+    low, high
+        Smallest and largest value allowed.
+    values, pattern
+        Values, or the regular expression, that a label must match.
+    reference
+        How it is compared with a reference: `same` text or number, `exact` up to rounding,
+        `close` within a tolerance; empty: not compared. See `bindscope.tables.compare`.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    source: str
+    null: Null = "never"
+    low: float | None = None
+    high: float | None = None
+    values: tuple[str, ...] = ()
+    pattern: str = ""
+    reference: Reference = ""
+
+
+def label(
+    name: str,
+    meaning: str,
+    source: str,
+    *,
+    values: tuple[str, ...] = (),
+    pattern: str = "",
+    null: Null = "never",
+    reference: Reference = "",
+) -> Column:
+    """Return a column of text, all of it one of `values`, or like a regular expression."""
+    return Column(name, "string", "", meaning, source, null, None, None, values, pattern, reference)
+
+
+def count(
+    name: str,
+    unit: str,
+    meaning: str,
+    source: str,
+    *,
+    null: Null = "never",
+    reference: Reference = "",
+) -> Column:
+    """Return a column of whole numbers from 0."""
+    return Column(name, "int64", unit, meaning, source, null, 0, reference=reference)
+
+
+def bits(
+    name: str,
+    meaning: str,
+    source: str,
+    *,
+    null: Null = "reason",
+    low: float | None = None,
+    reference: Reference = "",
+) -> Column:
+    """Return a column of bits per scene."""
+    unit = "bits per scene"
+    return Column(name, "float64", unit, meaning, source, null, low, reference=reference)
+
+
+def share(
+    name: str,
+    unit: str,
+    meaning: str,
+    source: str,
+    *,
+    null: Null = "reason",
+    low: float | None = 0.0,
+    high: float | None = 1.0,
+    reference: Reference = "",
+) -> Column:
+    """Return a column of shares of something (`unit`), from 0 to 1 unless told otherwise."""
+    return Column(name, "float64", unit, meaning, source, null, low, high, reference=reference)
+
+
+DATASET = label("dataset", "Name of the dataset.", "config `datasets[].name`", pattern=SLUG)
+MODEL = label("model", "Name of the model.", "config `models[].name`", pattern=SLUG)
+KEYS = (
+    label(
+        "spec_key",
+        "SHA-256 of what the job depends on: its configuration and the keys of its inputs; the "
+        "first 8 digits stand in the row file's name.",
+        "`bindscope.core.keys`",
+        pattern=_KEY,
+    ),
+    label(
+        "code_key",
+        "Hash of the code that ran, and of that with the code of its inputs.",
+        "`bindscope.core.keys`",
+        pattern=_KEY,
+    ),
 )
 
 
@@ -30,19 +146,26 @@ class TableSchema:
     name, version
         Written into the Parquet file as `bindscope.schema = <name>/<version>`; the version rises
         whenever a column changes.
+    description
+        What a row is, in a sentence or two.
     columns
         The columns, in the order they are written.
     key
         The columns that together name a row.
     rules
         (what must hold, in words; function from a table to one truth value per row).
+    order
+        How rows are ordered by columns of the key whose own order is not meant: column ->
+        function from its values to others that sort.
     """
 
     name: str
     version: int
+    description: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     rules: tuple[Rule, ...] = ()
+    order: Mapping[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -63,14 +186,33 @@ class TableSchema:
         return pa.schema(fields, metadata={"bindscope.schema": self.stamp})
 
 
+def declared() -> dict[str, TableSchema]:
+    """Return the schemas of all studies' tables, by name, in the order of the registry."""
+    entries = [entry for study in studies().values() for entry in study.tables]
+    return {entry.name: resolve(entry.implementation).schema for entry in entries}
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataFrame:
+    """Make a table of rows: typed, ordered by its key and valid.
+
+    Raises
+    ------
+    StoreError
+        If a row has a field that is no column, or breaks the schema.
+    """
+    return validate(ordered(frame_of(rows, schema), schema), schema, schema.name)
+
+
 def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataFrame:
     """Make a table with the schema's columns and types from rows; absent fields are null.
 
     Raises
     ------
     StoreError
-        If a value does not fit its column's type.
+        If a row has a field that is no column, or a value does not fit its column's type.
     """
+    for row in rows:
+        refuse_other_fields(row, schema)
     data = {}
     for column in schema.columns:
         values = [row.get(column.name) for row in rows]
@@ -84,6 +226,30 @@ def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataF
                 "rerun the jobs that wrote the rows",
             ) from error
     return pd.DataFrame(data, columns=schema.names)
+
+
+def refuse_other_fields(row: Mapping[str, Any], schema: TableSchema) -> None:
+    """Refuse a row with a field that is no column of the table."""
+    unknown = sorted(set(row) - set(schema.names))
+    if unknown:
+        raise StoreError(
+            f"row {row_name(row, schema)} of {schema.name}",
+            f"fields {', '.join(unknown)} are no columns of {schema.stamp}",
+            "rerun the job that wrote the row; a new column belongs in the table's schema",
+        )
+
+
+def row_name(row: Mapping[str, Any], schema: TableSchema) -> str:
+    """Name a row by its key."""
+    return " ".join(str(row.get(part)) for part in schema.key)
+
+
+def ordered(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+    """Sort rows by the schema's key, as its `order` says."""
+    keys = frame[list(schema.key)].copy()
+    for name, values in schema.order.items():
+        keys[name] = values(keys[name])
+    return frame.loc[keys.sort_values(list(schema.key), kind="stable").index].reset_index(drop=True)
 
 
 def validate(frame: pd.DataFrame, schema: TableSchema, where: str) -> pd.DataFrame:
@@ -177,7 +343,7 @@ def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Se
     if column.null == "never":
         yield "must not be null", ~null
     if column.kind == "float64":
-        yield "finite", rules.finite(values)
+        yield "finite", values.abs() != np.inf
     if column.low is not None:
         yield f"at least {column.low:g}", (values >= column.low) | null
     if column.high is not None:
@@ -193,35 +359,3 @@ def _rows(frame: pd.DataFrame, schema: TableSchema, wrong: pd.Series[bool]) -> s
     found = frame.loc[wrong, list(schema.key)]
     keys = [" ".join(map(str, row)) for row in found.head(3).itertuples(index=False)]
     return f" [{'; '.join(keys)}{'; ...' if len(found) > 3 else ''}]"
-
-
-BINDING_INFORMATION = TableSchema(
-    name="binding_information",
-    version=1,
-    columns=BINDING_COLUMNS,
-    key=("dataset", "model", "layer", "tokens", "probe", "control", "seed"),
-    rules=rules.BINDING_RULES,
-)
-
-ATTENTION = TableSchema(
-    name="attention",
-    version=1,
-    columns=ATTENTION_COLUMNS,
-    key=("dataset", "model", "layer", "probe", "seed"),
-    rules=rules.ATTENTION_RULES,
-)
-
-PRIORS = TableSchema(
-    name="priors",
-    version=2,
-    columns=PRIOR_COLUMNS,
-    key=("dataset", "split"),
-    rules=rules.PRIOR_RULES,
-)
-
-SCENE_STATISTICS = TableSchema(
-    name="scene_statistics",
-    version=1,
-    columns=STATISTICS_COLUMNS,
-    key=("dataset", "split"),
-)

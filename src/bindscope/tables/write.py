@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.errors import StoreError
 from bindscope.core.files import write_atomic
-from bindscope.tables.rows import PathLike
+from bindscope.tables.rows import PathLike, rerun
 from bindscope.tables.schema import TableSchema, pandas_type, validate
 
 _PAGE = """<!DOCTYPE html>
@@ -61,22 +61,43 @@ def html_text(frame: pd.DataFrame, name: str) -> str:
     return _PAGE.format(name=name, table=table)
 
 
-def read_table(path: PathLike, schema: TableSchema) -> pd.DataFrame:
-    """Read a table that `write_table` wrote, and check its version and its rules.
+def read_table(path: PathLike, schema: TableSchema | None = None) -> pd.DataFrame:
+    """Read a table that `write_table` wrote.
+
+    Parameters
+    ----------
+    path
+        The Parquet file.
+    schema
+        What it must hold: version, columns and rules are checked. Without one (a study reads the
+        table of another) only that it is the table that its file is named after.
 
     Raises
     ------
     StoreError
         If the file is missing, no Parquet file, of another schema or version, or invalid.
     """
-    remedy = snakemake_command(f"--forcerun {path}")
+    table, name, stamp = _read(path)
+    if schema is None:
+        if name != Path(path).stem:
+            raise StoreError(str(path), f"holds {stamp}, not {Path(path).stem}", rerun(path))
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+    if stamp != schema.stamp:
+        raise StoreError(str(path), f"holds {stamp}, not {schema.stamp}", rerun(path))
+    types = {column.name: pandas_type(column) for column in schema.columns}
+    return validate(table.to_pandas().astype(types), schema, str(path))
+
+
+def name_of(path: PathLike) -> str:
+    """Return the name of the table that a Parquet file says it holds."""
+    return _read(path)[1]
+
+
+def _read(path: PathLike) -> tuple[pa.Table, str, str]:
     try:
         table = parquet.read_table(str(path))
     except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(str(path), f"cannot be read as Parquet ({error})", remedy) from error
+        raise StoreError(str(path), f"cannot be read as Parquet ({error})", rerun(path)) from error
     stamp = (table.schema.metadata or {}).get(b"bindscope.schema", b"none").decode()
-    if stamp != schema.stamp:
-        raise StoreError(str(path), f"holds {stamp}, not {schema.stamp}", remedy)
-    frame = table.to_pandas()
-    types = {column.name: pandas_type(column) for column in schema.columns}
-    return validate(frame.astype(types), schema, str(path))
+    return table, stamp.partition("/")[0], stamp

@@ -14,7 +14,7 @@ class Background:
 
     A context manager; a clean exit waits until all is done. What fails is raised in the caller, by
     the next `submit` or the exit, and nothing that was given later is begun. After an exception in
-    the caller only the piece in hand is finished.
+    the caller only the piece that has begun is finished.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Background:
             self._unfinished.popleft().result()
 
     def close(self) -> None:
-        """Finish the piece in hand and begin no other; nothing can be given afterwards."""
+        """Finish the piece that has begun and begin no other; nothing can be given afterwards."""
         self._thread.shutdown(cancel_futures=True)
 
     def __enter__(self) -> Self:

@@ -20,7 +20,7 @@ from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import canonical_json, sha256
 from bindscope.core.store.dtypes import storage_dtype
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 4 << 20
 _NAMED_KEY = re.compile(r"-([0-9a-f]{8})\.json$")  # as in bindscope.core.paths
 _VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
 
@@ -41,8 +41,8 @@ class ArrayLayout:
     dtype
         Type of the values; ``bfloat16`` is stored as uint16.
     sample_axis
-        The axis of the scenes. Axes before it have chunks of 1 (one layer can be read alone), axes
-        after it are never cut.
+        The axis of the scenes, 0 or 1. Before it, one layer can be read alone, or with a few others
+        where they are small; axes after it are never cut.
     chunks
         Shape of a chunk.
     """
@@ -54,16 +54,21 @@ class ArrayLayout:
 
     @classmethod
     def plan(cls, shape: tuple[int, ...], dtype: str, sample_axis: int) -> ArrayLayout:
-        """Cut the sample axis into equal chunks of at least 2 MiB, or leave it whole."""
+        """Cut the sample axis into equal chunks of 4 to 8 MiB, or leave it whole if it is smaller.
+
+        A layer of 1 MiB or more has chunks of its own; as many smaller layers share a chunk as
+        make 1 MiB.
+        """
         shape = tuple(int(side) for side in shape)
-        if not 0 <= sample_axis < len(shape) or min(shape) < 1:
+        if sample_axis not in (0, 1) or sample_axis >= len(shape) or min(shape) < 1:
             raise ValueError(f"shape {shape} has no scenes along axis {sample_axis}")
         n = shape[sample_axis]
         rest = shape[sample_axis + 1 :]
-        row_bytes = prod(rest) * storage_dtype(dtype).itemsize
-        rows = ceil(n / max(1, n * row_bytes // CHUNK_BYTES))
-        chunks = (1,) * sample_axis + (rows,) + rest
-        return cls(shape, dtype, sample_axis, chunks)
+        layer_bytes = n * prod(rest) * storage_dtype(dtype).itemsize
+        rows = ceil(n / max(1, layer_bytes // CHUNK_BYTES))
+        small = CHUNK_BYTES / 4
+        layers = tuple(min(side, ceil(small / layer_bytes)) for side in shape[:sample_axis])
+        return cls(shape, dtype, sample_axis, (*layers, rows, *rest))
 
     @property
     def n_rows(self) -> int:
@@ -76,17 +81,28 @@ class ArrayLayout:
         return self.chunks[self.sample_axis]
 
     @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk in memory."""
+        return prod(self.chunks) * storage_dtype(self.dtype).itemsize
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes of all chunk files without compression: whole chunks and 4 bytes of crc32c each."""
-        chunk = prod(self.chunks) * storage_dtype(self.dtype).itemsize + 4
-        return chunk * prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
+        number = prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
+        return number * (self.chunk_bytes + 4)
 
-    def chunk_names(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """File names of the chunks that hold scenes [start, stop), row-major in the chunk grid."""
+    def chunk_names(
+        self, start: int = 0, stop: int | None = None, layer: int | None = None
+    ) -> list[str]:
+        """File names of the chunks that hold scenes [start, stop), of all layers or of one.
+
+        They come row-major in the chunk grid.
+        """
         grid = [range(ceil(n / c)) for n, c in zip(self.shape, self.chunks, strict=True)]
         stop = self.n_rows if stop is None else stop
-        rows = range(start // self.chunk_rows, ceil(stop / self.chunk_rows))
-        grid[self.sample_axis] = rows
+        grid[self.sample_axis] = range(start // self.chunk_rows, ceil(stop / self.chunk_rows))
+        if layer is not None:
+            grid[0] = range(layer // self.chunks[0], layer // self.chunks[0] + 1)
         return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
 
 
@@ -103,7 +119,7 @@ def hash_file(path: Path) -> tuple[str, int]:
 def array_entry(
     folder: Path, layout: ArrayLayout, hashes: Mapping[str, tuple[str, int]]
 ) -> dict[str, Any]:
-    """Describe a finished array for the manifest; `hashes` by chunk, from `write_chunk`."""
+    """Describe a finished array for the manifest; `hashes` by chunk, from `hash_file`."""
     ordered = [hashes[name] for name in layout.chunk_names()]
     return {
         **asdict(layout),
@@ -143,7 +159,7 @@ class Manifest:
         ``sha256`` (of each chunk file, in the order of `ArrayLayout.chunk_names`) and
         ``metadata_sha256``.
     attributes
-        What the writer said about the product.
+        The attributes that the writer was given.
     spec, spec_key, code
         The product's keys.
     metadata_sha256

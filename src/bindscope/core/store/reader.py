@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore
 
 from bindscope.core.errors import StoreError
-from bindscope.core.store.chunks import read_chunk
-from bindscope.core.store.dtypes import FLOATS, from_bfloat16, storage_dtype
+from bindscope.core.store.dtypes import from_bfloat16, storage_dtype
 from bindscope.core.store.manifest import ArrayLayout, Manifest, hash_file, read_manifest, remedy
+
+READ_BYTES = 16 << 20  # decoded at once: several chunks together cost less than one by one
 
 Rows = slice | int | Sequence[int] | NDArray[Any] | None
 
@@ -34,7 +37,7 @@ class Store:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the writer said about the product."""
+        """The attributes that the writer was given."""
         return self.manifest.attributes
 
     @property
@@ -55,7 +58,7 @@ class Store:
         return self._layout(name).n_rows
 
     def chunk_rows(self, name: str) -> int:
-        """Scenes that lie in one file of an array."""
+        """Number of scenes per chunk of an array."""
         return self._layout(name).chunk_rows
 
     def layers(self) -> tuple[str, ...]:
@@ -86,21 +89,27 @@ class Store:
             If a chunk is damaged or was deleted after opening, or there is no such array or layer.
         """
         layout = self._layout(name)
-        index: list[Any] = [slice(None)] * layout.sample_axis
-        if layer is not None:
-            index = [self._layer(name, layer)]
         if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
-            rows = slice(None) if rows is None else rows
-            if layout.sample_axis == (layer is not None):
-                start, stop, _ = rows.indices(layout.n_rows)
-                shape = (max(stop - start, 0), *layout.shape[layout.sample_axis + 1 :])
-                wide = layout.dtype == "bfloat16"
-                out = np.empty(shape, np.float32 if wide else storage_dtype(layout.dtype))
-                return self.read_into(name, start, out, layer)
-            return self._fetch(name, (*index, rows))
+            start, stop, _ = (slice(None) if rows is None else rows).indices(layout.n_rows)
+            shape = list(layout.shape)
+            shape[layout.sample_axis] = max(stop - start, 0)
+            wide = layout.dtype == "bfloat16"
+            dtype = np.dtype("float32") if wide else storage_dtype(layout.dtype)
+            out = np.empty(shape if layer is None else shape[1:], dtype)
+            return self.read_into(name, start, out, layer)
         wanted = np.arange(layout.n_rows)[rows]  # NumPy's rules for negative and boolean indices
         ascending, back = np.unique(wanted, return_inverse=True)
-        values = self._fetch(name, (*index, ascending))
+        number, leading = self._leading(name, layer)
+        step = layout.chunk_rows
+        files = {
+            file
+            for low in np.unique(ascending // step).tolist()
+            for file in layout.chunk_names(low * step, low * step + 1, number)
+        }
+        with self._checked(name, files):
+            values = np.asarray(self._array(name).oindex[(*leading, ascending)])
+        if layout.dtype == "bfloat16":
+            values = from_bfloat16(values)
         axis = layout.sample_axis - (layer is not None)
         return np.take(values, back.reshape(wanted.shape), axis=axis)
 
@@ -109,8 +118,7 @@ class Store:
     ) -> NDArray[Any]:
         """Read successive scenes into memory that the caller owns, and return it.
 
-        Nothing else of the size of `out` is allocated: chunks go from the file to their place, or,
-        at the ends of the range and where the type differs, by way of one chunk.
+        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time.
 
         Parameters
         ----------
@@ -119,8 +127,8 @@ class Store:
         start
             The first scene.
         out
-            As many scenes as shall be read, in the shape that `read` gives them, of any type that
-            holds theirs.
+            As many scenes as shall be read, in the shape that `read` gives them (of all layers:
+            the layer axis first), of any type that holds theirs.
         layer
             As for `read`.
 
@@ -129,50 +137,53 @@ class Store:
         StoreError
             As for `read`.
         """
-        layout, stop = self._layout(name), start + len(out)
-        if layout.sample_axis != (layer is not None):
-            out[...] = self.read(name, slice(start, stop), layer)
-            return out
-        leading = [] if layer is None else [self._layer(name, layer)]
-        rest = [0] * (len(layout.shape) - layout.sample_axis - 1)
-        stored, step = storage_dtype(layout.dtype), layout.chunk_rows
-        compressed = layout.dtype not in FLOATS
-        straight = out.dtype == stored and out.flags.c_contiguous
-        spare = np.empty((step, *layout.shape[layout.sample_axis + 1 :]), stored)
-        try:
+        layout = self._layout(name)
+        axis = layout.sample_axis - (layer is not None)
+        number, leading = self._leading(name, layer)
+        stop = start + out.shape[axis]
+        together = layout.chunk_bytes * len(layout.chunk_names(0, 1, number))
+        step = layout.chunk_rows * max(1, READ_BYTES // together)
+        with self._checked(name, layout.chunk_names(start, stop, number)):
             for low in range(start // step * step, stop, step):
                 first, last = max(start, low), min(stop, low + step)
-                part = out[first - start : last - start]
-                chunk = part if straight and last - first == step else spare
-                file = "c." + ".".join(map(str, [*leading, low // step, *rest]))
-                read_chunk(self.manifest.store / name / file, chunk, compressed=compressed)
-                if chunk is spare:
-                    values = spare[first - low : last - low]
-                    part[...] = from_bfloat16(values) if layout.dtype == "bfloat16" else values
-        except (OSError, ValueError) as error:
-            self._name_the_damage(name, error)
-            raise
+                part: Any = out[(slice(None),) * axis + (slice(first - start, last - start),)]
+                rows = (*leading, slice(first, last))
+                if layout.dtype == "bfloat16":
+                    part[...] = from_bfloat16(np.asarray(self._array(name)[rows]))
+                else:
+                    target = NDBuffer.from_ndarray_like(cast("Any", part))
+                    self._array(name).get_basic_selection(rows, out=target)
         return out
 
-    def _fetch(self, name: str, index: tuple[Any, ...]) -> NDArray[Any]:
-        layout = self._layout(name)
-        try:
-            values = np.asarray(self._group[name].oindex[index])  # type: ignore[union-attr]
-        except Exception as error:
-            self._name_the_damage(name, error)
-            raise
-        if layout.dtype == "bfloat16":
-            values = from_bfloat16(values)
-        if layout.dtype in FLOATS:
-            # A chunk that is gone reads as NaN throughout, so one number of each row shows it.
-            one_axis = layout.sample_axis == len(layout.shape) - 1
-            if np.isnan(values if one_axis else values[..., 0]).any():
-                self._name_the_damage(name, None)
-        return values
+    @contextmanager
+    def _checked(self, name: str, files: Iterable[str]) -> Iterator[None]:
+        """Read chunks of an array; raise `StoreError` with the file's name if one is bad.
 
-    def _name_the_damage(self, name: str, error: Exception | None) -> None:
-        for file, problem in chunk_problems(self.manifest, name):
-            raise StoreError(str(file), problem, remedy(self.manifest.path)) from error
+        zarr returns fill values for a chunk whose file is missing, and raises nothing. So the files
+        are looked for after they were read.
+        """
+        try:
+            yield
+            for file in files:
+                (self.manifest.store / name / file).stat()
+        except Exception as error:
+            for path, problem in chunk_problems(self.manifest, name):
+                raise StoreError(str(path), problem, remedy(self.manifest.path)) from error
+            raise
+
+    def _array(self, name: str) -> zarr.Array[Any]:
+        array = self._group[name]
+        assert isinstance(array, zarr.Array)
+        return array
+
+    def _leading(
+        self, name: str, layer: str | int | None
+    ) -> tuple[int | None, tuple[slice | int, ...]]:
+        """Return the number of a layer, and the index of the axes before the scenes."""
+        if layer is None:
+            return None, (slice(None),) * self._layout(name).sample_axis
+        number = self._layer(name, layer)
+        return number, (number,)
 
     def _layer(self, name: str, layer: str | int) -> int:
         layers = self.layers()

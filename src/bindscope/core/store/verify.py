@@ -1,8 +1,12 @@
-"""The deep check of a store: every byte of every chunk."""
+"""The deep check: every byte of every chunk of a store, every store that a listing names."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bindscope.core.errors import StoreError
 from bindscope.core.store.manifest import read_manifest
@@ -31,3 +35,44 @@ def verify(manifest_path: Path | str) -> list[str]:
         for name in manifest.arrays:
             problems += chunk_problems(manifest, name)
     return [f"{file}: {problem}" for file, problem in dict.fromkeys(problems)]
+
+
+def verify_listing(path: Path | str) -> tuple[list[str], list[str]]:
+    """Compare a listing (an index, the labels of a dataset) with the stores that it names.
+
+    Parameters
+    ----------
+    path
+        The listing; see `bindscope.core.store.listing`.
+
+    Returns
+    -------
+    (list of str, list of str)
+        Manifests that it names and that are not there; and what is wrong with the listing itself,
+        as `verify` says it. A manifest that is there is left to `verify`.
+    """
+    path = Path(path)
+    try:
+        entries = list(_entries(json.loads(path.read_bytes())))
+    except ValueError:
+        return [], [f"{path}: the listing is truncated or was changed"]
+    manifests = [os.path.normpath(path.parent / entry["manifest"]) for entry in entries]
+    missing = [manifest for manifest in manifests if not Path(manifest).exists()]
+    problems = []
+    for entry, manifest in zip(entries, manifests, strict=True):
+        try:
+            older = read_manifest(manifest).digest != entry["digest"]
+        except StoreError:
+            continue
+        if older:
+            problems.append(f"{path}: is older than {manifest}, which it names")
+    return missing, problems
+
+
+def _entries(content: Any) -> Iterator[dict[str, Any]]:
+    """Give what a listing says of each store, wherever it says it."""
+    if isinstance(content, dict) and {"manifest", "digest"} <= content.keys():
+        yield content
+    elif isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from _entries(part)

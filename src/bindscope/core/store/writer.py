@@ -28,7 +28,6 @@ from bindscope.core.files import (
     write_json,
 )
 from bindscope.core.store.background import Background
-from bindscope.core.store.chunks import LEVEL, write_chunk
 from bindscope.core.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
 from bindscope.core.store.manifest import (
     ArrayLayout,
@@ -39,7 +38,7 @@ from bindscope.core.store.manifest import (
     seal,
 )
 
-CHUNKS_WAITING = 4  # full chunks that wait to be written
+LEVEL = 3  # of zstd
 
 
 class StoreWriter:
@@ -91,7 +90,7 @@ class StoreWriter:
             except BaseException:
                 shutil.rmtree(self._temporary, ignore_errors=True)
                 raise
-        self._disk = Background(CHUNKS_WAITING, "disk")
+        self._disk = Background(1, "disk")  # a chunk is written while the next is filled
         return self
 
     def create(
@@ -121,7 +120,7 @@ class StoreWriter:
         # crc32c comes last everywhere: it covers every byte of the file, zstd's frame header too.
         compress = [] if dtype in FLOATS else [ZstdCodec(level=LEVEL, checksum=True)]
         with disk_errors(self.store_path):
-            self._group.create_array(
+            array = self._group.create_array(
                 name,
                 shape=layout.shape,
                 dtype=storage_dtype(dtype),
@@ -133,7 +132,7 @@ class StoreWriter:
                 config={"write_empty_chunks": True},
             )
         folder = self._temporary / name
-        self._arrays[name] = _Pending(layout, folder, fill_value(dtype), self._disk.submit)
+        self._arrays[name] = _Pending(layout, array, folder, self._disk.submit)
         return layout
 
     def write(
@@ -145,8 +144,8 @@ class StoreWriter:
     ) -> None:
         """Write some scenes of an array.
 
-        Scenes may come in any order and any partition; those of an unfinished chunk wait in memory,
-        so that in ascending order at most one chunk (per layer) waits.
+        Scenes may come in any order and any partition. Those of an unfinished chunk wait in
+        memory, and so does the chunk that is being written: two per layer in ascending order.
 
         Parameters
         ----------
@@ -255,7 +254,7 @@ class StoreWriter:
         self._replace(manifest)
 
     def _replace(self, manifest: dict[str, Any]) -> None:
-        """Put the new store in the place of an old one, the old manifest first out of the way."""
+        """Replace an old store by the new one; the old manifest is removed first."""
         try:
             if self.manifest_path.exists():
                 self.manifest_path.unlink()
@@ -276,11 +275,11 @@ class _Pending:
     def __init__(
         self,
         layout: ArrayLayout,
+        array: zarr.Array[Any],
         folder: Path,
-        fill: float,
         later: Callable[[Callable[[], None]], None],
     ) -> None:
-        self.layout, self.folder, self._fill, self._later = layout, folder, fill, later
+        self.layout, self._array, self._folder, self._later = layout, array, folder, later
         self.written = np.zeros(layout.n_rows, dtype=bool)
         self.hashes: dict[str, tuple[str, int]] = {}
         self._waiting: dict[int, tuple[NDArray[Any], int]] = {}
@@ -299,12 +298,13 @@ class _Pending:
 
     def put(self, start: int, stop: int, stored: NDArray[Any]) -> None:
         """Copy scenes to their chunks, and hand on the chunks that become full."""
-        layout = self.layout
+        layout, axis = self.layout, self.layout.sample_axis
         for low in range(start // layout.chunk_rows * layout.chunk_rows, stop, layout.chunk_rows):
             high = min(low + layout.chunk_rows, layout.n_rows)
             first, last = max(start, low), min(stop, high)
             if low not in self._waiting:
-                self._waiting[low] = self._empty(stored.dtype), 0
+                shape = (*layout.shape[:axis], high - low, *layout.shape[axis + 1 :])
+                self._waiting[low] = np.empty(shape, stored.dtype), 0
             whole, have = self._waiting.pop(low)
             whole[self._rows(first - low, last - low)] = stored[
                 self._rows(first - start, last - start)
@@ -312,22 +312,13 @@ class _Pending:
             have += last - first
             if have < high - low:
                 self._waiting[low] = whole, have
-                continue
-            whole[self._rows(have, layout.chunk_rows)] = self._fill
-            grid = np.ndindex(*layout.shape[: layout.sample_axis])
-            for name, index in zip(layout.chunk_names(low, high), grid, strict=True):
-                self._later(partial(self._write, name, whole[index]))
+            else:
+                self._later(partial(self._write, low, high, whole))
 
-    def _write(self, name: str, chunk: NDArray[Any]) -> None:
-        compress = self.layout.dtype not in FLOATS
-        self.hashes[name] = write_chunk(self.folder / name, chunk, compress=compress)
-
-    def _empty(self, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return memory for a chunk of every entry of the axes before the scenes."""
-        layout = self.layout
-        return np.empty(
-            (*layout.shape[: layout.sample_axis], *layout.chunks[layout.sample_axis :]), dtype
-        )
+    def _write(self, low: int, high: int, whole: NDArray[Any]) -> None:
+        self._array[self._rows(low, high)] = whole
+        for name in self.layout.chunk_names(low, high):
+            self.hashes[name] = hash_file(self._folder / name)
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)

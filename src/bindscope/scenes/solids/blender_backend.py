@@ -1,4 +1,4 @@
-"""Drawing described scenes with Blender's Cycles, CLEVR's own look: the program runs as a child."""
+"""The Blender backend: Cycles, as CLEVR was drawn, in a child process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.solids import VOCABULARY, BlenderBackend
+from bindscope.config.solids import BlenderBackend
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.progress import Progress
 from bindscope.scenes.solids import blender_script
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import LENS_OVER_SENSOR
 from bindscope.scenes.solids.description import Scene
+from bindscope.scenes.solids.values import VALUES
 from bindscope.scenes.solids.vocabulary import COLOURS, SIZES
-from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, tint
+from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, reflectance
 
 BOUNCES = 6
 MATERIALS = {"rubber": {"roughness": 0.63}, "metal": {"roughness": 0.39, "metallic": 1.0}}
@@ -91,11 +92,11 @@ def find_blender(version: str) -> str:
     program = shutil.which(asked)
     if program is None:
         raise ConfigError(where, f"there is no program {asked!r}", f"{INSTALL}; or `kind: raycast`")
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"Blender (\d+\.\d+)", told.stdout)
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"Blender (\d+\.\d+)", answer.stdout)
     if not found:
-        said = (told.stderr or told.stdout).strip()[:200]
-        raise ConfigError(where, f"{program} --version does not name Blender ({said})", INSTALL)
+        output = (answer.stderr or answer.stdout).strip()[:200]
+        raise ConfigError(where, f"{program} --version does not name Blender ({output})", INSTALL)
     if found[1] != version:
         raise ConfigError(
             f"{where}, version",
@@ -107,13 +108,13 @@ def find_blender(version: str) -> str:
 
 
 def _job(config: BlenderBackend, scenes: Sequence[Scene]) -> dict[str, Any]:
-    """Say all that the script needs to know."""
-    shapes = VOCABULARY["shape"]
+    """Return all that the script reads."""
+    shapes = VALUES["shape"]
     meshes = {s: {part: a.tolist() for part, a in mesh(s)._asdict().items()} for s in shapes}
     return {
         "meshes": meshes, "samples": config.samples,
         "bounces": BOUNCES, "sky": SKY, "ground": GROUND, "ground_half": GROUND_HALF,
-        "sizes": SIZES, "tints": {color: tint(color) for color in COLOURS}, **MATERIALS,
+        "sizes": SIZES, "tints": {color: reflectance(color) for color in COLOURS}, **MATERIALS,
         "scenes": [
             {
                 **scene.to_dict(), "axes": scene.camera.axes.tolist(), "lens": LENS_OVER_SENSOR,

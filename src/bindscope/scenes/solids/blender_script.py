@@ -1,4 +1,4 @@
-"""What runs inside Blender: draws described scenes with Cycles and leaves a BMP file per image.
+"""The script that runs inside Blender: draws scenes with Cycles and writes a BMP file per image.
 
 Blender's own Python runs this file (``blender --background --python``), so it imports nothing of
 this library, nor NumPy, which Debian's build lacks; what it needs to know stands in the file that

@@ -42,13 +42,13 @@ def half_width(shape: str, radius: float) -> float:
     return radius / float(np.sqrt(2.0)) if shape == "cube" else radius
 
 
-def reach(shape: str, radius: float) -> float:
+def bounding_radius(shape: str, radius: float) -> float:
     """Radius of a ball around a solid's middle that holds it."""
     corner = {"sphere": 1.0, "cylinder": 2.0, "cube": 3.0}[shape]
     return half_width(shape, radius) * float(np.sqrt(corner))
 
 
-def distance(shape: str, radius: float, points: Floats) -> Floats:
+def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
     """Return the signed distance of points from a solid's surface, negative inside.
 
     Parameters
@@ -83,7 +83,7 @@ def normal(shape: str, radius: float, points: Floats) -> Floats:
     Parameters
     ----------
     shape, radius, points
-        As in `distance`.
+        As in `signed_distance`.
 
     Returns
     -------

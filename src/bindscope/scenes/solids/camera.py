@@ -40,7 +40,7 @@ class Camera:
     jitter: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @classmethod
-    def standing(
+    def on_clevrs_side(
         cls, height: float, distance: float, pitch: float | None, jitter: Iterable[float]
     ) -> Camera:
         """Put a camera on CLEVR's side of the scene.

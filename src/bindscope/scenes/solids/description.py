@@ -1,4 +1,4 @@
-"""A 3-D scene as data: what any backend draws, and what all labels follow from.
+"""A 3-D scene as data: what every backend draws, and what all labels are computed from.
 
 The JSON form is an entry of CLEVR's scene files (`objects`, `directions`, `relationships`,
 `split`, `image_index`) with `seed`, `size_px`, `camera` and `lights` beside it.
@@ -29,7 +29,7 @@ class Solid:
     Attributes
     ----------
     shape, color, material, size
-        Names from `bindscope.config.solids.VOCABULARY`.
+        Names from `bindscope.scenes.solids.values.VALUES`.
     x, y
         Where it stands.
     rotation
@@ -59,11 +59,11 @@ class Solid:
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """Its middle, float64 (3,)."""
+        """Its centre in scene units, float64 (3,)."""
         return np.array([self.x, self.y, self.half_height])
 
     @property
-    def turned(self) -> NDArray[np.float64]:
+    def own_axes(self) -> NDArray[np.float64]:
         """Its own x, y and z axes as rows, float64 (3, 3)."""
         angle = radians(self.rotation)
         c, s = np.cos(angle), np.sin(angle)
@@ -97,7 +97,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that decides an image, but for the backend.
+    """Everything that determines an image except the backend.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Scene:
     size_px
         Side of the image.
     camera, lights, objects
-        What stands where; objects by ascending cell.
+        The camera, the lamps, and the objects by ascending cell.
     """
 
     split: str
@@ -157,7 +157,7 @@ class Scene:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Scene:
-        """Read the JSON form back; what follows from the rest is not read."""
+        """Make a scene from its JSON form; entries that follow from others are not read."""
         camera = content["camera"]
         return cls(
             split=content["split"],
@@ -179,7 +179,7 @@ class Scene:
         )  # fmt: skip
 
     def relationships(self) -> dict[str, list[list[int]]]:
-        """CLEVR's `relationships`: per direction and object, which objects lie that way of it."""
+        """CLEVR's `relationships`: per direction and object, the objects that lie there."""
         places = np.array([solid.centre for solid in self.objects]).reshape(-1, 3)
         offsets = places[None, :] - places[:, None]
         return {
@@ -190,7 +190,7 @@ class Scene:
 
 
 def rounded(values: Iterable[float]) -> tuple[float, ...]:
-    """Round to what the JSON form keeps, so that a scene and its JSON say the same."""
+    """Round to the decimals of the JSON form, so that a scene equals what its JSON describes."""
     return tuple(round(float(value), DIGITS) + 0.0 for value in values)
 
 
@@ -205,7 +205,7 @@ def _rounded(value: Any) -> Any:
 
 
 def pack(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
-    """Put texts into rows of bytes that end in zeros, uint8 (n, length), for a store."""
+    """Write texts into rows of bytes, padded with zeros, uint8 (n, length), for a store."""
     rows = np.zeros((len(texts), length), np.uint8)
     for row, text in zip(rows, texts, strict=True):
         data = text.encode("ascii")

@@ -1,7 +1,7 @@
-"""Masks, depth, boxes and visible fractions: rays against the solids, whatever draws the image.
+"""Masks, depth, boxes and visible fractions of a scene, found by casting rays.
 
 Each object is cast alone first, so that what it would show without the others is known exactly;
-the nearest of all then gives the mask. No backend is asked, so all give the same labels.
+the nearest of all then gives the mask. Labels do not depend on the backend that draws the image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEEPEST = 65535  # ground that is further away counts as background
 
 
 @dataclass(frozen=True)
-class Labels:
+class PixelLabels:
     """What the pixels of a scene show.
 
     Attributes
@@ -44,7 +44,7 @@ class Labels:
     visible: NDArray[np.int64]
 
 
-def cast(scene: Scene) -> Labels:
+def cast(scene: Scene) -> PixelLabels:
     """Cast a ray through the centre of every pixel.
 
     Parameters
@@ -55,7 +55,7 @@ def cast(scene: Scene) -> Labels:
     found = list(outlines(scene, scene.size_px))
     mask, depth = nearest(scene, scene.size_px, found)
     steps = np.rint(depth / DEPTH_UNIT)
-    return Labels(
+    return PixelLabels(
         mask=mask,
         depth=np.where(steps <= DEEPEST, steps, 0).astype(np.uint16),
         boxes=np.array([_box(outline) for outline in found], np.int16).reshape(-1, 4),

@@ -1,4 +1,4 @@
-"""Drawing described scenes with Mitsuba 3, a path tracer that installs from PyPI."""
+"""The Mitsuba 3 backend: a path tracer that can be installed from PyPI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bindscope.core.progress import Progress
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import FIELD_OF_VIEW
 from bindscope.scenes.solids.description import Light, Scene, Solid
-from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, develop, tint
+from bindscope.scenes.solids.world import GROUND, GROUND_HALF, SKY, reflectance, to_srgb
 
 VERSION = "3.9.1"  # another one may draw other pixels, so it stands here and in the code key
 BOUNCES = 6
@@ -56,7 +56,7 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
             content = _world(mi, scene, config.samples, files)
             world = mi.load_dict(content, parallel=False, optimize=False)
             pixels = np.array(mi.render(world, seed=scene.noise_seed))
-            images.append(develop(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
+            images.append(to_srgb(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
             progress.advance()
     return np.array(images, np.uint8)
 
@@ -138,7 +138,7 @@ def _body(T: Any, solid: Solid, files: dict[str, str]) -> dict[str, Any]:
     form: dict[str, Any] = {"type": "sphere"}
     if solid.shape != "sphere":
         form = {"type": "ply", "filename": files[solid.shape]}
-    color = {"type": "rgb", "value": tint(solid.color)}
+    color = {"type": "rgb", "value": reflectance(solid.color)}
     if solid.material == "metal":
         bsdf = {"type": "roughconductor", "material": "none", "alpha": 0.15}
         return {**form, "to_world": place.scale(solid.radius),

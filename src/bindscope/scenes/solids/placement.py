@@ -18,9 +18,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.config.codes import SPLITS, SplitName
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS, SplitName
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.description import Light, Scene, Solid, rounded
 from bindscope.scenes.solids.vocabulary import SIZES
@@ -83,7 +83,7 @@ class Composer:
     where
         Name of the dataset, for messages.
     accept
-        Says what is wrong with a scene, or None; asked of every arrangement that is found.
+        Returns why a scene is refused, or None; called for every arrangement that is found.
     """
 
     config: SolidsRenderer
@@ -94,7 +94,7 @@ class Composer:
     accept: Accept = lambda scene: None
 
     def compose(self, index: int, counts: NDArray[np.integer]) -> Scene:
-        """Put the objects of one scene somewhere.
+        """Place the objects of one scene.
 
         Parameters
         ----------
@@ -106,8 +106,8 @@ class Composer:
         Returns
         -------
         Scene
-            Objects by ascending cell. Which place is whose is random, so places tell nothing of
-            cells but their sizes.
+            Objects by ascending cell. Places are assigned to objects at random, so they carry no
+            information about cells except sizes.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Composer:
 
 def _camera(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
     shift = rng.uniform(-1, 1, 3) * config.camera_jitter
-    camera = Camera.standing(
+    camera = Camera.on_clevrs_side(
         config.camera_height, config.camera_distance, config.camera_pitch, shift
     )
     return Camera(*(_point(part) for part in (camera.position, camera.target, camera.jitter)))

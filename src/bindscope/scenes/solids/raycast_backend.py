@@ -1,4 +1,4 @@
-"""Drawing described scenes with NumPy alone: the rays of the labels, shaded.
+"""The raycast backend: NumPy alone, the rays of the labels with shading.
 
 Lambert's law for rubber and ground, Blinn-Phong highlights, hard shadows, an even sky; metal
 mirrors the sky, the ground and the other objects once. Units and lamps are those of the path
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from bindscope.config.solids import RaycastBackend
 from bindscope.core.progress import Progress
-from bindscope.scenes.solids.bodies import normal, reach
+from bindscope.scenes.solids.bodies import bounding_radius, normal
 from bindscope.scenes.solids.description import Light, Scene
-from bindscope.scenes.solids.rays import dot, meet, nearest, outlines
-from bindscope.scenes.solids.world import GROUND, SKY, develop, tint
+from bindscope.scenes.solids.rays import dot, nearest, outlines, ray_lengths
+from bindscope.scenes.solids.world import GROUND, SKY, reflectance, to_srgb
 
 GLOSS = {"rubber": (0.06, 16.0), "metal": (0.9, 160.0)}  # strength and sharpness of highlights
 SLACK = 1e-6  # of a cosine, so that rounding never decides what is in a shadow's cone
@@ -58,7 +58,7 @@ def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
     light = np.full((size * size, 3), SKY)
     light[seen] = _shade(scene, points, mask.ravel()[seen], rays[seen])
     samples = light.reshape(scene.size_px, antialias, scene.size_px, antialias, 3)
-    return develop(samples.mean(axis=(1, 3)))
+    return to_srgb(samples.mean(axis=(1, 3)))
 
 
 def _shade(scene: Scene, points: Floats, ids: NDArray[np.uint8], rays: Floats) -> Floats:
@@ -113,7 +113,7 @@ def _mirrored(scene: Scene, points: Floats, directions: Floats, ids: NDArray[np.
     hit = np.zeros(len(points), np.uint8)
     for j, solid in enumerate(scene.objects):
         others = np.flatnonzero(ids != j + 1)
-        found = meet(solid, points[others], directions[others])
+        found = ray_lengths(solid, points[others], directions[others])
         nearer = found < depth[others]
         depth[others[nearer]] = found[nearer]
         hit[others[nearer]] = j + 1
@@ -130,15 +130,15 @@ def _mirrored(scene: Scene, points: Floats, directions: Floats, ids: NDArray[np.
 
 def _albedo(scene: Scene) -> Floats:
     """Reflectances of the ground and of every object, float64 (1 + m, 3)."""
-    return np.array([[GROUND] * 3, *(tint(solid.color) for solid in scene.objects)])
+    return np.array([[GROUND] * 3, *(reflectance(solid.color) for solid in scene.objects)])
 
 
 def _normals(scene: Scene, points: Floats, ids: NDArray[np.uint8]) -> Floats:
     normals = np.tile((0.0, 0.0, 1.0), (len(points), 1))
     for j, solid in enumerate(scene.objects):
         own = np.flatnonzero(ids == j + 1)
-        local = (points[own] - solid.centre) @ solid.turned.T
-        normals[own] = normal(solid.shape, solid.radius, local) @ solid.turned
+        local = (points[own] - solid.centre) @ solid.own_axes.T
+        normals[own] = normal(solid.shape, solid.radius, local) @ solid.own_axes
     return normals
 
 
@@ -170,10 +170,10 @@ def _shadowed(
         # Seen from the lamp, what a ball hides lies within a cone; few points do.
         axis = np.array(lamp.position) - solid.centre
         away = np.sqrt(dot(axis, axis))
-        sine = np.minimum(1.0, reach(solid.shape, solid.radius) / away)
+        sine = np.minimum(1.0, bounding_radius(solid.shape, solid.radius) / away)
         cone = towards @ (axis / away) > np.sqrt(1.0 - sine * sine) - SLACK
         rest = np.flatnonzero(cone & ~hidden & (ids != j + 1))
-        hidden[rest] = meet(solid, points[rest], offset[rest]) < 1
+        hidden[rest] = ray_lengths(solid, points[rest], offset[rest]) < 1
     return hidden
 
 

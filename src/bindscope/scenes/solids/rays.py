@@ -1,4 +1,4 @@
-"""Where rays meet the solids of a scene: labels and the raycast backend ask the same question."""
+"""Intersections of rays with the solids of a scene, for labels and for the raycast backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.scenes.solids.bodies import distance, half_width, reach
+from bindscope.scenes.solids.bodies import bounding_radius, half_width, signed_distance
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.description import Scene, Solid
 
@@ -18,8 +18,8 @@ TOUCH = 1e-5  # a ray this close to a surface has hit it, in scene units
 Floats = NDArray[np.float64]
 
 
-def meet(solid: Solid, origins: Floats, directions: Floats) -> Floats:
-    """Return how far rays go until they meet an object.
+def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
+    """Return the lengths of rays up to an object's surface.
 
     A ray steps by its distance from the object, which can never carry it through the surface.
 
@@ -40,16 +40,16 @@ def meet(solid: Solid, origins: Floats, directions: Floats) -> Floats:
     lengths = np.sqrt(dot(directions, directions))
     # Between two lengths a ray is inside the ball that holds the object; most rays never are.
     middle = dot(directions, offset) / lengths
-    inside = middle**2 - (dot(offset, offset) - reach(solid.shape, solid.radius) ** 2)
+    inside = middle**2 - (dot(offset, offset) - bounding_radius(solid.shape, solid.radius) ** 2)
     rest = np.flatnonzero((inside > 0) & ((middle > 0) | (inside > middle**2)))
     found = np.full(len(lengths), np.inf)
     half = np.sqrt(inside[rest])
     at, end = np.maximum(middle[rest] - half, 0.0), middle[rest] + half
-    along = directions[rest] @ solid.turned.T / lengths[rest, None]
-    start = -(offset[rest] if offset.ndim > 1 else offset) @ solid.turned.T
+    along = directions[rest] @ solid.own_axes.T / lengths[rest, None]
+    start = -(offset[rest] if offset.ndim > 1 else offset) @ solid.own_axes.T
     points = start + at[:, None] * along
     for _ in range(STEPS):
-        gap = distance(solid.shape, solid.radius, points)
+        gap = signed_distance(solid.shape, solid.radius, points)
         close = gap < TOUCH
         found[rest[close]] = at[close]
         at = at + gap
@@ -69,12 +69,12 @@ def dot(left: Floats, right: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Outline:
-    """What one object would show if it stood alone.
+    """The pixels that one object would cover if it stood alone.
 
     Attributes
     ----------
     rows, columns
-        The part of the image outside of which it cannot show.
+        The part of the image that it lies in.
     depth
         float64 (rows, columns): its depth, infinite where it is not.
     """
@@ -85,7 +85,7 @@ class Outline:
 
     @property
     def shown(self) -> NDArray[np.bool_]:
-        """Where it is, bool (rows, columns)."""
+        """Pixels that it covers, bool (rows, columns)."""
         return np.isfinite(self.depth)
 
 
@@ -102,21 +102,21 @@ def outlines(scene: Scene, size: int) -> Iterator[Outline]:
     rays = scene.camera.rays(size)
     position = np.array(scene.camera.position)
     for solid in scene.objects:
-        rows, columns = window(scene.camera, solid, size)
+        rows, columns = bounding_window(scene.camera, solid, size)
         part = rays[rows, columns]
-        depth = meet(solid, position, part.reshape(-1, 3)).reshape(part.shape[:2])
+        depth = ray_lengths(solid, position, part.reshape(-1, 3)).reshape(part.shape[:2])
         yield Outline(rows, columns, depth)
 
 
 def nearest(scene: Scene, size: int, found: list[Outline]) -> tuple[NDArray[np.uint8], Floats]:
-    """Lay the outlines of all objects over the ground.
+    """Find the nearest surface in every pixel: that of an object, or the ground.
 
     Parameters
     ----------
     scene, size
         As in `outlines`.
     found
-        What that gave.
+        What `outlines` yielded.
 
     Returns
     -------
@@ -138,11 +138,11 @@ def nearest(scene: Scene, size: int, found: list[Outline]) -> tuple[NDArray[np.u
     return mask, depth
 
 
-def window(camera: Camera, solid: Solid, size: int) -> tuple[slice, slice]:
-    """Return rows and columns outside of which an object cannot show."""
+def bounding_window(camera: Camera, solid: Solid, size: int) -> tuple[slice, slice]:
+    """Return rows and columns of the image that hold all of an object."""
     half = half_width(solid.shape, solid.radius)
     signs = np.stack(np.meshgrid(*[(-1, 1)] * 3), axis=-1).reshape(-1, 3)
-    corners = solid.centre + half * signs @ solid.turned
+    corners = solid.centre + half * signs @ solid.own_axes
     seen = camera.project(corners, size)[:, :2]
     low = np.clip(np.floor(seen.min(axis=0)).astype(int), 0, size)
     high = np.clip(np.ceil(seen.max(axis=0)).astype(int), 0, size)

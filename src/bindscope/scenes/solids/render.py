@@ -8,21 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.codes.copies import copies_of
-from bindscope.config import solids
-from bindscope.config.codes import SceneDistribution, SplitName
+from bindscope.codes.counting import largest_scene
+from bindscope.codes.type_counts import type_counts_of
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.solids import Backend, SolidsRenderer
 from bindscope.core.errors import ConfigError
 from bindscope.core.registries import BACKENDS, resolve
-from bindscope.scenes.shapes import capacity
+from bindscope.core.splits import SplitName
 from bindscope.scenes.solids.description import Scene, pack
-from bindscope.scenes.solids.labels import Labels, cast
+from bindscope.scenes.solids.labels import PixelLabels, cast
 from bindscope.scenes.solids.placement import Composer, check_room
 from bindscope.scenes.solids.vocabulary import cell_features
 
 UInt8 = NDArray[np.uint8]
 
 
-def draw(config: solids.Backend, scenes: Sequence[Scene]) -> UInt8:
+def draw(config: Backend, scenes: Sequence[Scene]) -> UInt8:
     """Draw described scenes with a backend.
 
     Parameters
@@ -41,13 +42,13 @@ def draw(config: solids.Backend, scenes: Sequence[Scene]) -> UInt8:
     ConfigError
         If the backend is not installed.
     """
-    backend: Callable[[solids.Backend, Sequence[Scene]], UInt8] = resolve(BACKENDS[config.kind])
+    backend: Callable[[Backend, Sequence[Scene]], UInt8] = resolve(BACKENDS[config.kind])
     return backend(config, scenes)
 
 
 def render(
     dataset: SceneDistribution,
-    config: solids.SolidsRenderer,
+    config: SolidsRenderer,
     split: SplitName,
     start: int,
     objects: UInt8,
@@ -81,9 +82,9 @@ def render(
         If a scene cannot be placed, or the backend is not there.
     """
     where = f"dataset {dataset.name!r}"
-    most = capacity(dataset)
+    most = largest_scene(dataset.space)
     check_room(config, most, where)
-    counts = copies_of(dataset, split, start, objects)
+    counts = type_counts_of(dataset, split, start, objects)
     _check_counts(counts, most, f"{where}, {split}", start)
     drawn = _Drawn(config, most)
     features = cell_features(dataset, config)
@@ -113,11 +114,11 @@ def description_bytes(most: int) -> int:
 class _Drawn:
     """Scenes and their labels while they are collected."""
 
-    def __init__(self, config: solids.SolidsRenderer, most: int) -> None:
+    def __init__(self, config: SolidsRenderer, most: int) -> None:
         self.config, self.most = config, most
         self.scenes: list[Scene] = []
-        self._labels: list[Labels] = []
-        self._judged: Labels | None = None
+        self._labels: list[PixelLabels] = []
+        self._judged: PixelLabels | None = None
 
     def judge(self, scene: Scene) -> str | None:
         """Say which object shows too little of itself; keep the labels for `add`."""

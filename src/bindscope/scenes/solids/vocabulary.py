@@ -1,4 +1,4 @@
-"""CLEVR's colours and sizes, and which object stands behind a cell of an object code.
+"""CLEVR's colours and sizes, and which object a cell of an object code stands for.
 
 Source: CLEVR (arXiv 1612.06890), the dataset's properties.
 """
@@ -10,7 +10,8 @@ from math import prod
 import numpy as np
 
 from bindscope.config.codes import SceneDistribution
-from bindscope.config.solids import VOCABULARY, SolidsRenderer
+from bindscope.config.solids import SolidsRenderer
+from bindscope.scenes.solids.values import VALUES, group_values
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "gray": (87, 87, 87),
@@ -44,11 +45,11 @@ def cell_features(dataset: SceneDistribution, config: SolidsRenderer) -> list[di
     """
     groups = dataset.space.groups
     sizes = [group.size for group in groups]
-    fixed = {name: getattr(config.fixed, name) for name in VOCABULARY}
+    fixed = {name: getattr(config.fixed, name) for name in VALUES}
     return [
         fixed
         | {
-            group.name: config.values(group.name)[value]
+            group.name: group_values(group.name, config.colors)[value]
             for group, value in zip(groups, np.unravel_index(cell, sizes), strict=True)
         }
         for cell in range(prod(sizes))

@@ -1,4 +1,4 @@
-"""What all backends agree on besides a scene's description: ground, sky, lamps, film."""
+"""What all backends share besides a scene's description: ground, sky, lamps, sRGB encoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAMPS = (
 )
 
 
-def tint(color: str) -> list[float]:
+def reflectance(color: str) -> list[float]:
     """Return the reflectance of a colour, red, green and blue.
 
     CLEVR hands its sRGB numbers to Blender as linear reflectances; so do we.
@@ -28,7 +28,7 @@ def tint(color: str) -> list[float]:
     return [value / 255 for value in COLOURS[color]]
 
 
-def develop(light: NDArray[np.floating]) -> NDArray[np.uint8]:
+def to_srgb(light: NDArray[np.floating]) -> NDArray[np.uint8]:
     """Encode linear radiance (..., 3) as sRGB, uint8; what is brighter than 1 is white."""
     clipped = np.clip(light, 0, 1)
     encoded = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)

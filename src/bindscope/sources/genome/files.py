@@ -48,7 +48,7 @@ class Image(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """One object as annotators left it: nothing is normalised.
+    """One annotated object; its words are not normalised.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from bindscope.config.genome import GenomeRules
 from bindscope.sources.genome import vocabulary as words
 from bindscope.sources.genome.files import Annotated, Box, Image, read_annotations, read_images
 
-NOTHING = {"color": "no_color", "attribute": "no_attribute"}
+NO_VALUE = {"color": "no_color", "attribute": "no_attribute"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MinedScene(NamedTuple):
 
 
 class _Thing(NamedTuple):
-    """An object while it is being made: its category, values in order, and edges."""
+    """An object of the vocabulary: its category, values in order, and edges."""
 
     category: str
     values: tuple[str, ...]
@@ -120,7 +120,7 @@ class Miner:
             values, rules.n_values, rules.min_value_images, f"{rules.feature}s",
             str(release.attributes),
         )  # fmt: skip
-        values_of_code = (*common, NOTHING[rules.feature])
+        values_of_code = (*common, NO_VALUE[rules.feature])
         return Vocabulary(chosen, values_of_code, category_aliases, value_aliases)
 
     def scenes(self) -> Iterator[MinedScene]:
@@ -190,7 +190,7 @@ class Miner:
         return a.category == b.category and iou(a.box, b.box) >= self.rules.duplicate_iou
 
     def _code(self, thing: _Thing) -> tuple[int, int] | None:
-        """Return the indices of an object; None if it has several values and may not."""
+        """Return the indices of an object; None if it has several values and must not."""
         known = self.vocabulary.values[:-1]
         values = [value for value in thing.values if value in known]
         if len(values) > 1 and self.rules.several == "drop_image":
@@ -221,4 +221,4 @@ def _edges(box: Box, image: Image) -> Box:
     return max(x, 0.0), max(y, 0.0), right, bottom
 
 
-__all__ = ["NOTHING", "MinedScene", "Miner", "Release", "Vocabulary", "iou"]
+__all__ = ["NO_VALUE", "MinedScene", "Miner", "Release", "Vocabulary", "iou"]

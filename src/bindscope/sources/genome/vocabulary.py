@@ -1,4 +1,4 @@
-"""Words of annotators and the categories, colours and attributes that they stand for."""
+"""Annotators' words, and the categories, colours and attributes that they mean."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _end(word: str, aliases: Aliases) -> str:
 
 
 def canonical(text: str, aliases: Aliases) -> str:
-    """Return the word that a text stands for; "" if nothing is left of it."""
+    """Return the canonical form of a text; "" if it has no letters."""
     word = normalise(text)
     return aliases.get(word, word)
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bindscope.core.errors import StoreError
-from bindscope.statistics.bootstrap import feature_clusters, interval, resampled_means
+from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.studies.binding_information.flags import above_prior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.config.information import Information
     from bindscope.fitting.rows import Rows
+    from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
 
 # Columns of per-scene losses: plain O and F probes, anchored O probe, the two parts of the chained.
@@ -82,7 +82,7 @@ def estimate(
         **_estimates(means, prior, chosen),
     }
     row |= _ratios(row)
-    clusters = feature_clusters(features) if disjoint else None
+    clusters = cluster_numbers(features) if disjoint else None
     row |= _intervals(losses, prior, chosen, clusters, config)
     row |= {
         "accuracy_object": _finite(result.accuracy_object),

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
-from bindscope.config.codes import SPLITS
-from bindscope.config.information import Information
-from bindscope.config.probes import AnyProbe
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import Rows, whole
-from bindscope.priors.labels import Labels
+from bindscope.priors.labels import DatasetLabels
+from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import (
@@ -30,12 +29,13 @@ from bindscope.studies.binding_information.probes.data import (
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
+from bindscope.studies.binding_information.scene_losses import to_arrays
 
 log = logging.getLogger(__name__)
 
 
 def load_data(
-    labels: Labels,
+    labels: DatasetLabels,
     index: str | None,
     representation: Mapping[str, Any],
     sizes: Sequence[int],
@@ -103,7 +103,7 @@ def write_fit(
     information: Information,
     disjoint: bool,
 ) -> None:
-    """Write rows (one per seed), weights, histories, and the losses per object and feature.
+    """Write rows (one per seed), weights, histories; losses per object and feature, and per scene.
 
     Parameters
     ----------
@@ -120,7 +120,10 @@ def write_fit(
     disjoint
         Whether splits share no feature code: the bootstrap then resamples feature codes.
     """
-    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
+    # Memory is a matter of the job where a few numbers a scene are read, as threads are.
+    about_the_job = {"name", "protocol", "threads", "device"}
+    about_the_job |= set() if data.patches else {"memory_mb"}
+    options = probe.model_dump(mode="json", exclude=about_the_job)
     counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
     rows, details = [], {}
     objects, features = data.test.objects, whole(data.test.features)
@@ -137,6 +140,8 @@ def write_fit(
         )  # fmt: skip
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
+    of_scenes = {result.seed: result.losses["object"] for result in results}
+    details |= to_arrays(of_scenes, features, disjoint)
     write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))

@@ -1,4 +1,4 @@
-"""Fits, and what stands beside them: null probes, truths, attention maps."""
+"""What the study computes: fits, null probes beside them, attention maps."""
 
 from __future__ import annotations
 
@@ -6,82 +6,66 @@ from dataclasses import dataclass
 from typing import Any
 
 from bindscope.config.codes import Dataset
+from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel, KnownAnswer
-from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
-from bindscope.config.root import Config, FitBlock
 from bindscope.core.graph import Graph, Product, once
-from bindscope.graph.activations import add_patches, add_pooled, add_weights, model_slice
-from bindscope.graph.data import (
-    add_codes,
-    add_labels,
-    add_scenes,
-    by_feature_code,
-    space_slice,
+from bindscope.core.interfaces import Step
+from bindscope.graph.activations import add_truth
+from bindscope.graph.data import add_codes, add_labels, add_scenes, by_feature_code
+from bindscope.graph.shared import Shared
+from bindscope.studies.binding_information.config import (
+    PATCH_FAMILIES,
+    AnyProbe,
+    FitBlock,
+    Section,
+)
+from bindscope.studies.binding_information.registry import FAMILIES
+
+_FIT = "results/fits/{dataset}/{model}/{tokens}-{layer}/{probe}-{control}-{seeds}-{key}"
+_NULL = "results/null/{dataset}/{probe}-{seeds}-{key}"
+_ATTENTION = "results/attention/{dataset}/{model}/{layer}-{probe}-{seeds}-{key}"
+
+
+def _fit_outputs(base: str) -> dict[str, str]:
+    return {
+        "rows": f"{base}.jsonl",
+        "weights": f"{base}.safetensors",
+        "history": f"{base}.history.json",
+        "details": f"{base}.details.safetensors",
+    }
+
+
+STEPS = (
+    Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits"),
+    Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True, makes="fits"),
+    Step(
+        "attention",
+        {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
+        reads={"fit": ("weights",)},
+        leaf=True,
+        makes="attention maps",
+    ),
 )
 
 
-@dataclass(frozen=True)
-class Entities:
-    """A configuration's entities by name."""
-
-    config: Config
-    datasets: dict[str, Dataset]
-    models: dict[str, AnyModel]
-    probes: dict[str, AnyProbe]
-
-    @classmethod
-    def of(cls, config: Config) -> Entities:
-        """Index a configuration."""
-        return cls(
-            config,
-            {d.name: d for d in config.datasets},
-            {m.name: m for m in config.models},
-            {p.name: p for p in config.probes},
-        )
+def add_products(graph: Graph, shared: Shared, section: Section) -> None:
+    """Add every fit of the section, and all it needs."""
+    for block in section.fits:
+        _add_block(graph, shared, section, block)
 
 
-def depth(model: AnyModel) -> int:
-    """Return the number of blocks; known-answer encoders have none."""
-    if isinstance(model, KnownAnswer):
-        return 0
-    architecture = getattr(model, "architecture", None)
-    return int(architecture.n_layers if architecture else model.n_layers)  # type: ignore[union-attr]
-
-
-def layers(model: AnyModel, block: FitBlock) -> list[int | str]:
-    """Return the layers of a model that a block asks for."""
-    if block.layers == "all":
-        return list(range(depth(model) + 1))
-    if block.layers == "last":
-        return [depth(model)]
-    return list(block.layers)
-
-
-def add_block(graph: Graph, entities: Entities, block: FitBlock) -> None:
-    """Add every fit of a block, and all it needs."""
-    for dataset in (entities.datasets[name] for name in block.datasets):
-        probes = [entities.probes[name] for name in block.probes]
-        of_probes = [_Fits(graph, entities.config, dataset, probe) for probe in probes]
-        for model in (entities.models[name] for name in block.models):
-            weights = add_weights(graph, model, entities.datasets, entities.models.values())
-            for layer in layers(model, block):
+def _add_block(graph: Graph, shared: Shared, section: Section, block: FitBlock) -> None:
+    known = {probe.name: probe for probe in section.probes}
+    for dataset in (shared.datasets[name] for name in block.datasets):
+        of_probes = [_Fits(graph, section, dataset, known[name]) for name in block.probes]
+        for model in (shared.models[name] for name in block.models):
+            for layer in layers_of(model, block):
                 for tokens in block.tokens:
-                    if tokens == "patches":
-                        index = add_patches(graph, model, dataset, weights, layer)
-                    else:
-                        index = add_pooled(graph, model, dataset, weights)
+                    index = shared.activations(graph, model, dataset, layer, tokens)
                     if isinstance(model, KnownAnswer):
-                        _add_truth(graph, model, dataset, tokens)
+                        add_truth(graph, model, dataset, tokens)
                     for fits in of_probes:
                         fits.add(model, layer, tokens, index, block)
-
-
-def _add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset, tokens: str) -> Product:
-    return graph.add(
-        "truth",
-        {"dataset": dataset.name, "model": model.name, "tokens": tokens},
-        {"dataset": space_slice(dataset), "model": model_slice(model), "tokens": tokens},
-    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +73,7 @@ class _Fits:
     """Fits of one probe on one dataset."""
 
     graph: Graph
-    config: Config
+    section: Section
     dataset: Dataset
     probe: AnyProbe
 
@@ -129,7 +113,7 @@ class _Fits:
             "seeds": list(seeds),
             "sizes": [group.size for group in self.dataset.space.groups],
             "disjoint": by_feature_code(self.dataset),
-            "information": self.config.information.model_dump(mode="json"),
+            "information": self.section.information.model_dump(mode="json"),
             "threads": self.probe.threads,
             "device": self.probe.device,
             "representation": representation,
@@ -141,16 +125,16 @@ class _Fits:
             "probe": self.probe.name,
             "seeds": "_".join(map(str, seeds)),
         }
-        return self.graph.add(
-            rule, wildcards, content, {**inputs, "labels": add_labels(self.graph, self.dataset)}
-        )
+        labels = add_labels(self.graph, self.dataset)
+        runs = [FAMILIES[self.probe.family]]
+        return self.graph.add(rule, wildcards, content, {**inputs, "labels": labels}, runs=runs)
 
     def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
         names = ("dataset", "model", "layer", "probe", "seeds")
         return self.graph.add(
             "attention",
             {name: fit.wildcards[name] for name in names},
-            {"information": self.config.information.model_dump(mode="json")},
+            {"information": self.section.information.model_dump(mode="json")},
             {
                 "fit": fit,
                 "index": index,

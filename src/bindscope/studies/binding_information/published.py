@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from bindscope.core.errors import StoreError
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.rows import PathLike
 
@@ -40,6 +41,16 @@ def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame
         raise StoreError(str(path), f"has columns {', '.join(frame.columns)}", remedy)
     frame["value"] = pd.to_numeric(frame["value"].replace("", None))
     return frame
+
+
+def read_papers_table(inputs: Inputs) -> pd.DataFrame:
+    """Read the paper's main table, for a figure."""
+    return read_published(inputs.resources["binding_information"])
+
+
+def read_trends(inputs: Inputs) -> pd.DataFrame:
+    """Read what the paper reports of its further studies, for a figure."""
+    return read_published(inputs.resources["trends"], TREND_COLUMNS)
 
 
 def slug(name: str) -> str:

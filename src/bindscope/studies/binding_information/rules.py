@@ -1,18 +1,17 @@
-"""The rules of the tables, one truth value per row; a null never breaks a numeric rule."""
+"""The rules of the study's tables, one truth value per row; a null never breaks a numeric rule."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
-from bindscope.tables.columns import BINDING_COLUMNS, FAMILY_NAMES
+from bindscope.studies.binding_information.columns import BINDING_COLUMNS
+from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, near
+from bindscope.tables.schema import Rule
 
-TOLERANCE_BITS: Final = 1e-6
 STANDARD_ERRORS: Final = 3.0
 ESTIMATES: Final = (
     "binding_bits",
@@ -20,59 +19,25 @@ ESTIMATES: Final = (
     "binding_lower_bound_bits",
     "conditional_binding_lower_bound_bits",
 )
-ASSIGNMENTS: Final = ("assignment_bits", "multiset_bits", "code_bits")
 BOUNDS: Final = {
     "binding_bits": "truth_bits",
     "binding_lower_bound_bits": "truth_bits",
     "conditional_binding_lower_bound_bits": "truth_conditional_bits",
 }
 
-Series = pd.Series
-Rule = tuple[str, Callable[[pd.DataFrame], "pd.Series[bool]"]]
-
-
-def finite(values: pd.Series[float]) -> pd.Series[bool]:
-    """Neither +inf nor -inf (null is the schema's business)."""
-    return values.abs() != np.inf
-
-
-def _close(left: pd.Series[float], right: pd.Series[float]) -> pd.Series[bool]:
-    return ((left - right).abs() <= TOLERANCE_BITS) | left.isna() | right.isna()
-
-
-def _entropies(frame: pd.DataFrame) -> pd.Series[bool]:
-    return _close(
-        frame["h_object_given_feature_bits"], frame["h_object_bits"] - frame["h_feature_bits"]
-    )
-
-
-def _binding(frame: pd.DataFrame) -> pd.Series[bool]:
-    return _close(frame["binding_bits"], frame["h_object_bits"] - frame["loss_object_bits"])
-
 
 def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
     difference = frame["loss_object_bits"] - frame["loss_feature_bits"]
-    return _close(
+    return near(
         frame["conditional_binding_bits"], frame["h_object_given_feature_bits"] - difference
     )
 
 
-def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
-    return _close(
-        frame["conditional_binding_lower_bound_bits"],
-        frame["h_object_given_feature_bits"] - frame["loss_object_given_feature_bits"],
-    )
-
-
-def _ratio(ratio: str, bits: str, entropy: str) -> Callable[[pd.DataFrame], pd.Series[bool]]:
-    return lambda frame: _close(frame[ratio] * frame[entropy], frame[bits])
-
-
 def _within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
-    whole = frame["binding_lower_bound_bits"] <= frame["h_object_bits"] + TOLERANCE_BITS
+    whole = frame["binding_lower_bound_bits"] <= frame["h_object_bits"] + TOLERANCE
     part = (
         frame["conditional_binding_lower_bound_bits"]
-        <= frame["h_object_given_feature_bits"] + TOLERANCE_BITS
+        <= frame["h_object_given_feature_bits"] + TOLERANCE
     )
     return (whole | frame["binding_lower_bound_bits"].isna()) & (
         part | frame["conditional_binding_lower_bound_bits"].isna()
@@ -83,7 +48,7 @@ def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
     good = pd.Series(True, index=frame.index)
     for name in ESTIMATES:
         low, high = frame[f"{name}_low"], frame[f"{name}_high"]
-        good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE_BITS) | low.isna())
+        good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE) | low.isna())
     return good
 
 
@@ -112,7 +77,7 @@ def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
     above = pd.Series(False, index=frame.index)
     for name, truth in BOUNDS.items():
         error = ((frame[f"{name}_high"] - frame[f"{name}_low"]) / (2 * 1.96)).fillna(0.0)
-        limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE_BITS
+        limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE
         above |= (frame[name] > limit).fillna(False)
     return above
 
@@ -147,33 +112,27 @@ def family_of(options: str) -> str | None:
 
 
 def _options(frame: pd.DataFrame) -> pd.Series[bool]:
-    return frame["options"].map(family_of).isin(FAMILY_NAMES)
+    return frame["options"].map(family_of).isin(FAMILIES)
 
 
 BINDING_RULES: tuple[Rule, ...] = (
     ("a missing number or a status other than ok needs a reason", _reasons),
     ("an ok row has an estimate", _measured),
-    ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
-    ("binding_bits = h_object_bits - loss_object_bits", _binding),
+    is_difference("h_object_given_feature_bits", "h_object_bits", "h_feature_bits"),
+    is_difference("binding_bits", "h_object_bits", "loss_object_bits"),
     (
         "conditional_binding_bits = h_object_given_feature_bits - (loss_object_bits - "
         "loss_feature_bits)",
         _conditional,
     ),
-    (
-        "conditional_binding_lower_bound_bits = h_object_given_feature_bits - "
+    is_difference(
+        "conditional_binding_lower_bound_bits",
+        "h_object_given_feature_bits",
         "loss_object_given_feature_bits",
-        _conditional_bound,
     ),
-    (
-        "binding_ratio = binding_bits / h_object_bits",
-        _ratio("binding_ratio", "binding_bits", "h_object_bits"),
-    ),
-    (
-        "conditional_binding_ratio = conditional_binding_bits / h_object_given_feature_bits",
-        _ratio(
-            "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
-        ),
+    is_ratio("binding_ratio", "binding_bits", "h_object_bits"),
+    is_ratio(
+        "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
     ),
     ("a lower bound is at most its entropy", _within_entropy),
     ("intervals have two ends, low before high", _intervals),
@@ -191,17 +150,3 @@ def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
-
-
-def _assignments(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Each count merges outcomes of the one before."""
-    counts = [frame[name].fillna(0.0) for name in ASSIGNMENTS]
-    together = frame[list(ASSIGNMENTS)].isna().sum(axis=1).isin([0, len(ASSIGNMENTS)])
-    fewer = [a + TOLERANCE_BITS >= b for a, b in pairwise(counts)]
-    return together & fewer[0] & fewer[1]
-
-
-PRIOR_RULES: tuple[Rule, ...] = (
-    ("h_object_given_feature_bits = h_object_bits - h_feature_bits", _entropies),
-    ("assignment_bits, multiset_bits and code_bits come together and fall", _assignments),
-)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import pandas as pd
 
+from bindscope.studies.binding_information.columns import TOKENS
+from bindscope.studies.binding_information.names import FAMILY_ORDER
 from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
-from bindscope.tables.columns import FAMILY_NAMES, TOKENS
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 AVERAGED = [
@@ -85,9 +85,8 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def family_order(families: Iterable[str]) -> list[str]:
-    """Order families as the registry does: linear, quadratic, ..., attention."""
-    found = set(families)
-    return [name for name in FAMILY_NAMES if name in found]
+    """Order families: linear, quadratic, ..., attention; new ones behind."""
+    return name_order(families, FAMILY_ORDER)
 
 
 def token_order(tokens: Iterable[str]) -> list[str]:
@@ -100,44 +99,3 @@ def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]
     """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
     found = set(names)
     return [n for n in preferred if n in found] + sorted(found - set(preferred))
-
-
-def sharing_cost(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return what sharing the quadratic probe's weights costs, in bits of test loss of O.
-
-    Parameters
-    ----------
-    rows
-        What `measured` returned (a row per seed), of one layer per model and token input.
-
-    Returns
-    -------
-    DataFrame
-        Per dataset, model and tokens: `cost_bits`, the loss of family quadratic_reuse minus that of
-        quadratic, mean over the seeds that both have; `low`, `high`: its 95 % interval, the two
-        bootstrap intervals combined as if they were independent (they share their test scenes, so
-        this is too wide where their losses rise and fall together); `seed_costs`, a tuple of the
-        seeds' own.
-    """
-    names = ["dataset", "model", "tokens"]
-    bits = ["binding_bits", "binding_bits_low", "binding_bits_high"]
-    per_seed = rows.groupby([*names, "family", "seed"], sort=False)[bits].mean().reset_index()
-    plain, shared = (
-        per_seed[per_seed["family"] == family] for family in ("quadratic", "quadratic_reuse")
-    )
-    both = plain.merge(shared, on=[*names, "seed"], suffixes=("_plain", "_shared"), sort=False)
-    # Losses are H(O) minus these: the cost is B_O of the plain probe minus that of the shared one.
-    cost = both["binding_bits_plain"] - both["binding_bits_shared"]
-    below = np.hypot(
-        both["binding_bits_plain"] - both["binding_bits_low_plain"],
-        both["binding_bits_high_shared"] - both["binding_bits_shared"],
-    )
-    above = np.hypot(
-        both["binding_bits_high_plain"] - both["binding_bits_plain"],
-        both["binding_bits_shared"] - both["binding_bits_low_shared"],
-    )
-    both = both.assign(cost_bits=cost, low=cost - below, high=cost + above)
-    groups = both.dropna(subset=["cost_bits"]).groupby(names, sort=False)
-    found = groups[["cost_bits", "low", "high"]].mean()
-    found["seed_costs"] = groups["cost_bits"].agg(tuple)
-    return found.reset_index()

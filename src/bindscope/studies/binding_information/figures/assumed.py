@@ -12,7 +12,7 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.patches import Patch
 
-from bindscope.figures.style import GREY
+from bindscope.figures.colours import GREY
 
 DAGGER: Final = " \u2020"
 _HATCH: Final = "/////"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,16 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patheffects import withStroke
+from safetensors.numpy import load_file
 
-from bindscope.figures.style import BLUE, GREY, INK, ORANGE, handle, new_figure, styled
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import BLUE, GREY, INK, ORANGE
+from bindscope.figures.style import handle, new_figure, styled
 from bindscope.studies.binding_information.attention_share import attention_share
 
 Maps = Mapping[str, npt.NDArray[Any]]
+log = logging.getLogger(__name__)
+
 OBJECTS = 5
 _CELL_IN = 1.2
 _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that uniform looks pale
@@ -35,6 +41,18 @@ def shares(maps: Maps) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]
         maps["maps"], maps["masks"], maps["grid"].tolist(), int(maps["patch_px"].ravel()[0])
     )
     return share[~np.isnan(share)], baseline[~np.isnan(baseline)]
+
+
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the first maps of each model."""
+    found: dict[str, Maps] = {}
+    for given in inputs.of("maps"):
+        model = given.names["model"]
+        if model in found:
+            log.info("only the first maps of %s are drawn, not %s", model, given.path)
+        else:
+            found[model] = load_file(given.path)
+    return {"maps": found}
 
 
 def available(maps: Mapping[str, Maps]) -> str | None:

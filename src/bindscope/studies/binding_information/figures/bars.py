@@ -6,7 +6,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from bindscope.figures.style import INK, handle
+from bindscope.figures.colours import INK
+from bindscope.figures.style import handle
 from bindscope.studies.binding_information.figures.assumed import hatched
 
 _PAPER: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -13,12 +14,27 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
+from safetensors.numpy import load_file
 
-from bindscope.figures.style import BLUE, ORANGE, WIDTH_IN, new_figure, styled
+from bindscope.codes.values import Group, named_groups
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.figures.colours import BLUE, ORANGE
+from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.studies.binding_information.figures.assumed import marked
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.views import assumed_prior, name_order
+from bindscope.tables.rows import read_rows
 
 Array = npt.NDArray[np.float64]
-Group = tuple[str, Sequence[str]]
+Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
+Details = list[tuple[Name, str, dict[str, Any]]]
+log = logging.getLogger(__name__)
+
 COLUMNS = 3
+# Which fit stands for a model, most wanted first.
+_FAMILIES = ("quadratic", "quadratic_reuse", "dnn", "multilinear_reuse", "linear")
+_TOKENS = ("cls", "cls_mean", "mean")
 _WRITE_UP_TO = 64  # cells; more are too small for numbers
 _SMALLEST_TOP_BITS = 0.01  # of the colour scale, so that rounding errors have no colour
 
@@ -77,12 +93,83 @@ def gains(
 def _by_target(details: Mapping[str, npt.NDArray[Any]]) -> dict[str, Array]:
     found: dict[str, list[Array]] = {}
     for name in sorted(details):
-        target = name.partition(".")[2].removesuffix("_loss_bits")
-        found.setdefault(target, []).append(np.asarray(details[name], np.float64))
+        if name.endswith("_loss_bits"):
+            target = name.partition(".")[2].removesuffix("_loss_bits")
+            found.setdefault(target, []).append(np.asarray(details[name], np.float64))
     return {target: np.mean(losses, axis=0) for target, losses in found.items()}
 
 
-def available(breakdowns: Mapping[str, Breakdown]) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read what the fits of last layers gained over their null probes, head by head.
+
+    Returns
+    -------
+    dict
+        `breakdowns` by label, and the feature `groups` that all of them have. One fit stands for a
+        model (`choose_fits`). Of spaces that differ the largest is shown, the first of several.
+    """
+    spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
+    fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
+    binding = read_binding(inputs)
+    estimated = assumed_prior(binding["table"])
+    chosen = choose_fits(fits, binding["models"])
+    datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
+    shown = max((spaces[name] for name in datasets), key=_n_cells, default=[])
+    found = {}
+    for dataset, model, tokens, probe in chosen:
+        null = _merged(nulls, (dataset, "", "", probe))
+        if dataset not in spaces or not null:
+            continue
+        if spaces[dataset] != shown:
+            log.info("%s on %s is left out, its feature groups differ", model, dataset)
+            continue
+        label = f"{model} ({dataset})" if len(datasets) > 1 else model
+        details = _merged(fits, (dataset, model, tokens, probe))
+        sizes = [len(values) for _, values in shown]
+        found[marked(label, dataset in estimated)] = gains(details, null, sizes)
+    return {"breakdowns": found, "groups": shown}
+
+
+def choose_fits(fits: Details, models: Sequence[str]) -> list[Name]:
+    """Choose one fit per dataset and model: quadratic on [CLS], or what comes nearest."""
+    best: dict[tuple[str, str], tuple[int, int, Name]] = {}
+    for name, family, _ in fits:
+        dataset, model, tokens, _ = name
+        if tokens not in _TOKENS or family not in _FAMILIES:
+            continue
+        rank = (_TOKENS.index(tokens), _FAMILIES.index(family), name)
+        if (dataset, model) not in best or rank < best[dataset, model]:
+            best[dataset, model] = rank
+    order = name_order((model for _, model in best), models)
+    return [best[key][2] for key in sorted(best, key=lambda key: (key[0], order.index(key[1])))]
+
+
+def _details(products: Sequence[Given]) -> Details:
+    """Read losses per head with the fit's names and family; a null probe has no model."""
+    found = []
+    for given in products:
+        dataset, model, tokens, probe = (
+            given.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
+        )
+        family = family_of(read_rows(given)[0]["options"]) or ""
+        found.append(((dataset, model, tokens, probe), family, load_file(given.files["details"])))
+    return found
+
+
+def _merged(details: Details, name: Name) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for other, _, arrays in details:
+        if other == name:
+            merged |= arrays
+    return merged
+
+
+def _n_cells(groups: Sequence[Group]) -> int:
+    """Return the number of possible objects."""
+    return prod(len(values) for _, values in groups)
+
+
+def available(breakdowns: Mapping[str, Breakdown], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     return None if breakdowns else "No fit with a null probe beside it was given."
 

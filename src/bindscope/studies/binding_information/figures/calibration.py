@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.style import (
-    FAMILY_COLOURS,
-    FAMILY_NAMES,
-    INK,
-    handle,
-    legend_below,
-    new_figure,
-    styled,
-)
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import INK
+from bindscope.figures.style import handle, legend_below, new_figure, styled
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_shown
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
@@ -43,7 +40,12 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(encoder=rows["model"] + input_note)
 
 
-def available(table: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table and the models' order."""
+    return read_binding(inputs)
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table)):
         return "No known-answer encoder with a closed form was measured."
@@ -87,7 +89,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     grid[1, 0].set_yticks(range(len(encoders)), encoders)
     grid[1, 0].set_ylim(len(encoders) - 0.5, -0.5)
     entries = [
-        handle(FAMILY_NAMES[f], marker="s", color=FAMILY_COLOURS[f], linestyle="none")
+        handle(family_shown(f).name, marker="s", color=family_shown(f).colour, linestyle="none")
         for f in families
     ]
     entries.append(
@@ -115,7 +117,7 @@ def _scatter(
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
-        colour = FAMILY_COLOURS[family]
+        colour = family_shown(family).colour
         _marks(axes, x, part[paper], colour, full=False)
         _marks(axes, x, part[ours], colour, full=True)
 
@@ -135,7 +137,7 @@ def _errors(
         part = rows[rows["family"] == family]
         offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
         y = part["encoder"].map(encoders.index).astype(float) + offset
-        colour = FAMILY_COLOURS[family]
+        colour = family_shown(family).colour
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
         axes.hlines(y, low, high, color=colour, linewidth=1.2)
         _marks(axes, part[paper] - part[truth], y, colour, full=False)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import styled
 from bindscope.studies.binding_information.figures.curves import (
     curve_rows,
     draw_curves,
     with_several,
 )
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 from bindscope.studies.binding_information.views import name_order
 
 STUDY = "complexity"
@@ -27,7 +30,13 @@ def _rows(table: pd.DataFrame, cells: Mapping[str, int]) -> pd.DataFrame:
     return with_several(rows.assign(line=rows["model"], dataset_line=""))
 
 
-def available(table: pd.DataFrame, cells: Mapping[str, int]) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the models' order, the numbers of possible objects and the paper's words."""
+    cells = inputs.content["cells"]
+    return {**read_binding(inputs), "cells": cells, "trends": read_trends(inputs)}
+
+
+def available(table: pd.DataFrame, cells: Mapping[str, int], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table, cells)):
         return "No model was measured on feature spaces of two sizes or more."

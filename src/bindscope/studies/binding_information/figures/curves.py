@@ -9,12 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.figures.colours import GREY, INK
 from bindscope.figures.style import (
-    FAMILY_NAMES,
-    GREY,
-    INK,
     PAPER_MARK,
-    TOKEN_NAMES,
     colours,
     handle,
     legend_below,
@@ -28,6 +25,7 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,
@@ -85,7 +83,9 @@ def draw_curves(
     grid = figure.subplots(len(parts), 2, sharex=True, sharey="col", squeeze=False)
     for pair, (token, family, part) in zip(grid, parts, strict=True):
         _pair(pair, part, colour, marker)
-        pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
+        pair[0].set_ylabel(
+            f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %"
+        )
         pair[1].set_ylabel("$B^*$, bits per scene")
         if token == "cls" and len(marks):
             pair[0].plot(marks["x"], 100.0 * marks["value"], linestyle="none", **PAPER_MARK)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import INK
 from bindscope.figures.style import (
-    FAMILY_NAMES,
-    INK,
-    TOKEN_NAMES,
     colours,
     handle,
     legend_below,
@@ -27,6 +27,8 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
@@ -51,7 +53,12 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values([*_CURVE, "x"], kind="stable")
 
 
-def available(table: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table and the models' order."""
+    return read_binding(inputs)
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table)):
         return "No model was measured at more than one layer."
@@ -99,10 +106,14 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
                 _curve(axes, curve, colour[str(model)], marker[str(model)])
             axes.axhline(0, color="#666666", linewidth=0.7)
             if i == 0:
-                axes.set_title(FAMILY_NAMES[family])
+                axes.set_title(family_shown(family).name)
         assumed = rests_on_one(rows[rows["dataset"] == dataset])
         name = marked(dataset, assumed)
-        head = f"{name}\n{TOKEN_NAMES[token]}" if several else marked(TOKEN_NAMES[token], assumed)
+        head = (
+            f"{name}\n{tokens_shown(token).name}"
+            if several
+            else marked(tokens_shown(token).name, assumed)
+        )
         grid[i, 0].set_ylabel(f"{head}\n$\\beta^*$, %")
     if grid[0, 0].get_ylim()[1] >= _SHOW_WHOLE_FROM:
         for axes in grid.flat:

@@ -10,12 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import INK
 from bindscope.figures.style import (
-    FAMILY_COLOURS,
-    FAMILY_NAMES,
-    INK,
     PAPER_MARK,
-    TOKEN_NAMES,
     handle,
     legend_below,
     new_figure,
@@ -30,8 +28,11 @@ from bindscope.studies.binding_information.figures.assumed import (
 )
 from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
 from bindscope.studies.binding_information.figures.curves import curve_rows
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 from bindscope.studies.binding_information.views import family_order, name_order, token_order
+from bindscope.tables.write import read_table
 
 STUDY = "natural images"
 PERCENT = 100.0
@@ -47,7 +48,18 @@ def _rows(table: pd.DataFrame, datasets: Collection[str]) -> pd.DataFrame:
     return rows[rows["dataset"].isin(list(datasets))]
 
 
-def available(table: pd.DataFrame, datasets: Collection[str]) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read this study's table and that of priors, which datasets it is about, the paper's words."""
+    return {
+        **read_binding(inputs),
+        "priors": read_table(inputs.paths("priors")[0]),
+        "datasets": inputs.content["datasets"],
+        "cells": inputs.content["cells"],
+        "trends": read_trends(inputs),
+    }
+
+
+def available(table: pd.DataFrame, datasets: Collection[str], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table, datasets)):
         return "No model was measured on images that were read."
@@ -101,9 +113,9 @@ def draw(
     grid = figure.subplots(len(lines), 3, sharex="col", sharey=True, squeeze=False)
     for panels, (dataset, token) in zip(grid, lines, strict=True):
         part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
-        _line(panels, part, names)
+        _line(panels, part, names, families)
         assumed = rests_on_one(part)
-        panels[0].set_title(f"{marked(dataset, assumed)}, {TOKEN_NAMES[token]}", pad=14)
+        panels[0].set_title(f"{marked(dataset, assumed)}, {tokens_shown(token).name}", pad=14)
         if token == "cls" and len(marks):
             _stars(panels[0], marks[marks["our_dataset"] == dataset], names)
     grid[0, 0].set_yticks(range(len(names)), names)
@@ -132,7 +144,9 @@ def _assigned(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(assignment_bits=bits, with_assignments=bits - left)
 
 
-def _line(panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str]) -> None:
+def _line(
+    panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str], families: Sequence[str]
+) -> None:
     assumed = rests_on_one(part)
     given, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
     share = PERCENT / given if given > 0 else float("nan")
@@ -144,14 +158,13 @@ def _line(panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str]) -> 
     reference_line(panels[2], whole, marked("H(O)", assumed), vertical=True)
     for i, model in enumerate(models):
         bars = part[part["model"] == model]
-        probes = bars.sort_values(
-            ["family", "probe"], key=lambda c: c.map(_place), kind="stable"
-        )  # fmt: skip
+        places = bars.assign(place=bars["family"].map(families.index))
+        probes = places.sort_values(["place", "probe"], kind="stable")
         height = _BAR / max(2, len(probes))
         row: Any
         for k, row in enumerate(probes.itertuples()):
             y = i + (k - (len(probes) - 1) / 2) * height
-            look = (y, 0.9 * height, FAMILY_COLOURS[row.family])
+            look = (y, 0.9 * height, family_shown(row.family).colour)
             bound_bar(panels[0], row, *look, "conditional_binding", share)
             bound_bar(panels[1], row, *look, "conditional_binding")
             bound_bar(panels[2], row, *look, "binding")
@@ -161,12 +174,6 @@ def _line(panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str]) -> 
                 panels[1].plot(row.with_assignments, y, **_ASSIGNED)
 
 
-def _place(name: str) -> tuple[int, str]:
-    """Order probes by family, then by name."""
-    families = tuple(FAMILY_NAMES)
-    return (families.index(name) if name in families else 0, name)
-
-
 def _stars(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
     for row in marks.to_dict("records"):
         axes.plot(PERCENT * row["value"], models.index(row["our_model"]), **PAPER_MARK)
@@ -174,7 +181,7 @@ def _stars(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
 
 def _legend(figure: Figure, rows: pd.DataFrame, families: Sequence[str], with_paper: bool) -> None:
     entries: list[object] = [
-        Patch(color=FAMILY_COLOURS[family], alpha=0.85, label=FAMILY_NAMES[family])
+        Patch(color=family_shown(family).colour, alpha=0.85, label=family_shown(family).name)
         for family in families
     ]
     entries += bar_entries()

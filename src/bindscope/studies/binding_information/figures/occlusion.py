@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.figures.style import (
-    FAMILY_NAMES,
-    TOKEN_NAMES,
-    colours,
-    legend_below,
-    markers,
-    new_figure,
-    note_above,
-    styled,
-)
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.style import colours, legend_below, markers, new_figure, note_above, styled
 from bindscope.studies.binding_information.figures.curves import (
     bound_curve,
     curve_rows,
@@ -25,8 +18,11 @@ from bindscope.studies.binding_information.figures.curves import (
     percent,
     with_several,
 )
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 from bindscope.studies.binding_information.views import name_order
+from bindscope.tables.write import read_table
 
 STUDY = "occlusion"
 
@@ -41,7 +37,17 @@ def _rows(table: pd.DataFrame, statistics: pd.DataFrame) -> pd.DataFrame:
     return with_several(rows.assign(line=rows["model"]))
 
 
-def available(table: pd.DataFrame, statistics: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read this study's table and that of scene statistics, and the paper's numbers."""
+    return {
+        **read_binding(inputs),
+        "statistics": read_table(inputs.paths("statistics")[0]),
+        "cells": inputs.content["cells"],
+        "trends": read_trends(inputs),
+    }
+
+
+def available(table: pd.DataFrame, statistics: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table, statistics)):
         return "No model was measured at two camera heights or more."
@@ -92,7 +98,9 @@ def draw(
                 look = (colour[str(model)], marker[str(model)])
                 bound_curve(axes, ordered, percent(ordered), *look, x=x)
             axes.axhline(0, color="#666666", linewidth=0.7)
-        pair[0].set_ylabel(f"{TOKEN_NAMES[token]}, {FAMILY_NAMES[family]}\n$\\beta^*$, %")
+        pair[0].set_ylabel(
+            f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %"
+        )
     grid[-1][0].set_xlabel("camera height, scene units")
     grid[-1][1].set_xlabel("hidden share of an object, mean, %")
     legend_below(figure, entries(names, colour, marker, rows), 4)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import styled
 from bindscope.studies.binding_information.figures.curves import (
     curve_rows,
     draw_curves,
     with_several,
 )
-from bindscope.studies.binding_information.published import trend_beside, trend_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
 
 STUDY = "resolution"
 Families = Mapping[str, Sequence[str]]
@@ -38,10 +43,32 @@ def _rows(table: pd.DataFrame, families: Families, input_px: InputPx) -> pd.Data
     return with_several(found[found["x"].notna()])
 
 
-def available(table: pd.DataFrame, families: Families, input_px: InputPx) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the families, and the side of each model's input off its activations."""
+    return {
+        "table": read_binding(inputs)["table"],
+        "families": {f["name"]: f["models"] for f in inputs.content["families"]},
+        "input_px": dict(_sides(inputs)),
+        "cells": inputs.content["cells"],
+        "trends": read_trends(inputs),
+    }
+
+
+def _sides(inputs: Inputs) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield (dataset, model) and the side of the grid of patches in pixels."""
+    for given in inputs.of("indexes"):
+        token_map = json.loads(Path(given.path).read_text())["attributes"]["token_map"]
+        if token_map:
+            names = given.names["dataset"], given.names["model"]
+            yield names, token_map["grid"][0] * token_map["patch_px"]
+
+
+def available(
+    table: pd.DataFrame, families: Families, input_px: InputPx, **_: object
+) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not families:
-        return "report.families names no models that are one family at several input sizes."
+        return "No entry of families names models that are one family at several input sizes."
     if not len(_rows(table, families, input_px)):
         return "No family of models was measured at two input sizes or more."
     return None

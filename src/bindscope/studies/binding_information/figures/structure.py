@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from safetensors.numpy import load_file
 
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY
 from bindscope.figures.style import (
-    FAMILY_SHORT,
-    GREY,
     PAPER_MARK,
-    TOKEN_NAMES,
     colours,
     handle,
     legend_below,
@@ -29,16 +29,21 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
-from bindscope.studies.binding_information.published import beside, slug
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_tick, tokens_shown
+from bindscope.studies.binding_information.published import beside, read_papers_table, slug
+from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.scene_losses import from_arrays
+from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,
     measured,
     name_order,
     over_seeds,
-    sharing_cost,
     token_order,
 )
+from bindscope.tables.rows import read_rows
 
 INCREASE = "loss_object_increase_bits"
 _SPREAD = 0.24  # of the models around a family's place, so that their intervals do not overlap
@@ -52,7 +57,19 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     return rows[count > 1] if len(rows) else rows
 
 
-def available(table: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the models' order, the paper's numbers, and the cost of sharing."""
+    fits = []
+    for given in inputs.of("fits"):
+        names = (given.names["dataset"], given.names["model"], given.names["tokens"])
+        family = family_of(read_rows(given)[0]["options"]) or ""
+        fits.append((names, family, from_arrays(load_file(given.files["details"]))))
+    about = inputs.content["information"]
+    costs = sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
+    return {**read_binding(inputs), "published": read_papers_table(inputs), "costs": costs}
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_seeds(table)):
         return "No model was probed with more than one family at its last layer."
@@ -61,7 +78,10 @@ def available(table: pd.DataFrame) -> str | None:
 
 @styled
 def draw(
-    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+    table: pd.DataFrame,
+    published: pd.DataFrame | None = None,
+    models: Sequence[str] = (),
+    costs: pd.DataFrame | None = None,
 ) -> Figure:
     """Draw the test loss of O by family, from linear to neural net, and the cost of sharing.
 
@@ -73,6 +93,8 @@ def draw(
         The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
     models
         Order of the models, the configuration's.
+    costs
+        What `sharing_costs` returned.
 
     Returns
     -------
@@ -86,7 +108,8 @@ def draw(
     rows = over_seeds(seeds)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
-    cost = sharing_cost(seeds).sort_values("model", key=lambda c: c.map(names.index), kind="stable")
+    cost = sharing_costs(()) if costs is None else costs
+    cost = cost.sort_values("model", key=lambda c: c.map(names.index), kind="stable")
     looks = {n: {"color": c} for n, c in colours(names).items()}
     for name, marker in markers(names).items():
         looks[name]["marker"] = marker
@@ -169,7 +192,9 @@ def _losses(
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
-        axes.set_title(f"{dataset}, {TOKEN_NAMES[token]}" if several else TOKEN_NAMES[token])
+        axes.set_title(
+            f"{dataset}, {tokens_shown(token).name}" if several else tokens_shown(token).name
+        )
         entropy = marked("H(O)", rests_on_one(rows[here]))
         reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
     for axes in grid.flat[len(panels) :]:
@@ -207,7 +232,7 @@ def _panel(
         nulls["family"].map(families.index), nulls["null_loss_object_bits"], "o",
         markerfacecolor="white", markeredgecolor=GREY, zorder=1,
     )  # fmt: skip
-    axes.set_xticks(range(len(families)), [FAMILY_SHORT[family] for family in families])
+    axes.set_xticks(range(len(families)), [family_tick(family) for family in families])
     axes.set_xlim(-0.3, len(families) - 0.7)
     axes.margins(y=0.1)
 
@@ -239,7 +264,7 @@ def _cost(
             textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['model']}, {TOKEN_NAMES[row['tokens']]}{where}")
+        labels.append(f"{row['model']}, {tokens_shown(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")

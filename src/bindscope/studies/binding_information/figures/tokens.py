@@ -10,12 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY
 from bindscope.figures.style import (
-    FAMILY_NAMES,
-    GREY,
     PAPER_MARK,
-    TOKEN_COLOURS,
-    TOKEN_NAMES,
     handle,
     legend_below,
     new_figure,
@@ -29,7 +27,9 @@ from bindscope.studies.binding_information.figures.assumed import (
     rests_on_one,
 )
 from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
-from bindscope.studies.binding_information.published import beside, table_note
+from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.published import beside, read_papers_table, table_note
 from bindscope.studies.binding_information.views import (
     family_order,
     last_layers,
@@ -48,7 +48,12 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
 
 
-def available(table: pd.DataFrame) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the models' order and the paper's numbers."""
+    return {**read_binding(inputs), "published": read_papers_table(inputs)}
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not len(_rows(table)):
         return "No model other than the known-answer encoders was measured."
@@ -99,7 +104,7 @@ def draw(
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    grid[0, 0].set_yticks(range(len(families)), [FAMILY_NAMES[f] for f in families])
+    grid[0, 0].set_yticks(range(len(families)), [family_shown(f).name for f in families])
     grid[0, 0].set_ylim(len(families) - 0.4, -0.6)
     for axes in list(grid.flat)[: len(panels)][-n_columns:]:  # the lowest panel of each column
         axes.set_xlabel("$B_O$, bits per scene")
@@ -127,7 +132,7 @@ def _panel(axes: Axes, part: pd.DataFrame, families: Sequence[str]) -> None:
             # several probes of one family share a slot; each is drawn
             for row in part[(part["family"] == family) & (part["tokens"] == token)].itertuples():
                 height = 0.9 * _BAR / max(2, len(slots))
-                _bar(axes, row, i + offset, height, TOKEN_COLOURS[token])
+                _bar(axes, row, i + offset, height, tokens_shown(token).colour)
 
 
 def _bar(axes: Axes, row: Any, y: float, height: float, colour: str) -> None:
@@ -159,7 +164,7 @@ def _paper_marks(
 
 def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
     entries: list[object] = [
-        Patch(color=TOKEN_COLOURS[token], alpha=0.85, label=TOKEN_NAMES[token])
+        Patch(color=tokens_shown(token).colour, alpha=0.85, label=tokens_shown(token).name)
         for token in token_order(rows["tokens"])
     ]
     entries += bar_entries()

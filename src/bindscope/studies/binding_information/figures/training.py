@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,21 +13,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bindscope.figures.style import (
-    FAMILY_SHORT,
-    INK,
-    TOKEN_NAMES,
-    colours,
-    handle,
-    legend_below,
-    new_figure,
-    styled,
-)
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.figures.colours import INK
+from bindscope.figures.style import colours, handle, legend_below, new_figure, styled
+from bindscope.studies.binding_information.names import family_tick, tokens_shown
+from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.views import family_order, name_order, token_order
+from bindscope.tables.rows import read_rows
 
 Rows = Sequence[Mapping[str, Any]]
 TARGET_NAMES = {"object": "O, the paper's probe", "chained": "F then O, chained, anchored"}
-_DASHES = {"cls": "-", "mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1)), "patches": "-"}
+_DASHES = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # by token input; others are solid
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,25 @@ class ProbeHistory:
     rows: Rows
 
 
-def available(models: Mapping[str, Rows], probes: Sequence[ProbeHistory]) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the histories of models and of fits."""
+    probes = []
+    for fit in inputs.of("fits"):
+        family = family_of(read_rows(fit)[0]["options"]) or fit.names["probe"]
+        names = fit.names["model"], fit.names["tokens"]
+        probes.append(ProbeHistory(*names, family, _history(fit)))
+    models = {given.names["model"]: _history(given) for given in inputs.of("training")}
+    return {"models": models, "probes": probes, "order": inputs.content["models"]}
+
+
+def _history(given: Given) -> Rows:
+    rows: Rows = json.loads(Path(given.files["history"]).read_text())
+    return rows
+
+
+def available(
+    models: Mapping[str, Rows], probes: Sequence[ProbeHistory], **_: object
+) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if not any(map(len, models.values())) and not any(len(probe.rows) for probe in probes):
         return "No training history was given."
@@ -91,15 +107,24 @@ def draw(
         for axes, family in zip(row, families, strict=True):
             for probe in probes:
                 if probe.family == family:
-                    _probe(axes, _of(probe, target), colour[probe.model], _DASHES[probe.tokens])
+                    _probe(
+                        axes,
+                        _of(probe, target),
+                        colour[probe.model],
+                        _DASHES.get(probe.tokens, "-"),
+                    )
             if target == targets[0]:
-                axes.set_title(FAMILY_SHORT[family], fontsize=8)
+                axes.set_title(family_tick(family), fontsize=8)
             axes.set_xlabel("step")
             axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         row[0].set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
     entries = [handle(name, color=colour[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
-        entries.append(handle(TOKEN_NAMES[token], color=INK, linestyle=_DASHES[token], linewidth=1))
+        entries.append(
+            handle(
+                tokens_shown(token).name, color=INK, linestyle=_DASHES.get(token, "-"), linewidth=1
+            )
+        )
     legend_below(figure, entries, 6)
     return figure
 

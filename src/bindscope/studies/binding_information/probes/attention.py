@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.config.probes import AttentionProbe
+from bindscope.studies.binding_information.config import AttentionProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,

@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe
 from bindscope.fitting.columns import Columns, measure
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import Indices
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData
 from bindscope.studies.binding_information.probes.labels import Labels, label_bytes, label_rows
 from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens

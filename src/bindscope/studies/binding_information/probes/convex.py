@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.core.progress import Progress
 from bindscope.fitting.lbfgs import Block, Passes, Preconditioner, Problem, Regressions, minimise
+from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
 from bindscope.studies.binding_information.probes.labels import Labels

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bindscope.config.probes import PATCH_FAMILIES, AnyProbe
 from bindscope.core.errors import ConfigError
-from bindscope.core.registries import FAMILIES, resolve
+from bindscope.core.registries import resolve
 from bindscope.fitting import denormals
+from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,
@@ -40,6 +40,7 @@ from bindscope.studies.binding_information.probes.runs import (
     start,
     unfitted_bits,
 )
+from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512

@@ -17,10 +17,11 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from bindscope.config.probes import AnyProbe
-from bindscope.core.registries import FAMILIES, resolve
+from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.registry import FAMILIES
 
 STD = 0.02
 

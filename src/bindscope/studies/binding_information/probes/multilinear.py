@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.config.probes import MultilinearReuseProbe, QuadraticReuseProbe
 from bindscope.core.errors import ConfigError
+from bindscope.studies.binding_information.config import MultilinearReuseProbe, QuadraticReuseProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,

@@ -13,9 +13,9 @@ from math import cos, pi
 
 from torch import Tensor
 
-from bindscope.config.probes import AnyProbe, LinearProbe
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
+from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Batch, Source
 from bindscope.studies.binding_information.probes.runs import (

@@ -5,8 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bindscope.config.probes import AttentionProbe, MultilinearReuseProbe, QuadraticProbe
-from bindscope.config.probes import QuadraticReuseProbe as ReuseProbe
+from bindscope.studies.binding_information.config import (
+    AttentionProbe,
+    MultilinearReuseProbe,
+    QuadraticProbe,
+)
+from bindscope.studies.binding_information.config import QuadraticReuseProbe as ReuseProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,

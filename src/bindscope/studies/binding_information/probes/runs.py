@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.config.probes import AnyProbe
 from bindscope.fitting.descent import Run
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
 from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.labels import Labelled

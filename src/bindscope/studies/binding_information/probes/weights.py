@@ -14,11 +14,11 @@ from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from bindscope.config.probes import AnyProbe
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
 from bindscope.fitting.rows import Array
 from bindscope.fitting.standardise import Standardiser
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,

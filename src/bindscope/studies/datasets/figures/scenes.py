@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from bindscope.figures.style import INK, WIDTH_IN, new_figure, styled
-from bindscope.studies.binding_information.figures.breakdown import Group
+from bindscope.codes.values import Group, named_groups
+from bindscope.core.interfaces import Inputs
+from bindscope.core.store.reader import open_store
+from bindscope.figures.colours import INK
+from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.sources.metadata import read_about
 
 COLUMNS = 6
 _LARGEST_PX = 160  # of an image in the figure; larger ones would only make the SVG large
@@ -70,7 +75,24 @@ def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> li
     return lines
 
 
-def available(sheets: Mapping[str, Sheet]) -> str | None:
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the first scenes of a shard per dataset, and what its values are called.
+
+    Values of datasets that are read have the names that their records say.
+    """
+    groups = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
+    for given in inputs.of("records"):
+        values = read_about(given.path)["values"]
+        groups[given.names["dataset"]] = [(name, tuple(known)) for name, known in values]
+    sheets = {}
+    for given in inputs.of("scenes"):
+        store = open_store(Path(given.path))
+        arrays = (store.read(name, slice(0, COLUMNS)) for name in ("images", "cells", "boxes"))
+        sheets[given.names["dataset"]] = Sheet(given.names["split"], *arrays)
+    return {"sheets": sheets, "groups": groups}
+
+
+def available(sheets: Mapping[str, Sheet], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     return None if sheets else "No dataset has images."
 
@@ -133,4 +155,4 @@ def _shown(lines: Sequence[str]) -> list[str]:
     )
 
 
-__all__ = ["COLUMNS", "Sheet", "available", "describe", "draw"]
+__all__ = ["COLUMNS", "Sheet", "available", "describe", "draw", "read"]

@@ -1,0 +1,115 @@
+"""Numbers of objects of each type in a scene, which renderers need where types may repeat."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import comb, lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.draws import surjections
+from bindscope.codes.sampling import sample_codes, uniform_integers
+from bindscope.config.codes import DrawsSpace, SceneDistribution
+from bindscope.core.splits import SPLITS
+
+# Apart from the codes' random stream of the same seed.
+_STREAM = int.from_bytes(b"copies", "big")
+
+
+def sample_type_counts(
+    dataset: SceneDistribution, split: str, start: int, stop: int
+) -> npt.NDArray[np.uint8]:
+    """Sample the number of objects of each type in scenes `start` to `stop` - 1 of a split.
+
+    Parameters
+    ----------
+    dataset, split, start, stop
+        As in `sample_codes`, whose codes these numbers belong to.
+
+    Returns
+    -------
+    ndarray
+        uint8 (stop - start, K): positive exactly where the object code is 1. In the space `draws`
+        each row sums to `n_objects`, and given the code all sequences of draws are equally likely;
+        in the other spaces no object occurs twice, so it is the code.
+    """
+    return type_counts_of(dataset, split, start, sample_codes(dataset, split, start, stop))
+
+
+def type_counts_of(
+    dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]:
+    """Sample the number of objects of each type in consecutive scenes with given object codes.
+
+    Parameters
+    ----------
+    dataset, split
+        As in `sample_codes`.
+    start
+        Index in its split of the first scene.
+    objects
+        uint8 (N, K): object codes.
+
+    Returns
+    -------
+    ndarray
+        uint8 (N, K), see `sample_type_counts`.
+    """
+    if not isinstance(dataset.space, DrawsSpace):
+        return objects
+    n_draws = dataset.space.n_objects
+    sequences = np.array([1] + [surjections(n_draws, m) for m in range(1, n_draws + 1)], object)
+    # One total that all of these divide: the remainders are uniform too.
+    seed = (dataset.seed, _STREAM, SPLITS.index(split))
+    numbers = uniform_integers(seed, lcm(*sequences.tolist()), start, start + len(objects))
+    return type_counts(objects, numbers % sequences[objects.sum(axis=1, dtype=np.int64)], n_draws)
+
+
+def type_counts(
+    objects: npt.NDArray[np.uint8], numbers: npt.NDArray[np.integer], n_draws: int
+) -> npt.NDArray[np.uint8]:
+    """Return the numbers of objects of each type, from the number of a sequence of draws.
+
+    Parameters
+    ----------
+    objects
+        uint8 (N, K): object codes.
+    numbers
+        (N,): from 0 to the number of sequences of the code - 1; uniform numbers give the law of
+        the draws.
+    n_draws
+        Draws per scene.
+
+    Returns
+    -------
+    ndarray
+        uint8 (N, K): 0 where the code is 0, and `n_draws` in each row.
+    """
+    result = np.zeros(objects.shape, np.uint8)
+    for row, (code, number) in enumerate(zip(objects, numbers.tolist(), strict=True)):
+        types = np.flatnonzero(code)
+        drawn: list[int] = []
+        rest = int(number)
+        # Draw by draw: the first type is one of m; what remains has to hit the other types.
+        for left in range(n_draws - 1, -1, -1):
+            for candidate in range(len(types)):
+                missing = len(types) - len({*drawn, candidate})
+                ways = _finish(left, len(types), missing)
+                if rest < ways:
+                    drawn.append(candidate)
+                    break
+                rest -= ways
+        result[row, types] = np.bincount(drawn, minlength=len(types))
+    return result
+
+
+@cache
+def _finish(draws: int, types: int, missing: int) -> int:
+    """Count the sequences over `types` types in which `missing` given ones all occur."""
+    return sum(
+        int((-1) ** i) * comb(missing, i) * int((types - i) ** draws) for i in range(missing + 1)
+    )
+
+
+__all__ = ["sample_type_counts", "type_counts", "type_counts_of"]

@@ -1,0 +1,101 @@
+"""What the fits of every study are laid out on: datasets x models x layers x seeds x controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from bindscope.config.base import Model, NonNegativeInt, Slug
+from bindscope.config.codes import Dataset
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer
+from bindscope.config.wording import instead
+
+Tokens = Literal["cls", "mean", "cls_mean", "patches"]
+TOKENS: tuple[Tokens, ...] = get_args(Tokens)
+Control = Literal["none", "shuffled_labels"]
+CONTROLS: tuple[Control, ...] = get_args(Control)
+
+
+class Grid(Model):
+    """A grid of fits: datasets x models x layers x seed blocks x controls."""
+
+    name: Slug = Field(description="What this grid is for; only for people.")
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    layers: Literal["all", "last"] | tuple[NonNegativeInt | Literal["final"], ...] = Field(
+        "last",
+        description="`all` (0 to n_layers), `last` (n_layers), or a list; 0 is the input of the "
+        "first block, `final` the output of the model's last norm.",
+    )
+    seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
+        ((0,),), description="Seeds; each block is one job, a new block refits nothing."
+    )
+    controls: tuple[Control, ...] = Field(
+        ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
+    )
+
+
+def depth(model: AnyModel) -> int:
+    """Return the number of blocks; known-answer encoders have none."""
+    if isinstance(model, KnownAnswer):
+        return 0
+    return model.architecture.n_layers if isinstance(model, Controlled) else model.n_layers
+
+
+def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:
+    """Return the layers of a model that a grid asks for."""
+    if grid.layers == "all":
+        return list(range(depth(model) + 1))
+    if grid.layers == "last":
+        return [depth(model)]
+    return list(grid.layers)
+
+
+def unknown(where: str, names: Iterable[str], known: Mapping[str, object]) -> Iterator[str]:
+    """Yield a line for each name that is not defined."""
+    for name in names:
+        if name not in known:
+            yield f"{where}: {name!r} is not defined{instead(name, list(known))}"
+
+
+def grid_problems(
+    where: str, grid: Grid, datasets: Mapping[str, Dataset], models: Mapping[str, AnyModel]
+) -> Iterator[str]:
+    """Yield what a grid asks for that its datasets and models do not have."""
+    yield from unknown(f"{where}.datasets", grid.datasets, datasets)
+    yield from unknown(f"{where}.models", grid.models, models)
+    used = [datasets[name] for name in grid.datasets if name in datasets]
+    for model in (models[name] for name in grid.models if name in models):
+        yield from _layers(where, model, grid)
+        yield from _images(where, model, used)
+
+
+def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
+    if isinstance(grid.layers, str):
+        return
+    has_final = not isinstance(model, KnownAnswer)
+    for layer in grid.layers:
+        if not has_final if layer == "final" else layer > depth(model):
+            yield (
+                f"{where}.layers: model {model.name!r} has layers 0 to {depth(model)}, "
+                f"not {layer!r}"
+            )
+
+
+def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterator[str]:
+    if isinstance(model, KnownAnswer):
+        for dataset in datasets:
+            if dataset.source:
+                yield (
+                    f"{where}: {model.name!r} draws the codes that it encodes, but the scenes of "
+                    f"{dataset.name!r} are read; use it with a dataset that is drawn"
+                )
+        return
+    for dataset in datasets:
+        if dataset.render is None:
+            yield (
+                f"{where}: model {model.name!r} sees images, but dataset {dataset.name!r} has no "
+                "render section"
+            )

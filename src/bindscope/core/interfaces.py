@@ -1,0 +1,386 @@
+"""What the parts of bindscope promise each other: read this first.
+
+It imports nothing of the package.
+
+The first half is about the workflow: a `Step` is a rule of Snakemake as the library knows it, and a
+`Study` is what one research question adds: steps, tables, figures and what the report says. The
+second half is about the science: what a renderer, a reader, a model, a probe family and a training
+objective offer. Everything is registered by name in `core/registries.py`, as a
+``"module:object"`` string that is imported when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.figure import Figure as Canvas
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+Layer = int | Literal["final"]
+
+
+# --- The workflow -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rule of the workflow: what it makes and which script makes it.
+
+    Attributes
+    ----------
+    name
+        Name of the Snakemake rule.
+    outputs
+        Output name -> path below ``results/`` with the rule's wildcards. The first output stands
+        for the product; `key` is a wildcard of every path that a change of configuration moves.
+    script
+        File in ``workflow/scripts``; default: ``<name>.py``.
+    reads
+        Role -> outputs that are read of such an input besides the first one. A store beside a
+        manifest is always read. What is not read is no input: each costs Snakemake time.
+    leaf
+        Whether ``rule all`` asks for each product by name. True for everything that a table,
+        figure or report is made from: a job that dies after a change of configuration loses its
+        record, and a table above it would pass for up to date.
+    makes
+        What it makes, in a word or two, for config/README.md; default: its name.
+    """
+
+    name: str
+    outputs: Mapping[str, str]
+    script: str = ""
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    leaf: bool = False
+    makes: str = ""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A product that a table, a figure or the report is made from.
+
+    Attributes
+    ----------
+    names
+        Its wildcards (dataset, model, ...), and `spec_key` and `code_key`.
+    files
+        Paths by output name; of the outputs, those that are read.
+    """
+
+    names: Mapping[str, str]
+    files: Mapping[str, str]
+
+    @property
+    def path(self) -> str:
+        """The file that stands for the product."""
+        return next(iter(self.files.values()))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a table, a figure or a chapter of the report is made from.
+
+    Attributes
+    ----------
+    products
+        Products by role, in the graph's order.
+    content
+        What else of the configuration it depends on (its `Request.content`).
+    resources
+        Committed files by name: ``resources/published/trends.csv`` is `trends`; those of the
+        package have their folder's name before it (``studies/x/introduction.html`` is
+        `x_introduction`).
+    """
+
+    products: Mapping[str, Sequence[Given]] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, role: str) -> Sequence[Given]:
+        """Return the products of a role, none where the role was not given."""
+        return self.products.get(role, ())
+
+    def paths(self, role: str) -> list[str]:
+        """Return the files that stand for the products of a role."""
+        return [given.path for given in self.of(role)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a table or a figure needs, of the products that a configuration has.
+
+    Attributes
+    ----------
+    inputs
+        Products by role; what `reads` names of them besides the first output is read too.
+    content
+        What else of the configuration it depends on; JSON-able.
+    reads
+        Role -> further outputs that are read.
+    """
+
+    inputs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """A table of a study: ``results/tables/<name>.{parquet,csv,html}``.
+
+    Attributes
+    ----------
+    name
+        Name of the table; its caption is ``workflow/report/table_<name>.rst``.
+    implementation
+        ``"module:object"`` of a `Table`.
+    request
+        ``(graph, shared, section) -> Request | None``; None where the configuration has no rows
+        for it. Called when everything that studies compute is in the graph.
+    """
+
+    name: str
+    implementation: str
+    request: Callable[[Any, Any, Any], Request | None]
+
+
+@dataclass(frozen=True)
+class FigureEntry:
+    """A figure of a study: ``results/figures/<name>.{png,svg}``.
+
+    Attributes
+    ----------
+    name
+        Name of the figure; its caption is ``workflow/report/<name>.rst``.
+    title
+        Its heading in the report.
+    implementation
+        Name of a module that is a `Figure`.
+    request
+        ``(graph, shared, section) -> Request | None``; None where the configuration has nothing to
+        show. Called when all tables are in the graph.
+    resources
+        Committed files that it reads.
+    """
+
+    name: str
+    title: str
+    implementation: str
+    request: Callable[[Any, Any, Any], Request | None]
+    resources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """One research question: a folder, a ``.smk``, a page of docs and a line in the registry.
+
+    Attributes
+    ----------
+    name
+        Its name in the registry, in ``studies:`` of the configuration, of its folder and its
+        ``workflow/rules/<name>.smk``.
+    title
+        What it is about, in a line; the heading of its chapter.
+    section
+        ``"module:class"`` of its section of the configuration; empty where it has none and
+        always takes part.
+    problems
+        ``(config, section) -> lines``: what in its section does not fit the rest, each as
+        ``path: what is wrong``, the path relative to the section.
+    products
+        ``(graph, shared, section)``: adds what the study computes.
+    steps, tables, figures
+        What it adds to the workflow.
+    wildcards
+        Wildcards of its rules that no other step has, as regular expressions.
+    findings
+        ``"module:function"`` that makes its chapter of the report, see `Findings`; empty for none.
+    resources
+        Committed files that its findings read.
+    """
+
+    name: str
+    title: str
+    products: Callable[[Any, Any, Any], None]
+    section: str = ""
+    problems: Callable[[Any, Any], Iterator[str]] | None = None
+    steps: tuple[Step, ...] = ()
+    tables: tuple[TableEntry, ...] = ()
+    figures: tuple[FigureEntry, ...] = ()
+    wildcards: Mapping[str, str] = field(default_factory=dict)
+    findings: str = ""
+    resources: tuple[str, ...] = ()
+
+
+class Table(Protocol):
+    """How a table is made from the rows that jobs left."""
+
+    schema: Any
+    """Its `bindscope.tables.schema.TableSchema`: columns with type, unit, range and meaning."""
+
+    def build(self, inputs: Inputs) -> pd.DataFrame:
+        """Return the table, valid under the schema; rows that were not asked for are refused."""
+
+
+class Figure(Protocol):
+    """A module that draws one figure.
+
+    `read` returns keyword arguments that `available` and `draw` both take.
+    """
+
+    def read(self, inputs: Inputs) -> dict[str, Any]:
+        """Read what the figure shows."""
+
+    def available(self, **data: Any) -> str | None:
+        """Return why the figure cannot be drawn from these data, in a sentence, or None."""
+
+    def draw(self, **data: Any) -> Canvas:
+        """Draw it."""
+
+
+class Findings(Protocol):
+    """What the report says about a study."""
+
+    def __call__(self, tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Any:
+        """Return the study's `bindscope.report.chapter.Chapter`.
+
+        Parameters
+        ----------
+        tables
+            All tables of the run, by name.
+        inputs
+            The whole configuration as `content`, and the study's resources.
+        """
+
+
+# --- The science --------------------------------------------------------------------------------
+
+
+class Renderer(Protocol):
+    """Draws scenes of object codes."""
+
+    def __call__(
+        self, dataset: Any, split: str, start: int, objects: NDArray[np.uint8]
+    ) -> dict[str, NDArray[Any]]:
+        """Draw consecutive scenes; scene i looks the same in whatever shard it is drawn.
+
+        Parameters
+        ----------
+        dataset
+            A `config.codes.SceneDistribution`.
+        split, start
+            The split, and the index in it of the first scene.
+        objects
+            Object codes, uint8 (n, K).
+
+        Returns
+        -------
+        ``images`` uint8 (n, H, W, 3); ``masks`` uint8 (n, H, W), 0 = background, j = the j-th
+        object; ``boxes`` int16 (n, M, 4), x0 y0 x1 y1 in pixels, ends exclusive, -1 = none;
+        ``cells`` int16 (n, M), the object-code index of the j-th object, -1 = none.
+        """
+
+
+class Source(Protocol):
+    """Reads the scenes of one dataset; made as ``Source(section, split_column)``."""
+
+    @property
+    def vocabulary(self) -> Mapping[str, Sequence[str]]:
+        """The values of every feature group in order, by the group's name."""
+
+    @property
+    def images(self) -> str | Sequence[str]:
+        """The folder or zip archive that image names start from, or several of them."""
+
+    def scenes(self) -> Iterable[Any]:
+        """Read the scenes (`sources.base.Scene`), in an order that does not change."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A frozen model over images.
+
+    Layers. Layer 0 is what enters block 1 (after patch embedding, position embedding and, where
+    the model has one, the norm before the blocks); layer l is the residual stream after block l,
+    raw; ``"final"`` is the last layer after the model's final norm.
+
+    Attributes
+    ----------
+    n_layers
+        Number of blocks; layers run from 0 to `n_layers`, then ``"final"``.
+    dim
+        Width of the residual stream.
+    token_map
+        Which token is what (`models.base.TokenMap`), at the size that `preprocess` gives.
+    revision
+        What pins the architecture and the weights in words (a commit, a seed, a file).
+    weights_sha256
+        Hash of the weights.
+    """
+
+    n_layers: int
+    dim: int
+    token_map: Any
+    revision: str
+    weights_sha256: str
+
+    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
+        """Apply the model's own transform.
+
+        Parameters
+        ----------
+        images
+            uint8 (B, H, W, 3).
+
+        Returns
+        -------
+        float32 (B, 3, height, width), on the model's device.
+        """
+        ...
+
+    def residual_stream(
+        self, pixels: Tensor, layers: Sequence[Layer]
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Run one forward pass and give the layers asked for, in ascending order.
+
+        Parameters
+        ----------
+        pixels
+            What `preprocess` returns.
+        layers
+            Layers wanted; the pass stops after the deepest of them.
+
+        Yields
+        ------
+        The layer, and its tokens: float32 (B, n_tokens, dim).
+        """
+        ...
+
+
+class Family(Protocol):
+    """A probe family: teacher-forced logits of successive bits."""
+
+    def __call__(self, inputs: Any, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
+        """Return logits in nats (B, heads).
+
+        Parameters
+        ----------
+        inputs
+            Standardised representation (B, d), or patch tokens (B, T, d) with a [CLS] (B, d).
+        bits
+            The true bits (B, length), 0 or 1; head k sees those before it.
+        anchors
+            Exact prior log-odds in nats (B, heads), for probes that start from the prior.
+        """
+
+
+class Objective(Protocol):
+    """What a controlled model is trained for."""
+
+    def __call__(self, model: nn.Module, images: Tensor, codes: Tensor) -> Tensor:
+        """Return the loss of a batch in bits per scene; images (B, 3, H, W), codes (B, K)."""

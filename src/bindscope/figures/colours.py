@@ -1,0 +1,13 @@
+"""The palette of all figures; no matplotlib here, so that names can have colours.
+
+Okabe and Ito, *Color Universal Design* (2008), told apart with any colour vision; where colour
+carries a meaning, so does a marker, a line style or a position.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SKY, AMBER, INK, GREY = "#56B4E9", "#E69F00", "#1A1A1A", "#767676"
+PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK, GREY)

@@ -1,0 +1,113 @@
+"""The steps that all studies share, from codes to the index of activations, and their paths."""
+
+from __future__ import annotations
+
+from bindscope.config.base import SLUG
+from bindscope.config.grid import TOKENS
+from bindscope.core.interfaces import Step
+
+_ACTIVATIONS = "results/activations/{dataset}/{model}"
+_RECORDS = "results/records/{dataset}"
+_RELEASE = "results/synthetic_release/{key}"
+_TRAINING = "results/training/{model}-{key}"
+
+
+def store(base: str) -> dict[str, str]:
+    """Outputs of a rule that writes a store: its manifest, and the store."""
+    return {"manifest": f"{base}.json", "store": f"{base}.zarr"}
+
+
+_SHARED = (
+    Step("codes", store("results/codes/{dataset}/{split}-{key}"), makes="labels"),
+    Step("priors", {"rows": "results/priors/{dataset}-{key}.json"}, leaf=True),
+    Step("anchors", store("results/anchors/{dataset}/{split}-{key}"), makes="labels"),
+    Step("scenes", store("results/scenes/{dataset}/{split}-{shard}-{key}")),
+    Step("labels", {"labels": "results/labels/{dataset}-{key}.json"}),
+    Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}, makes="downloads"),
+    Step(
+        "synthetic_release",
+        {
+            "manifest": f"{_RELEASE}.json",
+            "objects": f"{_RELEASE}/objects.json.zip",
+            "attributes": f"{_RELEASE}/attributes.json.zip",
+            "image_data": f"{_RELEASE}/image_data.json.zip",
+            "object_alias": f"{_RELEASE}/object_alias.txt",
+            "attribute_alias": f"{_RELEASE}/attribute_alias.txt",
+            "images": f"{_RELEASE}/images.zip",
+        },
+        makes="downloads",
+    ),
+    Step("records", {"rows": f"{_RECORDS}/records-{{key}}.parquet"}),
+    Step("record_codes", store(f"{_RECORDS}/codes/{{split}}-{{key}}"), makes="labels"),
+    Step("record_scenes", store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"), makes="scenes"),
+    Step("counted_priors", {"rows": f"{_RECORDS}/priors-{{key}}.json"}, leaf=True, makes="priors"),
+    Step("counted_anchors", store(f"{_RECORDS}/anchors/{{split}}-{{key}}"), makes="labels"),
+    Step("weights", {"manifest": "results/weights/{model}-{key}.json"}),
+    Step(
+        "training",
+        {
+            "manifest": f"{_TRAINING}.json",
+            "weights": f"{_TRAINING}.safetensors",
+            "history": f"{_TRAINING}.history.json",
+        },
+        leaf=True,
+    ),
+    Step(
+        "truth",
+        {"truth": "results/truth/{dataset}/{model}-{tokens}-{key}.json"},
+        leaf=True,
+        makes="closed forms",
+    ),
+    Step(
+        "encoded", store(f"{_ACTIVATIONS}/encoded/{{split}}-{{shard}}-{{key}}"), makes="activations"
+    ),
+    Step(
+        "pooled",
+        store(f"{_ACTIVATIONS}/pooled/{{split}}-{{shard}}-{{key}}"),
+        script="extract.py",
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
+    Step(
+        "patches",
+        store(f"{_ACTIVATIONS}/patches-{{layer}}/{{split}}-{{shard}}-{{key}}"),
+        script="extract.py",
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
+    Step(
+        "patches_temporary",
+        store(f"{_ACTIVATIONS}/temporary-{{layer}}/{{split}}-{{shard}}-{{key}}"),
+        script="extract.py",
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
+    Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}, makes="activations"),
+    Step(
+        "table",
+        {kind: f"results/tables/{{table}}.{kind}" for kind in ("parquet", "csv", "html")},
+        leaf=True,
+    ),
+    Step(
+        "figure",
+        {kind: f"results/figures/{{figure}}.{kind}" for kind in ("png", "svg")},
+        leaf=True,
+    ),
+    Step("report", {"page": "results/report.html"}, leaf=True),
+)
+SHARED_STEPS = {step.name: step for step in _SHARED}
+
+NAME = SLUG.strip("^$")
+WILDCARDS = {
+    "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
+    "dataset": NAME,
+    "figure": r"[a-z_]+",
+    "key": r"[0-9a-f]{8}",
+    "layer": r"[0-9]+|final",
+    "model": NAME,
+    "seeds": r"[0-9]+(?:_[0-9]+)*",
+    "shard": r"[0-9]{5}",
+    "split": r"train|val|test",
+    "table": r"[a-z_]+",
+    "tokens": "|".join(TOKENS),
+}

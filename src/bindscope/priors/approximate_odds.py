@@ -1,0 +1,100 @@
+"""Approximate prior odds of codes, where the space is too large for exact counts.
+
+Bits that are certain are exact (a cell outside F, the last cell that can show a value of F); the
+odds of the others are a guess, which `bindscope.priors.counted` corrects by frequencies of the
+train split. The result is a probability distribution, as one that starts from exact counts is, but
+a somewhat worse fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb, log
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.space import feature_code, group_slices
+
+Bits = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+
+
+def approximate_odds(
+    objects: Bits, sizes: Sequence[int], shares: Sequence[float]
+) -> dict[str, Floats]:
+    """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
+
+    Parameters
+    ----------
+    objects
+        uint8 (N, K): object codes, none empty.
+    sizes
+        Sizes of the feature groups.
+    shares
+        How often a scene has 1, 2, ... objects; positive.
+
+    Returns
+    -------
+    dict
+        `object` (N, K): numbers of objects as in `shares`, given the number all codes equally
+        likely (exact). `feature` (N, n): even odds, but a group has a value.
+        `object_given_feature` (N, K): a value of F that no object has so far is equally likely in
+        each cell that is left for it.
+    """
+    features = feature_code(objects, sizes)
+    return {
+        "object": _object(objects, shares),
+        "feature": _feature(features, sizes),
+        "object_given_feature": _object_given_feature(objects, features, sizes),
+    }
+
+
+def _object(objects: Bits, shares: Sequence[float]) -> Floats:
+    """Log-odds of o_k given the number of ones so far, by the recursion of `finishing_table`."""
+    n_cells = objects.shape[1]
+    weights = [log(share) - log(comb(n_cells, m)) for m, share in enumerate(shares, start=1)]
+    row = np.array([-np.inf, *weights, -np.inf])  # after c ones, with no cell left
+    odds = np.empty((n_cells, len(row) - 1))
+    for cell in reversed(range(n_cells)):
+        with np.errstate(invalid="ignore"):
+            odds[cell] = row[1:] - row[:-1]
+        row = np.append(np.logaddexp(row[:-1], row[1:]), -np.inf)
+    so_far = np.cumsum(objects, axis=1, dtype=np.int64) - objects
+    result: Floats = odds[np.arange(n_cells), so_far]
+    return result
+
+
+def _feature(features: Bits, sizes: Sequence[int]) -> Floats:
+    odds = np.zeros(features.shape)
+    for columns in group_slices(sizes):
+        empty = features[:, columns.start : columns.stop - 1].sum(1, dtype=np.int64) == 0
+        odds[empty, columns.stop - 1] = np.inf
+    return odds
+
+
+def _object_given_feature(objects: Bits, features: Bits, sizes: Sequence[int]) -> Floats:
+    values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
+    starts = [columns.start for columns in group_slices(sizes)]
+    inside = np.ones(objects.shape, bool)
+    for start, value in zip(starts, values, strict=True):
+        inside &= features[:, start + value] == 1
+    share = 0.5 / (_from_here(inside) + 1)
+    for value, size in zip(values, sizes, strict=True):
+        for cells in (np.flatnonzero(value == v) for v in range(size)):
+            mine = objects[:, cells]
+            unused = np.cumsum(mine, axis=1, dtype=np.int64) - mine == 0
+            places = np.maximum(_from_here(inside[:, cells]), 1)
+            share[:, cells] = np.maximum(share[:, cells], unused / places)
+    with np.errstate(divide="ignore"):
+        odds: Floats = np.log(share) - np.log1p(-share)
+    return np.where(inside, odds, -np.inf)
+
+
+def _from_here(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Number of true cells from each place on, itself included."""
+    result: npt.NDArray[np.int64] = np.cumsum(cells[:, ::-1], axis=1, dtype=np.int64)[:, ::-1]
+    return result
+
+
+__all__ = ["approximate_odds"]

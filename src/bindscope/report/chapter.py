@@ -1,0 +1,248 @@
+"""What a study says in the report, as data; `bindscope.report.page` lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+from markupsafe import Markup
+
+Kind = Literal["label", "number", "text", "code"]
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """A number that stands large on the page.
+
+    Attributes
+    ----------
+    value, unit
+        The number as text, and its unit.
+    label
+        What it is; a phrase that is read after the number.
+    """
+
+    value: str
+    unit: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found, as a paragraph and a list.
+
+    Attributes
+    ----------
+    lead
+        The paragraph.
+    points
+        The list: a name that is printed in bold, and the text that follows it.
+    """
+
+    lead: str
+    points: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Rows with the same warning.
+
+    Attributes
+    ----------
+    what
+        What is wrong, or to be known, about them.
+    rows
+        The rows, each in words.
+    """
+
+    what: str
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table on the page.
+
+    Attributes
+    ----------
+    heading
+        Its heading.
+    source
+        The data frame's column that it shows.
+    kind
+        `label`: text that rows can be selected by; `number`; `text`: may run over several lines;
+        `code`: keys and paths.
+    explanation
+        What the numbers are, shown when the pointer rests on the heading.
+    format
+        Format of numbers, as Python writes it.
+    interval
+        Whether ``<source>_low`` and ``<source>_high`` are shown below the number.
+    """
+
+    heading: str
+    source: str
+    kind: Kind = "text"
+    explanation: str = ""
+    format: str = "z.2f"
+    interval: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes
+    ----------
+    text
+        What it shows.
+    value
+        What rows are sorted by; empty where a number is missing.
+    below
+        A second line in small print.
+    """
+
+    text: str
+    value: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table on the page; with controls to select and sort rows if a column is a `label`.
+
+    Attributes
+    ----------
+    title
+        What it is a table of.
+    columns, rows
+        Its columns, and a cell for each of them in every row.
+    folded
+        Whether it is shown only when its title is pressed.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    folded: bool = False
+
+    @property
+    def choices(self) -> list[tuple[int, str, list[str]]]:
+        """Columns to select rows by: position, heading, and the values, numbers before words."""
+        return [
+            (i, column.heading, sorted({row[i].text for row in self.rows}, key=_numbers_first))
+            for i, column in enumerate(self.columns)
+            if column.kind == "label"
+        ]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a chapter with a heading of its own; left out where there is nothing in it.
+
+    Attributes
+    ----------
+    name
+        Name in links, unique within the chapter.
+    title
+        Its heading.
+    paragraphs, points
+        Text, and a list below it.
+    figures
+        Names of figures; those that the run did not draw are left out.
+    tables
+        Tables, below the figures.
+    """
+
+    name: str
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    tables: tuple[PageTable, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What a study says. All text is plain; `introduction` alone is HTML.
+
+    The page shows the parts in this order. Figures that neither `headline` nor a section names get
+    sections of their own, between the findings and `sections`.
+
+    Attributes
+    ----------
+    introduction
+        What a reader must know first; HTML out of a file of the study.
+    warnings
+        Rows to be read with care.
+    key_numbers, findings, notes
+        What was found, in numbers and in sentences.
+    headline
+        Names of the figures that belong to the findings.
+    sections
+        Further sections, in order.
+    provenance
+        Tables for the end of the page: which keys the shown rows have.
+    """
+
+    introduction: Markup = Markup("")  # noqa: RUF009 (immutable)
+    warnings: tuple[Warned, ...] = ()
+    key_numbers: tuple[KeyNumber, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    provenance: tuple[PageTable, ...] = ()
+
+
+def page_table(
+    title: str, columns: Sequence[Column], frame: pd.DataFrame, *, folded: bool = False
+) -> PageTable:
+    """Make a table for the page out of a data frame; missing values are empty cells.
+
+    Parameters
+    ----------
+    title
+        What it is a table of.
+    columns
+        Which of the frame's columns to show, and how.
+    frame
+        The rows in the order of the page.
+    folded
+        Whether it is shown only when its title is pressed.
+    """
+    rows = tuple(
+        tuple(_cell(column, record) for column in columns) for record in frame.to_dict("records")
+    )
+    return PageTable(title, tuple(columns), rows, folded)
+
+
+def number(value: float | None, form: str = "z.2f") -> str:
+    """Write a number with a real minus sign; None and NaN are empty.
+
+    Parameters
+    ----------
+    value
+        The number.
+    form
+        Its format; default: two decimals.
+    """
+    return "" if value is None or pd.isna(value) else format(value, form).replace("-", "\u2212")
+
+
+def _cell(column: Column, record: Mapping[Any, Any]) -> Cell:
+    value = record[column.source]
+    if column.kind != "number":
+        return Cell("" if pd.isna(value) else str(value))
+    below = ""
+    if column.interval:
+        ends = [number(record[f"{column.source}_{end}"], column.format) for end in ("low", "high")]
+        below = " to ".join(ends) if all(ends) else ""
+    exact = "" if pd.isna(value) else repr(float(value))
+    return Cell(number(value, column.format), exact, below)
+
+
+def _numbers_first(text: str) -> tuple[bool, int, str]:
+    return (not text.isdigit(), int(text) if text.isdigit() else 0, text)

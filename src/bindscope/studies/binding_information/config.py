@@ -1,0 +1,194 @@
+"""The study's section of the configuration: probes, grids of fits, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.codes import Dataset
+from bindscope.config.grid import Grid, Tokens, grid_problems, unknown
+from bindscope.config.references import repeated
+
+if TYPE_CHECKING:
+    from bindscope.config.root import Config
+
+PATCH_FAMILIES = ("attention_quadratic",)
+
+
+class _Probe(Model):
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    protocol: Literal["converged", "paper"] = Field(
+        "converged",
+        description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
+        "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
+    )
+    standardise: bool = Field(
+        True, description="Scale inputs by train mean and deviation (never under `paper`)."
+    )
+    conditioned: bool = Field(
+        True, description="Heads see the revealed bits; false drops the conditioning."
+    )
+    steps: PositiveInt = Field(
+        400, description="Optimiser steps (L-BFGS: iterations, at most 150)."
+    )
+    batch_size: PositiveInt = Field(
+        256, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+    patience: NonNegativeInt = Field(
+        8,
+        description="Early stopping: evaluations without a better validation loss, of 20 in a "
+        "fit; 0 never stops.",
+    )
+    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    memory_mb: PositiveInt = Field(
+        1024,
+        description="Memory for activations (and labels that take more than an eighth of it); what "
+        "is larger is streamed in shuffled blocks.",
+    )
+
+
+class LinearProbe(_Probe):
+    """Logistic regression per head on the representation and the revealed bits."""
+
+    family: Literal["linear"]
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
+        min_length=1,
+        description="Ridge strengths of `converged`; validation chooses.",
+    )
+
+
+class _Ranked(_Probe):
+    rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")
+    learning_rate: float = Field(1e-2, gt=0, description="Peak of the one-cycle schedule.")
+    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
+
+
+class QuadraticProbe(_Ranked):
+    """A low-rank quadratic form per head."""
+
+    family: Literal["quadratic"]
+
+
+class QuadraticReuseProbe(_Ranked):
+    """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
+
+    family: Literal["quadratic_reuse"]
+
+
+class MultilinearReuseProbe(_Ranked):
+    """quadratic_reuse for any number of feature groups."""
+
+    family: Literal["multilinear_reuse"]
+
+
+class DnnProbe(_Probe):
+    """A four-layer perceptron per head."""
+
+    family: Literal["dnn"]
+    hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
+    learning_rate: float = Field(3e-3, gt=0, description="Peak of the one-cycle schedule.")
+    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
+
+
+class AttentionProbe(_Ranked):
+    """Heads that read the patch tokens by attention, then quadratic; needs `tokens: patches`."""
+
+    family: Literal["attention_quadratic"]
+    batch_size: PositiveInt = Field(
+        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+    learning_rate: float = Field(2e-2, gt=0, description="Peak of the one-cycle schedule.")
+
+
+AnyProbe = Annotated[
+    LinearProbe
+    | QuadraticProbe
+    | QuadraticReuseProbe
+    | MultilinearReuseProbe
+    | DnnProbe
+    | AttentionProbe,
+    Field(discriminator="family"),
+]
+
+
+class FitBlock(Grid):
+    """A grid of fits: datasets x models x layers x tokens x probes x seed blocks x controls."""
+
+    tokens: tuple[Tokens, ...] = Field(
+        ("cls",),
+        description="What the probe reads: `cls`, `mean` (of patch tokens), `cls_mean`, `patches`.",
+    )
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+
+
+class Information(Model):
+    """Intervals and flags."""
+
+    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test scenes.")
+    bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
+
+
+class ModelFamily(Model):
+    """Models that are one family at several input sizes: a curve of the figure `resolution`."""
+
+    name: Slug = Field(description="Name of the curve.")
+    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+
+
+class Section(Model):
+    """Binding information: probes, and where they are fitted."""
+
+    probes: tuple[AnyProbe, ...] = Field(min_length=1, description="Probe families.")
+    fits: tuple[FitBlock, ...] = Field(min_length=1, description="Which probes are fitted where.")
+    information: Information = Field(Information(), description="Intervals and flags.")
+    families: tuple[ModelFamily, ...] = Field(
+        (),
+        description="Curves of the figure `resolution`: models that differ in their input size.",
+    )
+
+
+def problems(config: Config, section: Section) -> Iterator[str]:
+    """Yield what in the section does not fit the rest of the configuration."""
+    datasets = {dataset.name: dataset for dataset in config.datasets}
+    models = {model.name: model for model in config.models}
+    probes = {probe.name: probe for probe in section.probes}
+    for key in ("probes", "fits", "families"):
+        yield from repeated(key, [entry.name for entry in getattr(section, key)])
+    for i, block in enumerate(section.fits):
+        where = f"fits.{i}"
+        yield from grid_problems(where, block, datasets, models)
+        yield from unknown(f"{where}.probes", block.probes, probes)
+        used = [datasets[name] for name in block.datasets if name in datasets]
+        for probe in (probes[name] for name in block.probes if name in probes):
+            yield from _tokens(where, probe, block)
+            yield from _groups(where, probe, used)
+    for i, family in enumerate(section.families):
+        yield from unknown(f"families.{i}.models", family.models, models)
+
+
+def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:
+    wants_patches = probe.family in PATCH_FAMILIES
+    for tokens in block.tokens:
+        if wants_patches != (tokens == "patches"):
+            yield (
+                f"{where}.tokens: probe {probe.name!r} ({probe.family}) "
+                f"{'needs' if wants_patches else 'cannot read'} patch tokens, but tokens lists "
+                f"{tokens!r}; put it in a block with "
+                f"tokens: [{'patches' if wants_patches else 'cls'}]"
+            )
+
+
+def _groups(where: str, probe: AnyProbe, datasets: Iterable[Dataset]) -> Iterator[str]:
+    if probe.family != "quadratic_reuse":
+        return
+    for dataset in datasets:
+        if len(dataset.space.groups) != 2:
+            yield (
+                f"{where}.probes: {probe.name!r} (quadratic_reuse) is defined for two feature "
+                f"groups, {dataset.name!r} has {len(dataset.space.groups)}; use multilinear_reuse"
+            )

@@ -1,0 +1,88 @@
+"""What a reader sees instead of the study's slugs: families, token inputs, flags, statuses.
+
+The one home of these words; a probe family or token input without an entry shows its slug.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
+from bindscope.studies.binding_information.rules import STANDARD_ERRORS
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How something is shown.
+
+    Attributes
+    ----------
+    name
+        In axes and legends.
+    words
+        In a sentence, with its article.
+    colour
+        In figures.
+    short
+        Under a tick, in lines as narrow as they go.
+    """
+
+    name: str
+    words: str
+    colour: str
+    short: str = ""
+
+
+_FAMILIES: Final = {
+    "linear": Shown("linear", "a linear probe", GREY),
+    "quadratic": Shown("quadratic", "a quadratic probe", BLUE),
+    "quadratic_reuse": Shown(
+        "shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic"
+    ),
+    "multilinear_reuse": Shown(
+        "shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear"
+    ),
+    "dnn": Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet"),
+    "attention_quadratic": Shown("attention", "an attention probe", GREEN),
+}
+_TOKENS: Final = {
+    "cls": Shown("[CLS]", "the [CLS] token", BLUE),
+    "mean": Shown("mean of patches", "the mean of the patch tokens", AMBER),
+    "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
+    "patches": Shown("patches (attention)", "the patch tokens", GREEN),
+}
+# In figures, from the simplest family to the most expressive; not the registry's order, which is in
+# no code key.
+FAMILY_ORDER: Final = tuple(_FAMILIES)
+STATUS_WORDS: Final = {
+    "failed": "the fit did not end, and numbers are missing",
+    "undefined": "measured, but a quantity has no value",
+}
+FLAG_WORDS: Final = {
+    "above_prior": "a probe of the row predicts worse than the distribution of the scenes alone "
+    "would; its estimate is negative",
+    "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the "
+    "known truth: a defect, or bad luck",
+    "assumed_prior": "the distribution of these scenes is not known; H(O) and H(O|F) are estimated "
+    "from the train split and likely too high, so that a difference from them is no lower bound",
+    "collapsed": "a probe of the row gives the same answer to every scene",
+    "diverged": "a probe of the row predicts worse after it was fitted than before",
+    "not_converged": "fitting a probe of the row longer would still lower its validation loss",
+}
+
+
+def family_shown(family: str) -> Shown:
+    """Return how a probe family is shown."""
+    return _FAMILIES.get(family, Shown(family, f"a probe of the family {family}", INK))
+
+
+def tokens_shown(tokens: str) -> Shown:
+    """Return how a token input is shown."""
+    return _TOKENS.get(tokens, Shown(tokens, f"the tokens {tokens}", INK))
+
+
+def family_tick(family: str) -> str:
+    """Return a family's name as it stands under a tick."""
+    shown = family_shown(family)
+    return shown.short or shown.name

@@ -1,0 +1,37 @@
+"""What the study's tables hold; how they are made is in `tables`."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bindscope.studies.binding_information.columns import ATTENTION_COLUMNS, BINDING_COLUMNS
+from bindscope.studies.binding_information.rules import ATTENTION_RULES, BINDING_RULES
+from bindscope.tables.schema import TableSchema
+
+
+def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
+    """Turn layer names into numbers that sort: `final` is infinity."""
+    return pd.to_numeric(layers.replace("final", "inf")).astype(float)
+
+
+BINDING_SCHEMA = TableSchema(
+    name="binding_information",
+    version=1,
+    description="One row per dataset, model, layer, token input, probe, control and probe seed. "
+    "Every number is measured on the test split.",
+    columns=BINDING_COLUMNS,
+    key=("dataset", "model", "layer", "tokens", "probe", "control", "seed"),
+    rules=BINDING_RULES,
+    order={"layer": layer_number},
+)
+
+ATTENTION_SCHEMA = TableSchema(
+    name="attention",
+    version=1,
+    description="One row per attention probe on patch tokens: where its queries look. Made only "
+    "where there is such a probe.",
+    columns=ATTENTION_COLUMNS,
+    key=("dataset", "model", "layer", "probe", "seed"),
+    rules=ATTENTION_RULES,
+    order={"layer": layer_number},
+)

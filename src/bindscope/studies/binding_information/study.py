@@ -1,0 +1,232 @@
+"""Study one, binding information: how many bits of what goes with what a representation holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from bindscope.config.base import SLUG
+from bindscope.config.codes import Dataset
+from bindscope.config.grid import CONTROLS, depth
+from bindscope.config.models import KnownAnswer
+from bindscope.config.observed import ClevrSource
+from bindscope.config.solids import SolidsRenderer
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.graph.shared import Shared, value_names
+from bindscope.studies.binding_information.config import PATCH_FAMILIES, Section, problems
+from bindscope.studies.binding_information.products import STEPS, add_products
+
+_HERE = "bindscope.studies.binding_information"
+_PUBLISHED = "resources/published/binding_information.csv"
+_TRENDS = "resources/published/trends.csv"
+_INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
+
+
+def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
+    inputs = {
+        "fits": graph.of("fit"),
+        "nulls": graph.of("null"),
+        "priors": graph.of("priors", "counted_priors"),
+        "truths": graph.of("truth"),
+    }
+    models = {
+        name: {
+            "model_kind": model.source.partition(":")[0],
+            "model_seed": getattr(model, "seed", None),
+            "n_layers": depth(model),
+        }
+        for name, model in shared.models.items()
+    }
+    return Request(inputs, {"models": models})
+
+
+def _attention_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    maps = graph.of("attention")
+    return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
+
+
+def _known_answer(shared: Shared, name: str) -> bool:
+    return isinstance(shared.models[name], KnownAnswer)
+
+
+def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
+    """Fits of models' last layers, known-answer encoders and controls left out.
+
+    The last layer is the last block's, or `final` where a model was not read at that.
+    """
+    fits = [
+        fit
+        for fit in graph.of("fit", control="none")
+        if not _known_answer(shared, fit.wildcards["model"])
+    ]
+    deepest = {name: str(depth(model)) for name, model in shared.models.items()}
+    read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
+    last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
+    return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
+
+
+def _about_table(
+    graph: Graph, shared: Shared, content: dict[str, Any] | None = None, **inputs: list[Product]
+) -> Request:
+    """Ask for the study's table, the order of the models, and more."""
+    table = graph.of("table", table="binding_information")
+    return Request({"table": table, **inputs}, {"models": list(shared.models), **(content or {})})
+
+
+def _cells(shared: Shared) -> dict[str, int]:
+    """Return the number of possible objects per dataset."""
+    return {
+        name: prod(group.size for group in dataset.space.groups)
+        for name, dataset in shared.datasets.items()
+    }
+
+
+def _tokens(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _about_table(graph, shared) if last_layer_fits(graph, shared) else None
+
+
+def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    layers: dict[str, set[str]] = {}
+    for fit in graph.of("fit"):
+        layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
+    return _about_table(graph, shared) if any(len(n) > 1 for n in layers.values()) else None
+
+
+def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    maps = graph.of("attention")
+    return Request({"maps": maps}) if maps else None
+
+
+# What the cost of sharing compares, see `sharing_cost`.
+_SHARING = ("quadratic", "quadratic_reuse")
+
+
+def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    families = {probe.name: probe.family for probe in section.probes}
+    fitted = {families[fit.wildcards["probe"]] for fit in graph.of("fit")}
+    several = len(fitted - set(PATCH_FAMILIES)) > 1
+    if not several or not (fits := last_layer_fits(graph, shared)):
+        return None
+    compared = [fit for fit in fits if families[fit.wildcards["probe"]] in _SHARING]
+    content = {"information": section.information.model_dump(mode="json")}
+    asked = _about_table(graph, shared, content, fits=compared)
+    return Request(asked.inputs, asked.content, {"fits": ("details",)})
+
+
+def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    if not (fits := last_layer_fits(graph, shared)):
+        return None
+    return Request(
+        {"training": graph.of("training"), "fits": fits},
+        {"models": list(shared.models)},
+        {"training": ("history",), "fits": ("history",)},
+    )
+
+
+def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    if not (fits := last_layer_fits(graph, shared)):
+        return None
+    names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
+    groups = {name: value_names(dataset) for name, dataset in names.items()}
+    asked = _about_table(
+        graph, shared, {"groups": groups}, fits=fits, nulls=graph.of("null")
+    )  # fmt: skip
+    return Request(asked.inputs, asked.content, {"fits": ("details",), "nulls": ("details",)})
+
+
+def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    known = any(isinstance(model, KnownAnswer) for model in shared.models.values())
+    return _about_table(graph, shared) if known else None
+
+
+def _several(
+    graph: Graph, shared: Shared, value: Callable[[Dataset], float | None]
+) -> bool:  # fmt: skip
+    """Whether a model is read on datasets that differ in a value, of those that have it."""
+    values: dict[str, set[float | None]] = {}
+    for fit in last_layer_fits(graph, shared):
+        found = value(shared.datasets[fit.wildcards["dataset"]])
+        values.setdefault(fit.wildcards["model"], set()).add(found)
+    return any(len(found - {None}) > 1 for found in values.values())
+
+
+def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    cells = _cells(shared)
+    if not _several(graph, shared, lambda dataset: cells[dataset.name]):
+        return None
+    return _about_table(graph, shared, {"cells": cells})
+
+
+def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    names = {name for family in section.families for name in family.models}
+    fits = [fit for fit in last_layer_fits(graph, shared) if fit.wildcards["model"] in names]
+    indexes = {fit.inputs["index"][0].path(): fit.inputs["index"][0] for fit in fits}
+    if not indexes:
+        return None
+    # A list: the spec does not keep the order of a mapping, which the figure's curves follow.
+    families = [{"name": f.name, "models": list(f.models)} for f in section.families]
+    content = {"families": families, "cells": _cells(shared)}
+    return _about_table(graph, shared, content, indexes=list(indexes.values()))
+
+
+def _occlusion(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    statistics = graph.of("table", table="scene_statistics")
+    if not statistics or not _several(graph, shared, _camera_height):
+        return None
+    return _about_table(graph, shared, {"cells": _cells(shared)}, statistics=statistics)
+
+
+def _camera_height(dataset: Dataset) -> float | None:
+    render = dataset.render
+    return render.camera_height if isinstance(render, SolidsRenderer) else None
+
+
+def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    """Datasets of natural images are those that are read, CLEVR's drawn ones left out."""
+    about = [
+        name
+        for name, dataset in shared.datasets.items()
+        if dataset.source and not isinstance(dataset.source, ClevrSource)
+    ]
+    measured = {fit.wildcards["dataset"] for fit in last_layer_fits(graph, shared)}
+    if not measured & set(about):
+        return None
+    priors = graph.of("table", table="priors")
+    content = {"datasets": about, "cells": _cells(shared)}
+    return _about_table(graph, shared, content, priors=priors)
+
+
+def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
+    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
+
+
+STUDY = Study(
+    name="binding_information",
+    title="Binding information",
+    section=f"{_HERE}.config:Section",
+    problems=problems,
+    products=add_products,
+    steps=STEPS,
+    wildcards={"control": "|".join(CONTROLS), "probe": SLUG.strip("^$")},
+    tables=(
+        TableEntry("binding_information", f"{_HERE}.tables:BINDING_INFORMATION", _binding_table),
+        TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention_table),
+    ),
+    figures=(
+        _figure("tokens", "[CLS] against the patches", _tokens, _PUBLISHED),
+        _figure("layers", "Layer by layer", _layers),
+        _figure("attention", "Where the attention probe looks", _attention),
+        _figure("structure", "How the objects are written down", _structure, _PUBLISHED),
+        _figure("training", "Training", _training),
+        _figure("breakdown", "Object by object, feature by feature", _breakdown),
+        _figure("calibration", "Estimate against truth", _calibration),
+        _figure("complexity", "More possible objects", _complexity, _TRENDS),
+        _figure("resolution", "Larger input images", _resolution, _TRENDS),
+        _figure("occlusion", "Hidden objects", _occlusion, _TRENDS),
+        _figure("natural", "Natural images", _natural, _TRENDS),
+    ),
+    findings=f"{_HERE}.findings:chapter",
+    resources=(_PUBLISHED, _TRENDS, _INTRODUCTION),
+)

@@ -1,0 +1,67 @@
+"""What is known of the datasets themselves: entropies, and how much of the objects is hidden."""
+
+from __future__ import annotations
+
+from bindscope.config.base import Model
+from bindscope.config.codes import Dataset
+from bindscope.config.genome import GenomeSource
+from bindscope.config.solids import SolidsRenderer
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import Step
+from bindscope.core.splits import SPLITS
+from bindscope.graph.data import add_priors, add_records
+from bindscope.graph.shared import Shared
+
+STEPS = (
+    Step(
+        "scene_statistics",
+        {"rows": "results/scene_statistics/{dataset}-{key}.json"},
+        leaf=True,
+        makes="statistics of scenes",
+    ),
+    Step(
+        "assignment_priors",
+        {"rows": "results/records/{dataset}/assignments-{key}.json"},
+        leaf=True,
+        makes="priors",
+    ),
+)
+
+
+def add_products(graph: Graph, shared: Shared, section: Model) -> None:
+    """Add the entropies of every dataset, and statistics of the scenes that others drew."""
+    del section
+    for dataset in shared.datasets.values():
+        add_priors(graph, dataset)
+        _add_assignment_priors(graph, dataset)
+        _add_statistics(graph, dataset)
+
+
+def _add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
+    """Entropies of re-assigned attributes, where objects have a category and one attribute."""
+    if isinstance(dataset.source, GenomeSource):
+        graph.add(
+            "assignment_priors",
+            {"dataset": dataset.name},
+            {
+                "sizes": [group.size for group in dataset.space.groups],
+                "n_scenes": {split: getattr(dataset.n_scenes, split) for split in SPLITS},
+            },
+            {"records": add_records(graph, dataset)},
+        )
+
+
+def _add_statistics(graph: Graph, dataset: Dataset) -> None:
+    """How much is hidden in the scenes that are drawn of a dataset of solids."""
+    if not isinstance(dataset.render, SolidsRenderer):
+        return
+    by_split: dict[str, list[Product]] = {
+        split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS
+    }
+    drawn = {split: found for split, found in by_split.items() if found}  # some only train a model
+    if drawn:
+        about = {
+            "backend": dataset.render.backend.kind,
+            "camera_height": dataset.render.camera_height,
+        }
+        graph.add("scene_statistics", {"dataset": dataset.name}, {"about": about}, drawn)

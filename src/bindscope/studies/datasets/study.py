@@ -1,0 +1,58 @@
+"""The study of the data themselves: what scenes look like, what there is to know of them."""
+
+from __future__ import annotations
+
+from bindscope.config.base import Model
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.core.splits import SPLITS
+from bindscope.graph.shared import Shared, value_names
+from bindscope.studies.datasets.products import STEPS, add_products
+
+_HERE = "bindscope.studies.datasets"
+
+
+def _priors(graph: Graph, shared: Shared, section: Model) -> Request:
+    inputs = {
+        "priors": graph.of("priors", "counted_priors"),
+        "assignments": graph.of("assignment_priors"),
+    }
+    return Request(inputs)
+
+
+def _scene_statistics(graph: Graph, shared: Shared, section: Model) -> Request | None:
+    statistics = graph.of("scene_statistics")
+    return Request({"statistics": statistics}) if statistics else None
+
+
+def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
+    """A shard of every dataset that has images, of test scenes if there are, and what names them.
+
+    It is there before any model ran. The values of read datasets have the names that their records
+    say.
+    """
+    first: dict[str, Product] = {}
+    for product in graph.of("scenes", "record_scenes"):
+        other = first.setdefault(product.wildcards["dataset"], product)
+        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(other.wildcards["split"]):
+            first[product.wildcards["dataset"]] = product
+    shown = list(first.values())
+    records = [p.inputs["records"][0] for p in shown if p.rule == "record_scenes"]
+    groups = {name: value_names(shared.datasets[name]) for name in first}
+    return Request({"scenes": shown, "records": records}, {"groups": groups}) if shown else None
+
+
+STUDY = Study(
+    name="datasets",
+    title="What there is to know",
+    products=add_products,
+    steps=STEPS,
+    tables=(
+        TableEntry("priors", f"{_HERE}.tables:PRIORS", _priors),
+        TableEntry("scene_statistics", f"{_HERE}.tables:SCENE_STATISTICS", _scene_statistics),
+    ),
+    figures=(
+        FigureEntry("scenes", "What the scenes look like", f"{_HERE}.figures.scenes", _scenes),
+    ),
+    findings=f"{_HERE}.findings:chapter",
+)

@@ -1,0 +1,29 @@
+"""Rules that tables of several studies have; a null never breaks a numeric one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pandas as pd
+
+from bindscope.tables.schema import Rule
+
+TOLERANCE: Final = 1e-6
+
+
+def near(left: pd.Series[float], right: pd.Series[float]) -> pd.Series[bool]:
+    """Whether numbers are equal up to rounding, row by row."""
+    return ((left - right).abs() <= TOLERANCE) | left.isna() | right.isna()
+
+
+def is_difference(name: str, minuend: str, subtrahend: str) -> Rule:
+    """Return the rule that a column is the difference of two others."""
+    return (
+        f"{name} = {minuend} - {subtrahend}",
+        lambda frame: near(frame[name], frame[minuend] - frame[subtrahend]),
+    )
+
+
+def is_ratio(name: str, part: str, whole: str) -> Rule:
+    """Return the rule that a column is one column over another."""
+    return f"{name} = {part} / {whole}", lambda frame: near(frame[name] * frame[whole], frame[part])

@@ -1,0 +1,195 @@
+"""On a real CUDA device: what is computed there agrees with the CPU, and memory is freed.
+
+Skipped where torch sees no device. ``BINDSCOPE_TEST_DEVICE=cpu`` rehearses the tests on the CPU,
+with one thread more for the second of two results, so that sums are split in another way.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+
+from activations_by_hand import store
+from known_answers import dataset, model
+from probe_problems import FAMILIES, probe, problem
+
+from bindscope.activations.extraction import extract
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.models import Controlled, Extraction, Pretrained
+from bindscope.core.devices import hold_device
+from bindscope.core.store.reader import open_store
+from bindscope.models.known_answer import encode
+from bindscope.models.known_answer_truth import truth
+from bindscope.models.loading import load_model
+from bindscope.models.training import train
+from bindscope.priors.anchors import anchors
+from bindscope.priors.entropies import entropies
+from bindscope.scenes.render import render_scenes
+from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+
+DEVICE = os.environ.get("BINDSCOPE_TEST_DEVICE", "cuda")
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(
+        DEVICE == "cuda" and not torch.cuda.is_available(), reason="torch sees no CUDA device"
+    ),
+]
+
+BITS = 0.02  # the tolerance of the reference tables across machines, in bits per scene
+# Root mean square of the difference as a share of that of the CPU's float32 activations, in the
+# worst layer: sums in another order; bfloat16 has 8 bits of mantissa.
+OF_THE_RMS = {"float32": 1e-4, "bfloat16": 3e-2}
+SCENES = SceneDistribution.model_validate(
+    {
+        "name": "easy", "split": {"rule": "random"},
+        "space": {"kind": "uniform", "min_objects": 1, "max_objects": 3,
+                  "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]},
+        "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1,
+                   "placement": "grid"},
+    }
+)  # fmt: skip
+
+
+@contextmanager
+def other_threads() -> Iterator[None]:
+    """Compute with one thread more: what a rehearsal on the CPU compares with."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + (DEVICE == "cpu"))
+    yield
+    torch.set_num_threads(before)
+
+
+def fitted(family: str, device: str, **fields: Any) -> Any:
+    tokens = 9 if family == "attention_quadratic" else 0
+    data = problem((1000, 200, 200), 32, (3, 3), tokens=tokens)
+    steps = {} if family == "linear" else {"steps": 60}
+    (result,) = run_fit(probe(family, device=device, **steps, **fields), data, [0], "none")
+    return result
+
+
+def assert_same_losses(expected: Any, found: Any) -> None:
+    assert expected.losses.keys() == found.losses.keys()
+    for target, losses in expected.losses.items():
+        assert found.losses[target].mean() == pytest.approx(losses.mean(), abs=BITS), target
+    assert all(type(values) is np.ndarray for values in found.weights.values())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_fit_on_the_device_is_that_on_the_cpu(family: str) -> None:
+    expected = fitted(family, "cpu")
+    with other_threads():
+        assert_same_losses(expected, fitted(family, DEVICE))
+
+
+def test_so_is_one_that_streams_its_tokens() -> None:
+    expected = fitted("attention_quadratic", "cpu", memory_mb=1)
+    with other_threads():
+        assert_same_losses(expected, fitted("attention_quadratic", DEVICE, memory_mb=1))
+
+
+@pytest.mark.parametrize("encoder", ["zero", "features", "identity"])
+def test_known_answers_are_found_on_the_device(encoder: str) -> None:
+    scenes = dataset((4, 4), (4, 4))
+    splits = {}
+    for split, n in scenes.n_scenes.model_dump().items():
+        objects = sample_codes(scenes, split, 0, n)
+        z = encode(model(encoder), scenes, split, 0, objects)["cls"]
+        features = feature_code(objects, (4, 4))
+        splits[split] = SplitData(z, objects, features, anchors(scenes, objects))
+    data = ProbeData(**splits, sizes=(4, 4))
+    (result,) = run_fit(probe("linear", device=DEVICE), data, [0], "none")
+    prior = next(row for row in entropies(scenes) if row["split"] == "test")
+    row = estimate(result, prior, data.test.objects, data.test.features, Information())
+    known = truth(model(encoder), scenes)[0]
+    assert known is not None
+    error = row["binding_lower_bound_bits"] - known
+    assert -0.01 * row["h_object_bits"] <= error <= BITS  # docs/known_answers.md
+
+
+def test_a_controlled_training_on_the_device_is_that_on_the_cpu() -> None:
+    """Few steps: a long training on another kind of processor ends at other weights."""
+    config = Controlled.model_validate(
+        {
+            "name": "vit", "source": "controlled:objects",
+            "architecture": {"n_layers": 2, "width": 32, "n_heads": 2, "patch_px": 8},
+            "training": {"dataset": "easy", "steps": 30, "batch_size": 32},
+        }
+    )  # fmt: skip
+    objects = sample_codes(SCENES, "train", 0, 256)
+    images = render_scenes(SCENES, "train", 0, objects)["images"]
+    given = [{"train": both, "val": both} for both in (images, objects)]
+    expected = train(config, SCENES, *given, "cpu")
+    with hold_device(DEVICE) as device, other_threads():
+        found = train(config, SCENES, *given, device)
+    assert all(weights.device.type == "cpu" for weights in found.weights.values())
+    here, there = ([row["loss_bits"] for row in made.history] for made in (expected, found))
+    assert here[0] > here[-1]  # it learned something
+    np.testing.assert_allclose(there, here, rtol=0, atol=BITS)
+
+
+def extracted(folder: Path, precision: str, device: str) -> dict[str, Any]:
+    """Pooled arrays of all layers and patches of the last one, layers first, by way of stores."""
+    extraction = Extraction.model_validate(
+        {"batch_size": 16, "dtype": "float32", "precision": precision, "device": device}
+    )
+    config = Pretrained(
+        name="vit", source="timm:vit_tiny_patch16_224", n_layers=4, pretrained=False,
+        overrides={"depth": 4, "embed_dim": 128, "num_heads": 2, "img_size": 64, "patch_size": 16},
+        extraction=extraction,
+    )  # fmt: skip
+    images = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3), dtype=np.uint8)
+    paths = {name: folder / f"{device}-{precision}-{name}" for name in ("pooled", "patches")}
+    with hold_device(device) as held:
+        vit = load_model(config, None, held)
+        with store(paths["pooled"]) as pooled, store(paths["patches"]) as patches:
+            extract(vit, images, extraction, pooled=pooled, patches={4: patches})
+    arrays = {}
+    for name, path in paths.items():
+        opened = open_store(path.with_suffix(".json"))
+        for array in opened.names:
+            values = opened.read(array).astype(np.float64)
+            arrays[f"{name} {array}"] = values if name == "pooled" else values[None]
+    return arrays
+
+
+@pytest.mark.parametrize("precision", OF_THE_RMS)
+def test_an_extraction_on_the_device_is_that_on_the_cpu(tmp_path: Path, precision: str) -> None:
+    expected = extracted(tmp_path / "expected", "float32", "cpu")
+    with other_threads():
+        found = extracted(tmp_path / "found", precision, DEVICE)
+    assert expected.keys() == found.keys()
+    for name, layers in expected.items():
+        for here, there in zip(layers, found[name], strict=True):
+            share = np.sqrt(np.square(here - there).mean() / np.square(here).mean())
+            assert share <= OF_THE_RMS[precision], name
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="a rehearsal on the CPU has no memory of a device")
+@pytest.mark.parametrize("work", ["fit", "extraction"])
+def test_the_devices_memory_is_freed(tmp_path: Path, work: str) -> None:
+    """The first run leaves torch's workspaces; a second one must leave nothing more."""
+    left = []
+    for run in range(2):
+        if work == "fit":
+            fitted("quadratic", DEVICE)
+        else:
+            extracted(tmp_path / str(run), "float32", DEVICE)
+        gc.collect()
+        left.append(torch.cuda.memory_allocated())
+    assert left[1] <= left[0]

@@ -1,0 +1,57 @@
+"""Which products hold which module of this study; see tests/workflow/test_code_keys.py."""
+
+FITS = {"fit", "null"}
+READERS = {*FITS, "attention"}  # what reads activations
+INTERVALS = {*READERS, "figure structure"}  # what resamples scenes
+TABLES = {"table binding_information", "table attention"}
+
+
+def figures(*names: str) -> set[str]:
+    return {f"figure {name}" for name in names}
+
+
+# What this preset draws, by what it reads: the study's table, histories of fits, stored maps.
+_OF_TABLE = figures("tokens", "layers", "calibration", "structure", "breakdown")
+_OF_FITS = figures("training")
+_OF_MAPS = figures("attention")
+FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS
+_SHOWN = {*_OF_TABLE, *_OF_FITS, "report"}
+VALUE_NAMES = figures("breakdown")
+ROW_READERS = {*TABLES, *_SHOWN}
+TABLE_READERS = {*TABLES, *_OF_TABLE, "report"}
+
+ROOMS: dict[str, set[str]] = {
+    # All they decide stands in the spec, or is which code runs.
+    **{f"{name}.py": set() for name in ("config", "products", "registry", "study")},
+    "attention_maps.py": {"attention"},
+    "attention_share.py": {"attention", *_OF_MAPS},
+    **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
+    "probes/": FITS,
+    **{f"probes/{name}.py": READERS for name in ("attention", "base", "module", "weights")},
+    "probes/maps.py": {"attention"},
+    **{f"probes/{name}.py": set() for name in ("dnn", "multilinear")},  # not of this preset
+    **{f"{name}.py": {*TABLES, *_SHOWN} for name in ("columns", "rules")},
+    "schemas.py": {*TABLES, *_OF_TABLE},
+    "tables.py": TABLES,
+    "views.py": _SHOWN,
+    "names.py": _SHOWN,
+    "published.py": {*figures("tokens", "structure"), "report"},
+    **{f"{name}.py": {"report"} for name in ("findings", "sentences")},
+    "scene_losses.py": {*FITS, *figures("structure")},
+    "sharing_cost.py": figures("structure"),
+    **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},
+    "figures/assumed.py": figures("tokens", "layers", "structure", "breakdown"),
+    "figures/bars.py": figures("tokens"),
+    "figures/reading.py": _OF_TABLE,
+    # This preset has nothing that these figures show.
+    **{
+        f"figures/{name}.py": set()
+        for name in ("complexity", "curves", "natural", "occlusion", "resolution")
+    },
+}
+
+# module -> (products whose own code changes with it, products that the chain reaches)
+EDITS: dict[str, tuple[set[str], set[str]]] = {
+    "flags.py": (FITS, {*FITS, *TABLES, *FIGURES, "attention", "report"}),
+    "figures/layers.py": (figures("layers"), {*figures("layers"), "report"}),
+}

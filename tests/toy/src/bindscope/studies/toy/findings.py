@@ -1,0 +1,28 @@
+"""What the report says about the length of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bindscope.core.interfaces import Inputs
+from bindscope.report.chapter import Chapter, Column, Finding, Section, number, page_table
+
+COLUMNS = (
+    Column("dataset", "dataset", "label"),
+    Column("model", "model", "label"),
+    Column("layer", "layer", "label"),
+    Column("length", "length", "number", "mean Euclidean length over test scenes"),
+)
+
+
+def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
+    """Name the longest token, and list all of them."""
+    table = tables["lengths"]
+    longest = table.loc[table["length"].idxmax()]
+    found = f"The longest [CLS] token of {longest['model']} is {number(longest['length'])} long."
+    listed = page_table("Lengths", COLUMNS, table)
+    return Chapter(
+        findings=(Finding(found),), sections=(Section("lengths", "All lengths", tables=(listed,)),)
+    )

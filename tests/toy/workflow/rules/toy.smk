@@ -1,0 +1,19 @@
+rule lengths:
+    input:
+        unpack(made_from("lengths")),
+    output:
+        rows=output_of("lengths", "rows"),
+    log:
+        log_of("lengths"),
+    benchmark:
+        benchmark_of("lengths")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(500),
+        runtime=minutes(60),
+    params:
+        spec=spec("lengths"),
+        code=code("lengths"),
+    script:
+        "../scripts/lengths.py"

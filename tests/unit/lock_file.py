@@ -1,0 +1,17 @@
+"""The pins of requirements.lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+LOCK = Path("requirements.lock")
+
+
+def read_pins() -> dict[str, str]:
+    """Return version by project, names as package indexes compare them."""
+    lines = [line.strip() for line in LOCK.read_text().splitlines()]
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}

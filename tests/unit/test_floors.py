@@ -1,0 +1,73 @@
+"""A room imports the rooms before it, never one after it; a study never imports another one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bindscope.core.registries import STUDIES
+
+SOURCE = Path(__file__).parents[2] / "src" / "bindscope"
+# The four floors, and on top what a user starts.
+ROOMS = (
+    "core", "config",
+    "fitting", "statistics", "tables", "figures", "report",
+    "codes", "priors", "scenes", "sources", "models", "activations", "graph",
+    "studies",
+    "commands", "cli", "notebook",
+)  # fmt: skip
+MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules of bindscope that a file imports, inside functions and for types too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_imports_no_room_after_its_own(path: Path) -> None:
+    own = path.parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    later = ROOMS[ROOMS.index(own) + 1 :]
+    found = [m for m in imports(SOURCE / path) if m.startswith("bindscope.") and room(m) in later]
+    assert not found
+
+
+def test_every_room_has_its_place() -> None:
+    assert {path.parts[0].removesuffix(".py") for path in MODULES} <= {*ROOMS, "__init__"}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_imports_no_other_one(study: str) -> None:
+    others = tuple(f"bindscope.studies.{name}." for name in STUDIES if name != study)
+    for path in (SOURCE / "studies" / study).rglob("*.py"):
+        assert not [m for m in imports(path) if f"{m}.".startswith(others)], path
+
+
+def test_the_interfaces_import_nothing_of_the_package() -> None:
+    assert not [m for m in imports(SOURCE / "core/interfaces.py") if m.startswith("bindscope")]
+
+
+def test_nothing_but_the_registry_names_a_study() -> None:
+    """The shared rooms, rules and tests of the workflow know no study by name."""
+    shared = [path for path in MODULES if path.parts[0] != "studies"]
+    for path in shared:
+        if path == Path("core/registries.py"):
+            continue
+        for study in STUDIES:
+            named = [
+                m for m in imports(SOURCE / path) if m.startswith(f"bindscope.studies.{study}")
+            ]
+            assert not named, path

@@ -1,0 +1,220 @@
+"""`make run`: the command, the lock of a killed run, a second run, and where the results are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bindscope.commands import run as command
+from bindscope.core.errors import BindscopeError
+
+ROOT = Path(__file__).resolve().parents[2]
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    (tmp_path / "Snakefile").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Replace Snakemake by a record of its command lines."""
+    seen: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        seen.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    return seen
+
+
+@pytest.fixture
+def sleeper(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like `python -m snakemake` in the clone."""
+    process = subprocess.Popen([sys.executable, "-c", SLEEP, "snakemake"], cwd=clone)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], ["--cores", "--resources"]),
+        (["--configfile", "config/presets/ci.yaml"], ["--cores", "--resources"]),
+        (["--cores", "2"], ["--resources"]),
+        (["-c1", "--resources", "mem_mb=100"], []),
+        (["-j", "4"], ["--resources"]),
+        (["--executor", "slurm", "--jobs", "9"], []),
+    ],
+)
+def test_only_what_the_user_left_open_is_added(given: list[str], added: list[str]) -> None:
+    assert [part for part in command.defaults(given) if part.startswith("--")] == added
+
+
+def test_memory_is_what_the_container_has_left(tmp_path: Path) -> None:
+    machine = command.available_mb(tmp_path)
+    assert machine > 1
+    (tmp_path / "memory.max").write_text(f"{900 * 2**20}\n")
+    (tmp_path / "memory.current").write_text(f"{700 * 2**20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {100 * 2**20}\n")
+    assert command.available_mb(tmp_path) == min(300, machine)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert command.available_mb(tmp_path) > 300
+
+
+def test_a_run_and_where_its_results_are(
+    clone: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("tables/priors.csv", "tables/priors.parquet", "tables/binding_information.parquet",
+                 "figures/tokens.png", "report.html"):  # fmt: skip
+        path = clone / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert command.run(clone, ["--configfile", "x.yaml"]) == 0
+    assert len(commands) == 1
+    # What the user asks for comes first: `--resources` would take a target behind it for its own.
+    assert commands[0][:5] == [sys.executable, "-m", "snakemake", "--configfile", "x.yaml"]
+    assert commands[0][5] == "--cores"
+    said = capsys.readouterr().out.splitlines()
+    assert said[-4:] == [
+        "Done in 0 s.",
+        "  Tables   results/tables/*.parquet  (binding_information, priors)",
+        "  Figures  results/figures/*.png  (tokens)",
+        "  Report   results/report.html",
+    ]
+    assert not (clone / command.HOST).exists()
+
+
+def test_a_failure_says_that_the_work_is_kept(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: done)
+    assert command.run(clone, []) == 1
+    assert "the same command continues from there" in capsys.readouterr().err
+
+
+def test_a_second_run_is_refused(
+    clone: Path,
+    commands: list[list[str]],
+    sleeper: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(clone)
+    with pytest.raises(
+        BindscopeError, match=rf"another run is at work here \(process {sleeper.pid}"
+    ):
+        command.refuse_second(clone, patience_s=0.1)
+    assert command.main(["--check"]) == 1
+    sleeper.kill()
+    sleeper.wait()
+    assert command.main(["--check"]) == 0
+
+
+def test_make_clean_waits_for_the_end_of_a_run(
+    clone: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    shutil.copy(ROOT / "Makefile", clone)
+    product = clone / "results/report.html"
+    product.parent.mkdir()
+    product.touch()
+    clean = ["make", "clean", f"VENV={sys.prefix}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "MAKEFLAGS": ""}
+    done = subprocess.run(clean, cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.returncode
+    assert "error: " in done.stderr
+    assert f"(process {sleeper.pid})" in done.stderr
+    assert product.exists()
+    sleeper.kill()
+    sleeper.wait()
+    subprocess.run(clean, cwd=clone, env=environment, capture_output=True, check=True)
+    assert not product.exists()
+
+
+def test_runs_elsewhere_and_other_programs_do_not_count(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert sleeper.poll() is None
+    assert command.live_runs(elsewhere) == []
+    editor = subprocess.Popen(["sleep", "30"], cwd=elsewhere)
+    try:
+        assert command.live_runs(elsewhere) == []
+    finally:
+        editor.kill()
+        editor.wait()
+
+
+def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -> None:
+    lock = clone / ".snakemake/locks/0.input.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    command.run(clone, ["--configfile", "x.yaml"])
+    assert len(commands) == 2
+    assert "--unlock" in commands[0]
+    assert "--unlock" not in commands[1]
+    assert commands[0][3:5] == ["--configfile", "x.yaml"]
+
+
+def test_a_lock_of_another_machine_is_left(clone: Path, commands: list[list[str]]) -> None:
+    lock = clone / ".snakemake/locks/0.input.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    (clone / command.HOST).write_text("node17")
+    with pytest.raises(BindscopeError, match="started on node17 holds this folder"):
+        command.run(clone, [])
+    assert not commands
+
+
+TOY = """
+rule all:
+    input: "b"
+rule slow:
+    output: "a"
+    shell: "echo $$ > pid; sleep 2; touch {output}"
+rule last:
+    input: "a"
+    output: "b"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
+    (clone / "Snakefile").write_text(TOY)
+    profile = clone / "profiles/default/profile.yaml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("rerun-incomplete: true\n")
+    start = [sys.executable, "-m", "bindscope.commands.run", "--cores", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    first = subprocess.Popen(start, cwd=clone, env=environment, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (clone / "pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    locks = clone / ".snakemake/locks"
+    assert list(locks.iterdir())
+    assert (clone / command.HOST).read_text() == socket.gethostname()
+    again = subprocess.run(
+        start, cwd=clone, env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert again.returncode == 0, again.stderr
+    assert "A killed run left its lock; removing it." in again.stdout
+    assert (clone / "b").exists()
+    assert not list(locks.glob("*"))

@@ -1,0 +1,198 @@
+"""The bootstrap against closed forms, and its coverage where the truth is known."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bindscope.statistics.bootstrap import (
+    Interval,
+    bootstrap,
+    cluster_numbers,
+    interval,
+    paired_difference,
+    resampled_means,
+)
+
+
+def rng(*seed):
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+
+
+def test_variance_of_the_resampled_mean_is_the_sample_variance_over_n():
+    values = rng(0).gamma(2.0, 3.0, (150, 2))
+    means = resampled_means(values, 20_000, 1)
+    assert means.shape == (20_000, 2)
+    np.testing.assert_allclose(means.mean(axis=0), values.mean(axis=0), rtol=2e-3)
+    np.testing.assert_allclose(means.var(axis=0), values.var(axis=0) / 150, rtol=0.04)
+    covariance = np.cov(values.T, bias=True)[0, 1] / 150
+    assert np.cov(means.T)[0, 1] == pytest.approx(covariance, abs=0.04 * means.var(axis=0).max())
+
+
+def test_columns_share_each_resample():
+    values = rng(0).normal(size=(100, 1))
+    means = resampled_means(np.hstack([values, values + 5, 2 * values]), 200, 0)
+    np.testing.assert_allclose(means[:, 1] - means[:, 0], 5)
+    np.testing.assert_allclose(means[:, 2], 2 * means[:, 0])
+
+
+def test_the_seed_decides_and_blocks_do_not():
+    values = rng(0).normal(size=(97, 3)).astype(np.float32)
+    clusters = rng(1).integers(0, 11, 97)
+    for kind in (None, clusters):
+        whole = resampled_means(values, 50, 3, kind)
+        np.testing.assert_array_equal(whole, resampled_means(values, 50, 3, kind))
+        np.testing.assert_allclose(whole, resampled_means(values, 50, 3, kind, block=1), rtol=1e-12)
+        np.testing.assert_allclose(
+            whole, resampled_means(values, 50, 3, kind, block=500), rtol=1e-12
+        )
+        assert not np.allclose(whole, resampled_means(values, 50, 4, kind))
+
+
+def test_clusters_of_one_scene_are_the_plain_bootstrap():
+    values = rng(0).normal(size=(60, 2))
+    np.testing.assert_allclose(
+        resampled_means(values, 30, 0, np.arange(60)), resampled_means(values, 30, 0)
+    )
+
+
+def test_one_cluster_never_varies():
+    values = rng(0).normal(size=(60, 2))
+    means = resampled_means(values, 30, 0, np.zeros(60, dtype=int))
+    np.testing.assert_allclose(means, np.tile(values.mean(axis=0), (30, 1)))
+
+
+def test_a_drawn_cluster_brings_all_its_scenes():
+    values = np.array([[1.0], [2.0], [30.0]])
+    means = resampled_means(values, 500, 0, np.array([7, 7, 2]))
+    # Two draws of {1, 2} and {30}: the mean of 1.5, of (1 + 2 + 30) / 3, or of 30.
+    assert set(np.round(means[:, 0], 9)) == {1.5, 11.0, 30.0}
+
+
+def test_interval_is_the_percentiles():
+    assert interval(np.arange(1001) / 10) == pytest.approx((2.5, 97.5))
+    assert interval(np.arange(1001) / 10, level=0.5) == pytest.approx((25.0, 75.0))
+
+
+def test_equal_rows_are_one_cluster():
+    features = np.array([[1, 0], [0, 1], [1, 0], [1, 1]], dtype=np.uint8)
+    numbers = cluster_numbers(features)
+    assert numbers[0] == numbers[2]
+    assert len(set(numbers.tolist())) == 3
+
+
+def coverage(draw, truth, repetitions=300, samples=300):
+    """Share of 95 % intervals that hold the truth."""
+    hits = 0
+    for i in range(repetitions):
+        values, clusters = draw(rng(5, i))
+        low, high = interval(resampled_means(values[:, None], samples, i, clusters)[:, 0])
+        hits += low <= truth <= high
+    return hits / repetitions
+
+
+def test_coverage_for_skewed_losses():
+    # Exponential losses of mean 2: the sampling error of a coverage of 0.95 is 0.011.
+    found = coverage(lambda r: (r.exponential(2.0, 300), None), 2.0)
+    assert 0.91 <= found <= 0.98
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_coverage_over_clusters(spread):
+    """60 feature codes of 10 scenes, whose means have standard deviation `spread`."""
+
+    def draw(r):
+        clusters = np.repeat(np.arange(60), 10)
+        return r.normal(0, spread, 60)[clusters] + r.normal(0, 1, 600), clusters
+
+    assert 0.91 <= coverage(draw, 0.0) <= 0.98
+    plain = coverage(lambda r: (draw(r)[0], None), 0.0)
+    if spread:
+        assert plain < 0.7  # scenes of one F are no independent evidence
+    else:
+        assert 0.91 <= plain <= 0.98
+
+
+def test_drawing_scenes_inside_drawn_clusters_would_count_their_variance_twice():
+    """Why only clusters are drawn: var = (v_between + v_within / n) / G, and no more."""
+    r = rng(9)
+    g, n = 200, 10
+    values = r.normal(size=(g, n))  # clusters do not differ
+    one_stage = resampled_means(values.reshape(-1, 1), 4000, 0, np.repeat(np.arange(g), n)).var()
+    two_stage = np.var(
+        [values[r.integers(0, g, g)[:, None], r.integers(0, n, (g, n))].mean() for _ in range(2000)]
+    )
+    assert one_stage == pytest.approx(1 / (g * n), rel=0.3)
+    assert two_stage / one_stage == pytest.approx(2 - 1 / n, rel=0.12)
+
+
+def test_means_are_those_of_all_resamples_of_clusters():
+    """Three clusters have 27 resamples, equally likely: their means by brute force."""
+    values, clusters = np.array([1.0, 3.0, 10.0, 20.0, 60.0]), np.array([0, 0, 1, 2, 2])
+    groups = [values[clusters == c] for c in range(3)]
+    every = [
+        np.concatenate([groups[c] for c in drawn]).mean() for drawn in product(range(3), repeat=3)
+    ]
+    means = resampled_means(values[:, None], 40_000, 0, clusters)[:, 0]
+    found, times = np.unique(np.round(means, 9), return_counts=True)
+    expected, ways = np.unique(np.round(every, 9), return_counts=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(times / 40_000, ways / 27, atol=0.01)
+
+
+def test_several_statistics_share_the_resamples():
+    values = rng(0).gamma(2.0, 3.0, (200, 2))
+    found = bootstrap(
+        values,
+        {
+            "first": lambda m: m[:, 0],
+            "more": lambda m: m[:, 0] + 7,
+            "ratio": lambda m: m[:, 0] / m[:, 1],
+            "same": lambda m: m[:, 1] / m[:, 1],
+        },
+        n_samples=500,
+        seed=3,
+    )
+    assert found["first"].value == pytest.approx(values[:, 0].mean())
+    assert np.subtract(found["more"], found["first"]) == pytest.approx([7, 7, 7])
+    assert found["same"] == Interval(1.0, 1.0, 1.0)
+    assert found["ratio"].low < found["ratio"].value < found["ratio"].high
+    samples = resampled_means(values, 500, 3)
+    assert found["ratio"][1:] == interval(samples[:, 0] / samples[:, 1])
+
+
+def correlated(r, n, correlation=0.9):
+    """Pairs with standard deviation 2, whose difference has variance 2 (1 - correlation) 4."""
+    common = np.sqrt(correlation) * r.normal(size=n)
+    own = np.sqrt(1 - correlation) * r.normal(size=(2, n))
+    return 10 + 2 * (common + own)
+
+
+def test_a_paired_interval_has_the_width_of_the_difference():
+    first, second = correlated(rng(1), 2000)
+    found = paired_difference(first, second, 4000)
+    assert found.value == pytest.approx(first.mean() - second.mean())
+    deviation = np.sqrt(2 * (1 - 0.9)) * 2 / np.sqrt(2000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.08)
+    alone = [np.diff(interval(resampled_means(x[:, None], 4000, 0)[:, 0])) for x in (first, second)]
+    assert found.high - found.low < 0.4 * np.hypot(*alone)  # sqrt(1 - correlation) = 0.32
+
+
+def test_a_constant_difference_is_certain():
+    values = rng(0).normal(size=50)
+    assert paired_difference(values + 0.25, values) == pytest.approx((0.25, 0.25, 0.25))
+
+
+def test_pairs_are_of_the_same_scenes():
+    with pytest.raises(ValueError, match="equal length"):
+        paired_difference(np.zeros(3), np.zeros(4))
+
+
+def test_coverage_of_paired_differences_over_clusters():
+    hits = 0
+    for i in range(300):
+        r, clusters = rng(6, i), np.repeat(np.arange(60), 5)
+        first, second = correlated(r, 300) + r.normal(size=(2, 60))[:, clusters]
+        found = paired_difference(first + 0.5, second, 300, i, clusters)
+        hits += found.low <= 0.5 <= found.high
+    assert 0.91 <= hits / 300 <= 0.98

@@ -1,0 +1,245 @@
+"""What the configuration's modules hold is in no code key, so it must not decide a result.
+
+A value may: it stands in the spec. What may not is a constant, the order of a tuple, a method, or a
+default that a job fills in because its spec lacks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import shutil
+import typing
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from harness import ROOT
+from pydantic import BaseModel
+from test_code_keys import SOURCE, changed, codes, forget
+
+from bindscope.config.base import Model, SplitCounts
+from bindscope.config.entities import dataset_of, entity, model_of
+from bindscope.config.loading import load_file
+from bindscope.config.solids import KNOWN_VALUES
+from bindscope.core import keys
+from bindscope.core.graph import Product, roots
+from bindscope.core.job import Job
+from bindscope.core.registries import ADAPTERS, BACKENDS, READERS, RENDERERS, SPACES
+from bindscope.core.splits import SPLITS
+from bindscope.scenes.solids.values import VALUES
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.build import build
+
+PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
+_STUDY = "src/bindscope/studies/binding_information"
+HARMLESS = {
+    (f"{_STUDY}/probes/fitting.py", "PATCH_FAMILIES"),  # refuses data of another kind
+    (f"{_STUDY}/columns.py", "FAMILIES"),  # these two refuse rows of other families
+    (f"{_STUDY}/rules.py", "FAMILIES"),
+    # The module that a name stands for is in the spec and in the code key.
+    (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
+    (f"{_STUDY}/probes/runs.py", "FAMILIES"),
+}
+
+
+@cache
+def products() -> list[Product]:
+    """All products of all presets."""
+    return [p for path in PRESETS for p in build(load_file(path)).products.values()]
+
+
+def hashed_modules() -> set[Path]:
+    """The modules and scripts in the code key of any product, or behind any registered name."""
+    registries = (ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES)
+    named = {name.partition(":")[0] for registry in registries for name in registry.values()}
+    begun = {roots(json.loads(product.spec)) for product in products()}
+    return {
+        path
+        for start in {*begun, *((name,) for name in named)}
+        for path in keys.closure(start)[0].values()
+    }
+
+
+def runtime_imports(node: ast.AST) -> Iterator[ast.ImportFrom]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            continue
+        if isinstance(child, ast.ImportFrom):
+            yield child
+        yield from runtime_imports(child)
+
+
+def is_type(value: Any) -> bool:
+    """Whether it is a configuration's class, or a union or literal of such."""
+    if isinstance(value, type):
+        return issubclass(value, BaseModel)
+    return typing.get_origin(value) is not None
+
+
+# They word messages, and read the entities of a job's spec: what they return stands in the spec.
+NO_FIELDS = ("bindscope.config.entities", "bindscope.config.wording")
+
+
+OF_STUDY = tuple(f".{name}" for name in keys.OUTSIDE_STUDY)
+
+
+def is_configuration(module: str) -> bool:
+    """Whether a module is outside the code keys because it holds configuration."""
+    of_study = module.startswith("bindscope.studies.") and module.endswith(OF_STUDY)
+    return (of_study or module.startswith("bindscope.config")) and module not in NO_FIELDS
+
+
+def test_code_takes_nothing_but_types_from_the_configuration() -> None:
+    modules = hashed_modules()
+    assert len(modules) > 100
+    taken = set()
+    for path in modules:
+        for statement in runtime_imports(ast.parse(path.read_text())):
+            module = statement.module or ""
+            if is_configuration(module):
+                room = importlib.import_module(module)
+                taken |= {
+                    (path.relative_to(ROOT).as_posix(), alias.name)
+                    for alias in statement.names
+                    if not is_type(getattr(room, alias.name))
+                }
+    assert taken <= HARMLESS
+
+
+def subclasses(model: type[Model]) -> Iterator[type[Model]]:
+    for child in model.__subclasses__():
+        yield child
+        yield from subclasses(child)
+
+
+def test_configuration_classes_compute_nothing() -> None:
+    for path in (*(SOURCE / "config").glob("*.py"), *(SOURCE / "studies").glob("*/config.py")):
+        name = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".")
+        importlib.import_module(f"bindscope.{name}")
+    mine = [model for model in subclasses(Model) if is_configuration(model.__module__)]
+    assert len(mine) > 30
+    computed = {
+        f"{model.__name__}.{name}"
+        for model in mine
+        for name, value in vars(model).items()
+        if not name.startswith(("_", "model_"))
+        and (callable(value) or isinstance(value, property | classmethod | staticmethod))
+    }
+    assert computed == {"Config.section"}  # which tells sections apart
+
+
+# Fields that a rule's job fills in because its spec lacks them: it reads none of them.
+NOT_READ = {
+    "priors": {"dataset.render", "dataset.seed", "dataset.source"},
+    "anchors": {"dataset.render", "dataset.seed", "dataset.source"},
+    "truth": {"dataset.render", "dataset.seed", "dataset.source"},
+    "codes": {"dataset.render", "dataset.source"},
+    "encoded": {"dataset.render", "dataset.source"},
+    "scenes": {"dataset.source"},
+    "training": {"dataset.seed", "dataset.source", "model.extraction", "model.input_px"},
+    "pooled": {"model.extraction.keep_patches"},
+    "patches": {"model.extraction.keep_patches"},
+    "patches_temporary": {"model.extraction.keep_patches"},
+    # What is downloaded or drawn is in the spec of the download.
+    "records": {
+        "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.folder",
+        "dataset.source.synthetic",
+    },
+}  # fmt: skip
+
+
+def from_defaults(value: Any, name: str) -> Iterator[str]:
+    """Name the fields, at any depth, that nobody set."""
+    if isinstance(value, BaseModel):
+        for field in type(value).model_fields:
+            if field not in value.model_fields_set:
+                yield f"{name}.{field}"
+            else:
+                yield from from_defaults(getattr(value, field), f"{name}.{field}")
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from from_defaults(item, f"{name}[]")
+
+
+def built_by_a_job(product: Product) -> dict[str, Any]:
+    spec = json.loads(product.spec)
+    wildcards = SimpleNamespace(get=lambda name, default=None: product.wildcards.get(name, default))
+    job = Job(product.rule, spec, product.spec, product.code, None, None, wildcards)
+    found = {}
+    read = {
+        "dataset": dataset_of,
+        "model": model_of,
+        "probe": lambda job: entity(job, "probe", AnyProbe),
+    }
+    for name, read_entity in read.items():
+        content = spec.get(name)
+        # A download's spec has the source alone, and the job reads no more.
+        if isinstance(content, dict) and product.rule not in ("weights", "report"):
+            found[name] = read_entity(job)
+    return found
+
+
+def test_a_job_fills_in_no_default_that_it_uses() -> None:
+    filled: dict[str, set[str]] = {}
+    for product in products():
+        for name, value in built_by_a_job(product).items():
+            filled.setdefault(product.rule, set()).update(from_defaults(value, name))
+    assert {rule: names for rule, names in filled.items() if names} == NOT_READ
+
+
+def own_codes(preset: str, *rules: str) -> dict[str, str]:
+    """Code keys of a preset's products of some rules, by path."""
+    forget()
+    graph = build(load_file(ROOT / "config/presets" / preset))
+    return {p.path(): p.code.partition(":")[0] for p in graph.of(*rules)}
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the library that the keys are computed from."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(keys, "SOURCE", tmp_path / "src")
+    forget()
+    yield tmp_path / "src" / "bindscope"
+    forget()
+
+
+def swap(path: Path, first: str, second: str) -> None:
+    text = path.read_text()
+    assert f"{first}, {second}" in text
+    path.write_text(text.replace(f"{first}, {second}", f"{second}, {first}"))
+
+
+@pytest.mark.parametrize(
+    ("preset", "rules"),
+    [("occlusion_small.yaml", ("scenes",)), ("clevr.yaml", ("records",))],
+)
+def test_the_order_of_values_is_in_the_keys_of_what_it_decides(
+    library: Path, preset: str, rules: tuple[str, ...]
+) -> None:
+    before = own_codes(preset, *rules)
+    assert before
+    swap(library / "scenes/solids/values.py", '"cube"', '"sphere"')
+    after = own_codes(preset, *rules)
+    assert after.keys() == before.keys()
+    assert all(after[path] != code for path, code in before.items())
+
+
+def test_the_order_of_splits_is_in_the_keys_of_what_it_decides(library: Path) -> None:
+    before = codes()
+    swap(library / "core/splits.py", '"train"', '"val"')
+    after = codes()
+    assert changed(after, before, 0) >= {"codes", "scenes", "encoded", "priors", "labels"}
+
+
+def test_the_configuration_knows_the_values_that_there_are() -> None:
+    assert {name: set(values) for name, values in KNOWN_VALUES.items()} == {
+        name: set(values) for name, values in VALUES.items()
+    }
+    assert set(SPLITS) == set(SplitCounts.model_fields)

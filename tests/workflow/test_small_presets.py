@@ -1,0 +1,87 @@
+"""Every small preset runs, with few scenes and steps (`make test-presets`, not `make test`).
+
+A preset that is added to `config/presets` is found here by its name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import ROOT, Clone
+from PIL import Image
+from quick import PROBE_STEPS, SCENES, quick
+
+from bindscope.config.loading import load_file
+from bindscope.config.root import Config
+from bindscope.core.graph import Graph
+from bindscope.studies.build import build
+from bindscope.tables.schema import declared
+from bindscope.tables.write import read_table
+
+PRESETS = sorted((ROOT / "config/presets").glob("*_small.yaml"), key=lambda path: path.stem)
+each_preset = pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+
+
+@pytest.mark.presets
+@pytest.mark.timeout(1200)
+@pytest.mark.slow
+@pytest.mark.workflow
+@each_preset
+def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
+    clone = Clone.make(tmp_path / "clone")
+    clone.configfile = "config/quick.yaml"
+    content = quick(load_file(preset))
+    (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
+    clone.snakemake("--cores", "1")  # presets run side by side
+
+    made = build(Config.model_validate(content))
+    figures = {path.stem: path for path in (clone.path / "results/figures").glob("*.png")}
+    assert set(figures) == {product.wildcards["figure"] for product in made.of("figure")}
+    for name, path in figures.items():
+        with Image.open(path) as image:
+            low, high = image.convert("L").getextrema()
+        assert low < high, f"nothing is drawn: {name}"
+    assert made.of("table")
+    for product in made.of("table"):
+        name = product.wildcards["table"]
+        table = read_table(clone.path / product.path("parquet"), declared()[name])  # checks it
+        assert not table.empty, name
+        if "status" in table:
+            assert list(table[table["status"] == "failed"]["reason"]) == []
+    assert (clone.path / "results/report.html").is_file()
+    assert clone.would_run() == Counter()
+
+
+@each_preset
+def test_a_quick_preset_has_all_that_the_preset_has_but_its_size(preset: Path) -> None:
+    full = load_file(preset)
+    config = Config.model_validate(quick(full))
+    assert contents(build(config)) == contents(build(full))
+    for dataset in config.datasets:
+        assert dataset.n_scenes == dataset.shard_size
+        assert dataset.n_scenes.train <= SCENES["train"]
+    probes = config.studies.binding_information.probes  # type: ignore[attr-defined]
+    assert max(p.steps for p in probes if p.family != "linear") <= PROBE_STEPS
+
+
+def contents(graph: Graph) -> tuple[set[str], set[tuple[str | None, ...]]]:
+    """Return the rules of a graph, and what it shows and fits but for datasets."""
+    parts = ("figure", "model", "layer", "tokens", "probe", "seeds")
+    shown = graph.of("figure", "fit", "null", "attention")
+    return (
+        {product.rule for product in graph.products.values()},
+        {tuple(product.wildcards.get(part) for part in parts) for product in shown},
+    )
+
+
+def test_draws_that_differ_in_the_seed_alone_are_one_in_a_quick_preset() -> None:
+    def datasets(name: str) -> list[str]:
+        content = quick(load_file(ROOT / f"config/presets/{name}.yaml"))
+        return [given["name"] for given in content["datasets"]]
+
+    assert datasets("calibration_small") == ["grid-00"]
+    # a seed of its own, but cameras of its own too
+    assert datasets("occlusion_small")[-1] == "all-heights"

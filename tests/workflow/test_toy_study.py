@@ -1,0 +1,77 @@
+"""A study is one folder, one .smk, one page and one line: nothing else changes, nothing reruns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from harness import ROOT, Clone
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+TOY = ROOT / "tests" / "toy"
+REGISTRY = "src/bindscope/core/registries.py"
+LINE = '    "toy": "bindscope.studies.toy.study:STUDY",\n'
+
+
+def add_toy(clone: Clone) -> list[Path]:
+    """Put the toy study into a clone; return the files that were there before and changed."""
+    new = [path.relative_to(TOY) for path in TOY.rglob("*") if path.is_file()]
+    there = [path for path in new if (clone.path / path).exists()]
+    shutil.copytree(TOY, clone.path, dirs_exist_ok=True)
+    registry = clone.path / REGISTRY
+    before = registry.read_text()
+    registry.write_text(before.replace("STUDIES = {\n", f"STUDIES = {{\n{LINE}"))
+    assert len(registry.read_text()) == len(before) + len(LINE)
+    return [*there, Path(REGISTRY)]
+
+
+def test_a_study_touches_one_line_and_refits_nothing(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    assert add_toy(clone) == [Path(REGISTRY)]
+    assert clone.would_run() == {}  # registered, but not in the configuration: nothing happens
+
+    grid = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "all"}
+    clone.edit({"studies.toy": {"grids": [grid]}})
+    assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
+
+    clone.snakemake()
+    table = pd.read_csv(clone.path / "results/tables/lengths.csv")
+    assert list(table["layer"]) == [0, 1]
+    assert (table["length"] > 0).all()
+    assert (clone.path / "results/figures/lengths.png").stat().st_size > 1000
+    page = (clone.path / "results/report.html").read_text()
+    assert "How long tokens are" in page
+    assert clone.would_run() == {}
+    kept = {path: digest for path, digest in finished.results().items() if path != "report.html"}
+    assert kept.items() <= clone.results().items()
+
+
+def test_an_edit_of_the_study_reruns_its_products_alone(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    add_toy(clone)
+    grid = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "last"}
+    clone.edit({"studies.toy": {"grids": [grid]}})
+    clone.snakemake()
+    for module, rules in (
+        ("work.py", {"lengths", "table", "figure", "report"}),
+        ("tables.py", {"table", "figure", "report"}),
+        ("figures/lengths.py", {"figure", "report"}),
+        ("findings.py", {"report"}),
+    ):
+        path = clone.path / "src/bindscope/studies/toy" / module
+        before = path.read_text()
+        path.write_text(before + "\n_CHANGED = 1\n")
+        assert clone.would_run().keys() == rules, module
+        assert max(clone.would_run().values()) == 1
+        path.write_text(before)
+    rows = json.loads(next(clone.path.glob("results/lengths/tiny/vit/1-*.json")).read_text())
+    assert rows["length"] > 0
+
+
+def test_the_study_stays_small() -> None:
+    """About a hundred lines of its own; without blanks, docstrings of one line each included."""
+    python = [path.read_text().splitlines() for path in TOY.rglob("*.py")]
+    assert sum(len([line for line in lines if line.strip()]) for lines in python) < 200
