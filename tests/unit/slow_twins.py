@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import sqrt
 
 import torch
-from torch.nn.functional import gelu
+from torch.nn.functional import binary_cross_entropy_with_logits, gelu
 
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
@@ -165,3 +165,35 @@ def bits_lost(logits, bits):
     """-log2 of the probability of each bit, by the definition."""
     p = torch.sigmoid(logits)
     return -(bits * torch.log2(p) + (1 - bits) * torch.log2(1 - p))
+
+
+def released_loop(logits, parameters, z, bits, order, epochs=40):
+    """The released code's training loop, by its description (spec 1, section 2); yields per epoch.
+
+    Adam with L2 in the gradient, the rate times 0.2 every 8 epochs, batches of 512 with all that is
+    left of an epoch as the last one, the mean over scenes and heads in nats, halved; a step after
+    every second batch and at the end of an epoch.
+
+    Parameters
+    ----------
+    logits
+        (z, bits) -> logits (B, heads).
+    parameters
+        What is trained.
+    z, bits
+        The train split.
+    order
+        Epoch -> permutation of its scenes.
+    """
+    optimiser = torch.optim.Adam(parameters, lr=1e-3, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=8, gamma=0.2)
+    for epoch in range(epochs):
+        batches = order(epoch).split(512)
+        for i, scenes in enumerate(batches):
+            loss = binary_cross_entropy_with_logits(logits(z[scenes], bits[scenes]), bits[scenes])
+            (loss / 2).backward()
+            if i % 2 == 1 or i == len(batches) - 1:
+                optimiser.step()
+                optimiser.zero_grad()
+        schedule.step()
+        yield epoch

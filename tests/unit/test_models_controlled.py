@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from math import log
 from pathlib import Path
 from typing import Any
@@ -13,15 +18,17 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
+import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Architecture, Controlled
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Model
+from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.controlled import load
 from bindscope.models.stream import FrozenViT
-from bindscope.models.training import Trained, train, write_training
+from bindscope.models.training import Trained, one_cycle, train, write_training
 from bindscope.models.vit import ViT, build, resized_positions, transform
 from bindscope.scenes.render import render_scenes
 
@@ -139,6 +146,65 @@ def test_seeds_reproduce_weights_bitwise(scenes: Any) -> None:
     assert first.weights.keys() == again.weights.keys()
     assert all(torch.equal(value, again.weights[name]) for name, value in first.weights.items())
     assert not torch.equal(first.weights["embed.weight"], other.weights["embed.weight"])
+
+
+def test_rates_are_those_of_torch() -> None:
+    for steps in (2, 5, 11, 60, 400):
+        optimiser = torch.optim.AdamW([torch.zeros(1)], lr=1e-3)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, 3e-4, total_steps=steps, pct_start=0.1, cycle_momentum=False
+        )
+        for step in range(steps):
+            assert one_cycle(3e-4, step, steps) == optimiser.param_groups[0]["lr"]
+            optimiser.step()
+            if step + 1 < steps:
+                schedule.step()
+
+
+# Trains as the rule's script does; argv: folder for the products.
+TRAINING = """
+import sys
+from pathlib import Path
+import test_models_controlled as own
+from bindscope.fitting.checkpoint import Checkpoint
+folder = Path(sys.argv[1])
+own.torch.set_num_threads(1)
+objects = {s: own.sample_codes(own.EASY, s, 0, n) for s, n in own.N.items()}
+images = {s: own.render_scenes(own.EASY, s, 0, o)["images"] for s, o in objects.items()}
+checkpoint = Checkpoint(folder / "vit.safetensors.checkpoint", "keys")
+trained = own.train(own._config(steps=600), own.EASY, images, objects, None, checkpoint)
+own._write(trained, folder)
+checkpoint.remove()
+"""
+
+
+def test_a_training_that_is_killed_goes_on_and_ends_in_the_same_weights(tmp_path: Path) -> None:
+    def begin(folder: Path) -> subprocess.Popen[str]:
+        folder.mkdir(exist_ok=True)
+        path = f"{Path(bindscope.__file__).parents[1]}:{Path(__file__).parent}"
+        return subprocess.Popen(
+            [sys.executable, "-c", f"import logging; logging.basicConfig(level=20)\n{TRAINING}",
+             str(folder)],
+            env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = begin(killed)
+    checkpoint = killed / "vit.safetensors.checkpoint"
+    read = Checkpoint(checkpoint, "keys").read
+    while process.poll() is None and ((found := read()) is None or found[1]["step"] < 120):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (killed / "vit.safetensors").exists()
+    for folder in (killed, whole):
+        process = begin(folder)
+        said = process.communicate()[1]
+        assert process.returncode == 0, said
+        assert ("going on after step" in said) == (folder == killed)
+        assert not (folder / checkpoint.name).exists()
+    for product in ("vit.safetensors", "vit.history.json", "vit.json"):
+        assert (killed / product).read_bytes() == (whole / product).read_bytes()
 
 
 def test_random_init_is_where_the_trained_twins_started(scenes: Any) -> None:

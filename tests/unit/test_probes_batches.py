@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_problems import probe, problem
 
+from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import Column, batches, epoch_order
 from bindscope.studies.binding_information.probes.batches import (
     PatchBatches,
     VectorBatches,
     make_source,
-    rng,
 )
 from bindscope.studies.binding_information.probes.data import ArrayPatches, SplitData
 
@@ -74,19 +74,19 @@ def streamed(memory, tokens=6, cls=True):
 def test_streamed_batches_equal_held_ones_in_the_same_order():
     data, held = streamed(2**30)
     _, source = streamed(20_000)
-    assert held.buffer == 300
-    assert source.buffer < 300
-    assert source.buffer * 6 * 10 * 2 * 2 <= 20_000
-    every = []
+    assert held.columns.buffer == 300
+    assert source.columns.buffer < 300
+    assert source.columns.buffer * 6 * 10 * 2 * 2 <= 20_000
+    seen = []
     for tokens, scenes, labels in islice(source.train(32, 0), 25):
-        every.append(scenes)
+        seen.append(scenes)
         raw = data.train.z.tokens[scenes.numpy()]
         expected = held.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
         assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
         assert torch.equal(labels.columns["objects"], torch.from_numpy(data.train.objects)[scenes])
-    assert len(torch.cat(every)[: 32 * 9].unique()) == 32 * 9  # the first epoch
+    assert len(torch.cat(seen[:9]).unique()) == 32 * 9  # the first epoch
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
@@ -124,7 +124,7 @@ def test_a_reader_is_never_asked_for_more_than_a_buffer():
     data = replace(data, train=replace(data.train, z=reader))
     source = PatchBatches(data, 20_000, False, CPU)
     list(islice(source.train(32, 0), 20))
-    assert reader.largest <= source.block
+    assert reader.largest <= source.columns.block
     assert source.shape.cls is False
 
 
@@ -173,7 +173,7 @@ def test_inputs_are_raw_without_standardisation_and_under_the_paper_s_protocol()
 def test_half_precision_tokens_are_kept_in_half_precision():
     data = problem(tokens=4)
     source = PatchBatches(data, 2**30, True, CPU)
-    assert source.rows["train"]["patches"].values.dtype == np.float16
+    assert source.columns.rows["train"]["patches"].values.dtype == np.float16
     tokens, *_ = next(source.train(8, 0))
     assert tokens.patches.dtype == torch.float32
     assert isinstance(data.train.z, ArrayPatches)

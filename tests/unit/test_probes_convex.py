@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.lbfgs import Preconditioner, Regressions, minimise
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import _regressions
-from bindscope.studies.binding_information.probes.runs import Run, build
+from bindscope.studies.binding_information.probes.runs import start
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +23,15 @@ def _one_thread():
 def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     data, config = problem(**fields), probe("linear", conditioned=conditioned)
     source = make_source(config, data)
-    run = Run(0, heads(part), build(config, heads(part), source.shape))
+    run = start(config, heads(part), source.shape)
     found = _regressions(run, source, "train")
     offset = None if found.offset is None else found.offset.to(dtype)
     return Regressions(
-        found.x.to(dtype), found.sign.to(dtype), offset, found.rows, found.penalised.to(dtype)
+        found.x.to(dtype),
+        found.sign.to(dtype),
+        offset,
+        rows=found.rows,
+        penalised=found.penalised.to(dtype),
     )
 
 
@@ -72,8 +76,8 @@ def test_anchors_are_an_offset_of_the_optimum():
     w = solve(problem_, 0.0, tolerance=1e-14).w
     shift = torch.randn(w.shape, dtype=w.dtype, generator=torch.Generator().manual_seed(0))
     shift *= problem_.mask()
-    moved = Regressions(problem_.x, problem_.sign, problem_.x @ shift, problem_.rows,
-                        problem_.penalised)  # fmt: skip
+    moved = Regressions(problem_.x, problem_.sign, problem_.x @ shift, rows=problem_.rows,
+                        penalised=problem_.penalised)  # fmt: skip
     torch.testing.assert_close(solve(moved, 0.0, tolerance=1e-14).w + shift, w, rtol=0, atol=1e-4)
 
 
@@ -84,7 +88,7 @@ def test_inputs_of_any_rank_and_scale():
     x[:, 0] = 0
     x[:, 1] = x[:, 2]
     x[:, 3] *= 1e4
-    bad = Regressions(x, problem_.sign, None, problem_.rows, problem_.penalised)
+    bad = Regressions(x, problem_.sign, None, rows=problem_.rows, penalised=problem_.penalised)
     solution = solve(bad, 1e-4, tolerance=1e-12)
     assert solution.iterations < 150
     assert torch.isfinite(solution.w).all()

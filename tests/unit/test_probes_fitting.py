@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, probe, problem
+from probe_problems import FAMILIES, SIZES, heads, probe, problem
+from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.core.errors import ConfigError, StoreError
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_information.probes import protocols
 from bindscope.studies.binding_information.probes.base import (
     TARGETS,
     Target,
@@ -16,13 +19,11 @@ from bindscope.studies.binding_information.probes.base import (
     all_targets,
 )
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
-from bindscope.studies.binding_information.probes.fitting import (
-    attention_maps,
-    fit,
-    load_probe,
-    to_safetensors,
-)
-from bindscope.studies.binding_information.probes.protocols import one_cycle, paper_plan, two_cycles
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.maps import attention_maps
+from bindscope.studies.binding_information.probes.module import InputShape, build
+from bindscope.studies.binding_information.probes.protocols import one_cycle, paper, two_cycles
+from bindscope.studies.binding_information.probes.weights import load_probe, to_safetensors
 
 FAST = {"steps": 20, "batch_size": 64}
 K, N_FEATURES = 12, 7
@@ -228,16 +229,41 @@ def test_the_paper_s_protocol():
     data = problem((1100, 100, 100))
     for name in ("linear", "quadratic"):
         (result,) = fitted(name, data=data, protocol="paper")
-        assert result.steps == 40  # 1024 scenes make a step in each of 40 epochs
+        assert result.steps == 80  # of 1024 and of 76 scenes in each of 40 epochs
         assert np.array_equal(result.weights["standardise.z.scale"], np.ones(10))
-    plan = paper_plan(39_200)
-    assert plan.steps == 1520
-    assert (plan.batch, plan.accumulate, plan.patience) == (512, 2, 0)
-    rates = [plan.rate(step) for step in (0, 8 * 38 - 1, 8 * 38, 16 * 38, 1519)]
+    plan = paper(39_200).plan
+    assert (plan.steps, plan.accumulate, plan.patience) == (1560, 2, 0)
+    batches = [plan.batches_before(step) for step in (0, 1, 38, 39, 40, 78)]
+    assert batches == [0, 2, 76, 77, 79, 154]  # 76 of 512 scenes and one of 288 in an epoch
+    rates = [plan.rate(step) for step in (0, 8 * 39 - 1, 8 * 39, 16 * 39, 1559)]
     assert rates == pytest.approx([1e-3, 1e-3, 2e-4, 4e-5, 1e-3 * 0.2**4])
-    optimiser = plan.optimiser([torch.nn.Parameter(torch.zeros(1))])
-    assert type(optimiser) is torch.optim.Adam
-    assert optimiser.defaults["weight_decay"] == 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["linear", "quadratic", "dnn"])
+@pytest.mark.parametrize("n", [1100, 300, 2100])
+def test_the_paper_s_protocol_is_the_released_loop(name, n, monkeypatch):
+    """The same losses after every epoch, from the same weights and in the same order."""
+    monkeypatch.setattr(protocols, "PAPER_EPOCHS", 10)
+    data = problem((n, 100, 100))
+    config = probe(name, protocol="paper", **({"hidden": 16} if name == "dnn" else {}))
+    (result,) = fit(config, data, [4])
+    found = [
+        row["loss_bits"]
+        for row in result.history
+        if (row["target"], row["split"]) == ("object", "val")
+    ]
+    twin = twin_of(build(config, heads("object"), InputShape(10), 4), config)
+    z, bits = (torch.from_numpy(x).float() for x in (data.train.z, data.train.objects))
+    expected = []
+    orders = (rng(4, 1, epoch).permutation(n) for epoch in range(10))
+    for _ in released_loop(
+        twin, twin.parameters(), z, bits, lambda _: torch.from_numpy(next(orders)), 10
+    ):
+        with torch.no_grad():
+            val = torch.from_numpy(data.val.objects).float()
+            expected.append(bits_lost(twin(torch.from_numpy(data.val.z), val), val).sum(1).mean())
+    assert found[1:] == pytest.approx([float(loss) for loss in expected], abs=2e-3)
 
 
 def test_the_schedule_has_two_cycles():

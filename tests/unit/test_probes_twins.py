@@ -10,8 +10,13 @@ from slow_twins import random_inputs, twin_of
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_information.probes import attention
 from bindscope.studies.binding_information.probes.base import all_parts
-from bindscope.studies.binding_information.probes.module import InputShape, Projection, Tokens
-from bindscope.studies.binding_information.probes.runs import bits_lost, build
+from bindscope.studies.binding_information.probes.module import (
+    InputShape,
+    Projection,
+    Tokens,
+    build,
+)
+from bindscope.studies.binding_information.probes.runs import bits_lost
 
 DIM, TOKENS, BATCH = 7, 5, 6
 PARTS = [part.name for part in all_parts(SIZES)]
@@ -214,15 +219,15 @@ def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
         assert values.abs().max() > 0.04  # not uniform: sqrt(3) * 0.02 is 0.035
 
 
-def test_initial_weights_of_linear_are_those_of_torch():
+def test_initial_weights_of_linear_are_those_of_two_linear_layers_of_torch():
     family = build(probe("linear"), heads("object", (6, 6)), InputShape(96), seed=0)
-    bound = 1 / np.sqrt(96 + 36)
-    for parameter in family.parameters():
-        values = parameter.detach().flatten()
-        values = values[values != 0]  # without the bits that a head may not see
-        assert values.abs().max() <= bound
-        tolerance = 4 * bound / np.sqrt(12 * len(values))
-        assert values.std() == pytest.approx(bound / np.sqrt(3), abs=2 * tolerance)
+    z, bits = family.weights.weight[:, 0].split((96, 36), dim=1)
+    for values, inputs in ((z.flatten(), 96), (bits[family.weights.mask[:, 0] > 0], 36)):
+        bound, tolerance = 1 / np.sqrt(inputs), 4 / np.sqrt(12 * inputs * len(values))
+        assert 0.9 * bound < values.abs().max() <= bound
+        assert values.std().item() == pytest.approx(bound / np.sqrt(3), abs=2 * tolerance)
+    assert not family.bias.any()
+    assert not build(probe("linear"), heads("object_anchored"), InputShape(9)).weights.weight.any()
 
 
 def test_initial_weights_depend_on_seed_and_part_only():

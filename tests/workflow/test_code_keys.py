@@ -94,7 +94,13 @@ ROOMS: dict[str, set[str]] = {
     "core/store/writer.py": STORES,
     "figures/": of_studies("figures"),
     "figures/colours.py": SHOWN,
-    "fitting/": {*FITS, *READERS},
+    "fitting/": FITS,
+    **dict.fromkeys(
+        ("fitting/adam.py", "fitting/checkpoint.py", "fitting/descent.py"), {*FITS, "training"}
+    ),
+    **dict.fromkeys(
+        ("fitting/generators.py", "fitting/rows.py", "fitting/standardise.py"), {*FITS, *READERS}
+    ),
     "graph/": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *READERS, "encoded"},
@@ -176,6 +182,24 @@ def test_a_module_is_in_the_code_of_its_rooms_products(
     everything = {label(product) for product in ci_products()}
     wanted = everything if expected(module) == {"everything"} else expected(module)
     assert importers[module] == wanted
+
+
+def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
+    """Editing attention must not fit linear probes again."""
+    families = {"attention", "convex", "dnn", "linear", "multilinear", "quadratic"}
+    wanted = {
+        "linear": {"linear", "convex"}, "quadratic": {"quadratic"},
+        "attention_quadratic": {"attention"},
+    }  # fmt: skip
+    seen = set()
+    for product in ci_products():
+        if product.rule == "fit":
+            spec = json.loads(product.spec)
+            files, _ = keys.closure(roots(spec))
+            modules = {path.stem for path in files.values() if path.parent.name == "probes"}
+            assert modules & families == wanted[spec["probe"]["family"]]
+            seen.add(spec["probe"]["family"])
+    assert seen == set(wanted)
 
 
 def test_no_entry_is_left_over() -> None:

@@ -1,5 +1,6 @@
 """Train a controlled model, or only initialise it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +9,7 @@ import bindscope
 from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
+from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.training import train, write_training
 
 if TYPE_CHECKING:
@@ -17,20 +19,23 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write weights, history and a manifest."""
+    """Write weights, history and a manifest; go on from a checkpoint of the same keys."""
     images, objects = {}, {}
     for manifest in job.input.codes:
         split = manifest.rpartition("/")[2].partition("-")[0]
         shards = [path for path in job.input.scenes if f"/{split}-" in path]
         images[split] = np.concatenate([open_store(path).read("images") for path in shards])
         objects[split] = open_store(manifest).read("objects")
+    # Not an output, which Snakemake would delete with the others of a job that failed.
+    checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(job.spec["device"]) as device:
-        trained = train(model_of(job), dataset_of(job), images, objects, device)
+        trained = train(model_of(job), dataset_of(job), images, objects, device, checkpoint)
     write_training(
         trained,
         job.output.weights, job.output.history, job.output.manifest,
         spec=job.spec_text, code=job.code,
     )  # fmt: skip
+    checkpoint.remove()
 
 
 if "snakemake" in globals():

@@ -42,8 +42,16 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         for path in step.outputs.values()
     }
     return [
-        path for folder in sorted(folders) for path in _on_disk(root / folder) if path not in wanted
+        path
+        for folder in sorted(folders)
+        for path in _on_disk(root / folder)
+        if _product(path) not in wanted
     ]
+
+
+def _product(path: Path) -> Path:
+    """Return the product that a path belongs to: of a training's checkpoint, its weights."""
+    return path.with_suffix("") if path.suffix == ".checkpoint" else path
 
 
 def collect(graphs: Sequence[Graph], delete: bool) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import BindscopeError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Rules that make an optimiser, and run no code of timm, transformers or a user beside it.
-OPTIMISING = ("training", "fit", "null")
 # Taken from the launcher's environment without a word where a conda environment lacks them.
 MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
 
@@ -101,8 +99,6 @@ def start(snakemake: Any) -> Job:
     _refuse_other_code(snakemake.rule, spec, code)
     threads = int(spec.get("threads", 1))
     _set_threads(threads)
-    if snakemake.rule in OPTIMISING:
-        spare_the_compiler()
     log.info("%s: %s", snakemake.rule, _describe(snakemake.wildcards))
     return Job(
         snakemake.rule, spec, spec_text, code, snakemake.input, snakemake.output,
@@ -223,19 +219,3 @@ def _set_threads(threads: int) -> None:
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(threads)
-
-
-def spare_the_compiler() -> None:
-    """Keep optimisers from importing ``torch._dynamo``, 1.7 seconds of a processor in every fit.
-
-    `torch.optim` imports it to keep its own functions out of graphs that ``torch.compile`` makes.
-    No job of these rules compiles anything; all that it is asked for does nothing then. The names
-    are private and may go in another version of torch: a test looks whether this still works.
-    """
-    torch: Any = sys.modules.get("torch")
-    if torch is None or "torch._dynamo" in sys.modules:
-        return
-    absent: Any = ModuleType("torch._dynamo")
-    absent.disable = lambda function, *_, **__: function
-    absent.graph_break = lambda: None
-    sys.modules["torch._dynamo"] = torch._dynamo = absent

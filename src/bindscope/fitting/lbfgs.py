@@ -14,7 +14,6 @@ search is a pass over blocks of it, in the same two products.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -29,11 +28,13 @@ TRIALS = 12
 JITTER = 1e-6
 
 
+# x (n, p), sign (n, C) and offset (n, C) or None of some scenes; see `Regressions`.
 Block: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 
 
-class Problem(ABC):
-    """Regressions, wherever their data are.
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Which weights the regressions have.
 
     Attributes
     ----------
@@ -56,53 +57,9 @@ class Problem(ABC):
         row = torch.arange(len(self.penalised), device=self.penalised.device)[:, None]
         return (row < self.rows).to(self.penalised.dtype)
 
-    @abstractmethod
-    def gram(self) -> Tensor:
-        """Return X'X/4N in float64, (p, p)."""
-
-    @abstractmethod
-    def mean_loss(self, w: Tensor) -> float:
-        """Return the loss of all columns without ridge, in nats per scene."""
-
-    @abstractmethod
-    def begin(self, w: Tensor) -> Logits:
-        """Return what a fit keeps of the logits, at these weights."""
-
-    @abstractmethod
-    def columns(self, index: Tensor) -> Problem:
-        """Return the regressions of some columns."""
-
-
-class Logits(ABC):
-    """The logits of a problem at a fit's weights, and along a direction from there."""
-
-    @abstractmethod
-    def loss(self) -> Tensor:
-        """Return the mean loss of each column without ridge, (C,)."""
-
-    @abstractmethod
-    def gradient(self, w: Tensor, l2: float) -> Tensor:
-        """Return the gradient (p, C) at the weights, which are given, with ridge."""
-
-    @abstractmethod
-    def keep(self, index: Tensor) -> None:
-        """Drop all columns but these."""
-
-    @abstractmethod
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        """Take a direction (p, C) from the weights w."""
-
-    @abstractmethod
-    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean losses and their slopes along the direction at steps t, (C,) each."""
-
-    @abstractmethod
-    def go(self, t: Tensor) -> None:
-        """Go to w + t direction; t is what `at` was given last."""
-
 
 @dataclass(frozen=True)
-class Regressions(Problem):
+class Regressions(Shape):
     """The data of all columns, in memory.
 
     Attributes
@@ -118,8 +75,6 @@ class Regressions(Problem):
     x: Tensor
     sign: Tensor
     offset: Tensor | None
-    rows: Tensor
-    penalised: Tensor
 
     def gram(self) -> Tensor:
         """Return X'X/4N in float64, (p, p)."""
@@ -129,19 +84,14 @@ class Regressions(Problem):
         """Return the loss of all columns without ridge, in nats per scene."""
         return float(softplus(self.margins(w)).sum(1).double().mean())
 
-    def begin(self, w: Tensor) -> Logits:
-        """Return the logits at these weights."""
-        return _Held(self, w)
+    def at(self, w: Tensor) -> _Margins:
+        """Return the margins at these weights."""
+        return _Margins(self, w)
 
     def margins(self, w: Tensor) -> Tensor:
         """Return the logits with the sign that makes softplus(margin) the loss, (N, C)."""
         logits = self.x @ w
         return self.sign * (logits if self.offset is None else logits + self.offset)
-
-    def gradient(self, w: Tensor, sigma: Tensor, l2: float) -> Tensor:
-        """Return the gradient (p, C) from sigma = sigmoid(margins)."""
-        slope = self.x.t() @ (sigma * self.sign) / len(self.x)
-        return (slope + l2 * self.penalised * w) * self.mask()
 
     def columns(self, index: Tensor) -> Regressions:
         """Return the regressions of some columns."""
@@ -149,37 +99,44 @@ class Regressions(Problem):
         return replace(self, sign=self.sign[:, index], offset=offset, rows=self.rows[index])
 
 
-class _Held(Logits):
-    """Margins of all scenes, kept: a trial along a direction costs no product."""
+class _Margins:
+    """The margins of all scenes at a fit's weights: a trial along a direction costs no product."""
 
     def __init__(self, problem: Regressions, w: Tensor) -> None:
         self.problem, self.margins = problem, problem.margins(w)
         self.sigma = self.margins.sigmoid()
 
     def loss(self) -> Tensor:
+        """Return the mean loss of each column without ridge, (C,)."""
         return softplus(self.margins).mean(0)
 
-    def gradient(self, w: Tensor, l2: float) -> Tensor:
-        return self.problem.gradient(w, self.sigma, l2)
+    def slope(self) -> Tensor:
+        """Return the gradient (p, C) without ridge."""
+        x = self.problem.x
+        return x.t() @ (self.sigma * self.problem.sign) / len(x)
 
     def keep(self, index: Tensor) -> None:
+        """Drop all columns but these."""
         self.problem = self.problem.columns(index)
         self.margins = self.margins[:, index]
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take a direction (p, C) from the weights w."""
         self.change = self.problem.sign * (self.problem.x @ direction)
 
-    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean losses and their slopes along the direction at steps t, (C,) each."""
         here = torch.addcmul(self.margins, t, self.change)
         self.sigma = here.sigmoid()
         return softplus(here).mean(0), (self.sigma * self.change).mean(0)
 
     def go(self, t: Tensor) -> None:
+        """Go to w + t direction; t is what `trial` was given last."""
         self.margins.addcmul_(t, self.change)
 
 
 @dataclass(frozen=True)
-class Passes(Problem):
+class Passes(Shape):
     """The data of all columns, read in blocks at each pass; memory does not grow with N.
 
     Attributes
@@ -195,8 +152,6 @@ class Passes(Problem):
     blocks: Callable[[], Iterator[Block]]
     n: int
     chosen: Tensor
-    rows: Tensor
-    penalised: Tensor
 
     def gram(self) -> Tensor:
         """Return X'X/4N in float64, (p, p)."""
@@ -211,9 +166,9 @@ class Passes(Problem):
         losses = (softplus(m).sum(1).double().sum() for m, _, _ in self.margins(w))
         return sum(map(float, losses)) / self.n
 
-    def begin(self, w: Tensor) -> Logits:
-        """Return the logits at these weights: a pass."""
-        return _Passed(self, w)
+    def at(self, w: Tensor) -> _Sums:
+        """Return losses and gradients at these weights: a pass."""
+        return _Sums(self, w)
 
     def columns(self, index: Tensor) -> Passes:
         """Return the regressions of some columns."""
@@ -237,32 +192,35 @@ class Passes(Problem):
         return (loss / self.n).to(w.dtype), slope / self.n
 
 
-class _Passed(Logits):
-    """No logits but losses and gradients of the last pass; a trial is a pass."""
+class _Sums:
+    """Losses and gradients of the last pass; as `_Margins`, but a trial is a pass."""
 
     def __init__(self, problem: Passes, w: Tensor) -> None:
         self.problem = problem
-        self.losses, self.slope = problem.sums(w)
+        self.losses, self.slopes = problem.sums(w)
 
     def loss(self) -> Tensor:
         return self.losses
 
-    def gradient(self, w: Tensor, l2: float) -> Tensor:
-        return (self.slope + l2 * self.problem.penalised * w) * self.problem.mask()
+    def slope(self) -> Tensor:
+        return self.slopes
 
     def keep(self, index: Tensor) -> None:
         self.problem = self.problem.columns(index)
-        self.losses, self.slope = self.losses[index], self.slope[:, index]
+        self.losses, self.slopes = self.losses[index], self.slopes[:, index]
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         self.w, self.direction = w, direction
 
-    def at(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        self.losses, self.slope = self.problem.sums(self.w + t * self.direction)
-        return self.losses, (self.slope * self.direction).sum(0)
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        self.losses, self.slopes = self.problem.sums(self.w + t * self.direction)
+        return self.losses, (self.slopes * self.direction).sum(0)
 
     def go(self, t: Tensor) -> None:
         """Do nothing: the last pass was at these weights."""
+
+
+Problem: TypeAlias = Regressions | Passes
 
 
 @dataclass(frozen=True)
@@ -304,28 +262,31 @@ class Preconditioner:
         return inverse.to(self.dtype)
 
 
-class _State:
+class _Fit:
     """The columns that still move: weights, logits, gradient and memory."""
 
     def __init__(self, problem: Problem, w: Tensor, inverse: Tensor, l2: float) -> None:
-        self.ridge, self.inverse, self.l2 = l2 * problem.penalised, inverse, l2
+        self.ridge, self.inverse = l2 * problem.penalised, inverse
         self.mask = problem.mask()
         self.w = w * self.mask
-        self.logits = problem.begin(self.w)
-        self.gradient = self.logits.gradient(self.w, l2)
-        self.loss = self.logits.loss()
+        self.data: _Margins | _Sums = problem.at(self.w)
+        self.gradient = self._gradient()
+        self.loss = self.data.loss()
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
         self.scale = torch.ones_like(self.loss)
 
+    def _gradient(self) -> Tensor:
+        return (self.data.slope() + self.ridge * self.w) * self.mask
+
     def keep(self, index: Tensor) -> None:
         """Drop all columns but these."""
-        self.logits.keep(index)
+        self.data.keep(index)
         self.gradient = self.gradient[:, index]
         self.w, self.mask = self.w[:, index], self.mask[:, index]
         self.loss, self.scale = self.loss[index], self.scale[index]
         self.memory = [(s[:, index], y[:, index], rho[index]) for s, y, rho in self.memory]
 
-    def precondition(self, g: Tensor) -> Tensor:
+    def _precondition(self, g: Tensor) -> Tensor:
         return self.mask * (self.inverse.t() @ (self.mask * (self.inverse @ g)))
 
     def direction(self) -> Tensor:
@@ -335,17 +296,31 @@ class _State:
         for s, y, rho in reversed(self.memory):
             alphas.append(rho * (s * q).sum(0))
             q -= alphas[-1] * y
-        q = self.precondition(q) * self.scale
+        q = self._precondition(q) * self.scale
         for (s, y, rho), alpha in zip(self.memory, reversed(alphas), strict=True):
             q += s * (alpha - rho * (y * q).sum(0))
         return -q
 
-    def remember(self, s: Tensor, y: Tensor) -> None:
+    def advance(self, direction: Tensor, slope: Tensor) -> Tensor:
+        """Take a strong Wolfe step along `direction`; return which columns moved, bool (C,)."""
+        self.data.aim(self.w, direction)
+        linear = (self.ridge * self.w * direction).sum(0)
+        square = (self.ridge * direction.square()).sum(0)
+        step, loss = _line_search(self.data.trial, self.loss, slope, linear, square)
+        self.data.go(step)
+        s = step * direction
+        self.w = self.w + s
+        gradient = self._gradient()
+        self._remember(s, gradient - self.gradient)
+        self.gradient, self.loss = gradient, loss
+        return step > 0
+
+    def _remember(self, s: Tensor, y: Tensor) -> None:
         """Take a step and the change of the gradient into the memory, where curvature is safe."""
         curvature = (s * y).sum(0)
         safe = curvature > torch.finfo(s.dtype).tiny
         rho = torch.where(safe, 1 / curvature.where(safe, torch.ones_like(curvature)), 0.0)
-        size = (y * self.precondition(y)).sum(0)
+        size = (y * self._precondition(y)).sum(0)
         safe &= size > torch.finfo(s.dtype).tiny
         self.scale = torch.where(
             safe, curvature / size.where(safe, torch.ones_like(size)), self.scale
@@ -387,26 +362,26 @@ def minimise(
     Solution
         Weights, remaining decrement, iterations.
     """
-    state = _State(problem, start, preconditioner.factor(l2), l2)
-    w = state.w.clone()
-    decrement = torch.full_like(state.loss, torch.inf)
+    fit = _Fit(problem, start, preconditioner.factor(l2), l2)
+    w = fit.w.clone()
+    decrement = torch.full_like(fit.loss, torch.inf)
     live = torch.arange(w.shape[1], device=w.device)
     for iteration in range(iterations + 1):
-        direction = state.direction()
-        slope = (state.gradient * direction).sum(0)
+        direction = fit.direction()
+        slope = (fit.gradient * direction).sum(0)
         decrement[live] = -slope / 2
         going = -slope / 2 > tolerance
         if not going.all():
             index = going.nonzero().squeeze(1)
-            state.keep(index)
+            fit.keep(index)
             live, direction, slope = live[index], direction[:, index], slope[index]
         if not len(live) or iteration == iterations:
             break
-        moved = _advance(state, direction, slope)
-        w[:, live] = state.w
+        moved = fit.advance(direction, slope)
+        w[:, live] = fit.w
         if not moved.all():  # a step of length 0: rounding hides what is left
             index = moved.nonzero().squeeze(1)
-            state.keep(index)
+            fit.keep(index)
             live = live[index]
         if watch is not None:
             watch(iteration + 1, w)
@@ -415,34 +390,22 @@ def minimise(
     return Solution(w, decrement, iteration)
 
 
-def _advance(state: _State, direction: Tensor, slope: Tensor) -> Tensor:
-    """Take a strong Wolfe step along `direction`; return which columns moved, bool (C,)."""
-    state.logits.aim(state.w, direction)
-    step, loss = _line_search(
-        state.logits, state.loss, slope,
-        (state.ridge * state.w * direction).sum(0), (state.ridge * direction.square()).sum(0),
-    )  # fmt: skip
-    state.logits.go(step)
-    s = step * direction
-    state.w = state.w + s
-    gradient = state.logits.gradient(state.w, state.l2)
-    state.remember(s, gradient - state.gradient)
-    state.gradient, state.loss = gradient, loss
-    return step > 0
-
-
 def _line_search(
-    logits: Logits, loss: Tensor, slope: Tensor, linear: Tensor, square: Tensor
+    trial: Callable[[Tensor], tuple[Tensor, Tensor]],
+    loss: Tensor,
+    slope: Tensor,
+    linear: Tensor,
+    square: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Find a strong Wolfe step per column along the direction that the logits have taken.
+    """Find a strong Wolfe step per column.
 
     The objective along the line is convex, so its slope brackets the minimum; trials are secants
     of the slope.
 
     Parameters
     ----------
-    logits
-        What gives losses and slopes along the direction.
+    trial
+        Steps -> losses and slopes along the direction.
     loss, slope
         Mean loss without ridge and derivative at t = 0, (C,).
     linear, square
@@ -459,7 +422,7 @@ def _line_search(
     done = torch.zeros_like(slope, dtype=torch.bool)
     rounding = 4 * torch.finfo(loss.dtype).eps * loss
     for _ in range(TRIALS):
-        data, at = logits.at(t)
+        data, at = trial(t)
         at = at + linear + square * t
         drop = data - loss + t * linear + t.square() * square / 2
         enough = drop <= ARMIJO * t * slope + rounding
@@ -474,4 +437,4 @@ def _line_search(
         inside = low + (high - low) * share
         t = torch.where(done, t, torch.where(high.isinf(), t * 4, inside))
     t = torch.where(done, t, low)
-    return t, logits.at(t)[0]
+    return t, trial(t)[0]

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bindscope.studies.binding_information.probes.base import Floats
-from bindscope.studies.binding_information.probes.data import Array
+from bindscope.fitting.rows import Array
 
 CONSTANT = 1e-5
 ALIAS, PADDING = 256, 16  # floats
@@ -27,8 +27,8 @@ class Standardiser:
         learnt from it, so nothing of it may reach the test split.
     """
 
-    mean: Floats
-    scale: Floats
+    mean: npt.NDArray[np.float32]
+    scale: npt.NDArray[np.float32]
 
     @classmethod
     def identity(cls, dim: int) -> Standardiser:
@@ -39,11 +39,11 @@ class Standardiser:
     def of(cls, blocks: Iterable[Array], dim: int) -> Standardiser:
         """Measure the columns of blocks (.., d), pooled in float64 (Chan et al. 1983)."""
         count, mean, squares = 0, np.zeros(dim), np.zeros(dim)
-        spare = np.empty((0, dim), np.float32)
+        buffer = np.empty((0, dim), np.float32)
         for block in blocks:
-            if spare.size < block.size:
-                spare = np.empty((block.size // dim, dim), np.float32)
-            rows = spare[: block.size // dim]
+            if buffer.size < block.size:
+                buffer = np.empty((block.size // dim, dim), np.float32)
+            rows = buffer[: block.size // dim]
             # torch casts half precision several times faster than NumPy.
             torch.from_numpy(rows).copy_(
                 torch.from_numpy(np.ascontiguousarray(block)).view(-1, dim)
@@ -79,10 +79,10 @@ def padded(shape: Sequence[int], device: torch.device) -> Tensor:
     long; 64 bytes more per row prevent it.
     """
     *rows, width = shape
-    room = roomy(width) if device.type == "cpu" else width
+    room = padded_width(width) if device.type == "cpu" else width
     return torch.empty(*rows, room, device=device)[..., :width]
 
 
-def roomy(width: int) -> int:
+def padded_width(width: int) -> int:
     """Return how many float32 a row of `width` takes in memory of a processor (see `padded`)."""
     return width + (PADDING if width % ALIAS == 0 else 0)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bindscope.fitting.standardise import Standardiser, roomy
-from bindscope.studies.binding_information.probes.data import Array, ArrayRows, Rows
+from bindscope.fitting.rows import Array, ArrayRows, Rows
+from bindscope.fitting.standardise import Standardiser, padded_width
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Column:
         """
         shape = (n, *self.rows.shape[1:])
         dtype = self.rows.dtype if self.scaling is None else np.dtype(np.float32)
-        width = shape[-1] if len(shape) < 3 else roomy(shape[-1])
+        width = shape[-1] if len(shape) < 3 else padded_width(shape[-1])
         return torch.from_numpy(np.empty((*shape[:-1], width), dtype)[..., : shape[-1]])
 
     def put(self, out: Tensor, content: Array, rows: Indices) -> None:

@@ -7,9 +7,10 @@ differently), and on nothing else besides the arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, log
+from itertools import islice
+from math import cos, isfinite, log, pi
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
 from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256, write_atomic, write_json
-from bindscope.core.progress import Progress
+from bindscope.fitting.adam import Adam
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.models.vit import ViT, build, transform
 
 logger = logging.getLogger(__name__)
@@ -34,7 +37,7 @@ EVALUATIONS = 10  # entries of the history per split
 VAL_SCENES = 512  # the first ones, read at each evaluation
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
-WARM_UP = 0.1  # share of the steps
+WARM_UP, FIRST, LAST = 0.1, 25.0, 1e4  # share of the steps; peak / first rate, first / last
 INITIALISATION, BATCHES = range(2)  # independent streams of one seed
 
 UInt8 = NDArray[np.uint8]
@@ -67,6 +70,7 @@ def train(
     images: Mapping[str, UInt8],
     objects: Mapping[str, UInt8],
     device: torch.device | str | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Trained:
     """Train a controlled model, or only initialise it (objective ``none``).
 
@@ -85,6 +89,9 @@ def train(
         `train` and `val`: object codes, uint8 (N, K).
     device
         Where to train; default: any of the kind that the configuration names.
+    checkpoint
+        Where the state is written ten times, and read from at the start: a training that was killed
+        goes on and ends in the same weights. Remove it when the weights are written.
 
     Returns
     -------
@@ -107,7 +114,11 @@ def train(
         targets = {split: feature_code(codes, sizes) for split, codes in objects.items()}
     model = _Model(vit, _head(targets["train"], config.architecture.width), input_px)
     device = torch.device(device or config.training.device)
-    history = _optimise(model.to(device), config, images, targets, device)
+    run = Run(f"model {config.name}", model.to(device), keeps_best=False)
+    task = _Task(model, config, images, targets, device)
+    Descent([run], task, _plan(config), checkpoint).fit()
+    history = [entry._asdict() for entry in run.history]
+    logger.info("val loss after %d steps: %.2f bits", run.steps, history[-1]["loss_bits"])
     return Trained(_weights(model.vit, model.head), history, input_px)
 
 
@@ -159,69 +170,78 @@ class _Model(nn.Module):
         return nats / (len(codes) * log(2))
 
 
-def _optimise(
-    model: _Model,
-    config: Controlled,
-    images: Mapping[str, UInt8],
-    targets: Mapping[str, UInt8],
-    device: torch.device,
-) -> list[dict[str, Any]]:
-    """Train in place; return the history."""
+def one_cycle(peak: float, step: int, steps: int) -> float:
+    """Return the rate of a step, from 0: cosine from peak / 25 up over 10 %, then down to near 0.
+
+    The order of operations is that of torch's `OneCycleLR`, whose rates these are bit by bit.
+    """
+    top, first = WARM_UP * steps - 1, peak / FIRST
+    if step > top:
+        start, end, done = peak, first / LAST, (step - top) / (steps - 1 - top)
+    else:
+        start, end, done = first, peak, step / top if top else 1.0
+    return end + (start - end) / 2.0 * (cos(pi * done) + 1)
+
+
+def _plan(config: Controlled) -> Plan:
     training = config.training
-    matrices = [p for p in model.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if p.ndim != 2]
-    optimiser = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": training.weight_decay},
-         {"params": others, "weight_decay": 0.0}],
-        lr=training.learning_rate, betas=BETAS, fused=True,
-    )  # fmt: skip
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, training.learning_rate, total_steps=training.steps, pct_start=WARM_UP,
-        cycle_momentum=False,
-    )  # fmt: skip
-    due = {round(training.steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
-    batches = _batches(len(images["train"]), training.batch_size, config.seed)
-    progress = Progress(training.steps, "steps")
-    history = [_entry(0, "val", _evaluate(model, images["val"], targets["val"], device))]
-    losses: list[float] = []
-    for step in range(1, training.steps + 1):
-        scenes = next(batches)
-        optimiser.zero_grad()
-        loss = model.loss_bits(images["train"][scenes], targets["train"][scenes], device)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-        optimiser.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-        if not isfinite(losses[-1]):
+    steps = training.steps
+
+    def optimiser(model: nn.Module) -> Adam:
+        parameters = list(model.parameters())
+        decays = [training.weight_decay if p.ndim == 2 else 0.0 for p in parameters]
+        return Adam(parameters, decays, betas=BETAS)
+
+    due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
+    return Plan(
+        steps=steps,
+        rate=lambda step: one_cycle(training.learning_rate, step, steps),
+        optimiser=optimiser,
+        evaluate=lambda step: step in due,
+        clip_norm=CLIP_NORM,
+    )
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A model and its scenes: what the descent needs to know of them."""
+
+    model: _Model
+    config: Controlled
+    images: Mapping[str, UInt8]
+    targets: Mapping[str, UInt8]
+    device: torch.device
+
+    def batches(self, first: int) -> Iterator[NDArray[np.intp]]:
+        """Yield the scenes of one step after the other, from step `first` on."""
+        size, seed = self.config.training.batch_size, self.config.seed
+        return islice(_batches(len(self.images["train"]), size, seed), first, None)
+
+    def backward(self, run: Run, batch: NDArray[np.intp], share: float) -> float:
+        """Add the gradients of `share` of the loss; return the loss in bits per scene."""
+        images, targets = self.images["train"][batch], self.targets["train"][batch]
+        loss = self.model.loss_bits(images, targets, self.device)
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        found = float(loss.detach())
+        if not isfinite(found):
             raise ModelError(
-                f"model {config.name}", f"training diverged at step {step}",
-                f"lower training.learning_rate ({training.learning_rate:g})",
+                run.name, f"training diverged at step {run.steps + 1}",
+                f"lower training.learning_rate ({self.config.training.learning_rate:g})",
             )  # fmt: skip
-        if step in due:
-            history.append(_entry(step, "train", sum(losses) / len(losses)))
-            history.append(
-                _entry(step, "val", _evaluate(model, images["val"], targets["val"], device))
-            )
-            losses = []
-        progress.advance(note=f"loss {history[-1]['loss_bits']:.2f} bits (val)")
-    logger.info("val loss after %d steps: %.2f bits", training.steps, history[-1]["loss_bits"])
-    return history
+        return found
 
-
-def _entry(step: int, split: str, loss_bits: float) -> dict[str, Any]:
-    return {"step": step, "split": split, "loss_bits": loss_bits}
-
-
-@torch.no_grad()
-def _evaluate(model: _Model, images: UInt8, codes: UInt8, device: torch.device) -> float:
-    """Return the loss on the first `VAL_SCENES` scenes, in bits per scene."""
-    n, block = min(len(images), VAL_SCENES), 128
-    parts = [slice(i, min(i + block, n)) for i in range(0, n, block)]
-    return sum(
-        float(model.loss_bits(images[part], codes[part], device)) * (part.stop - part.start)
-        for part in parts
-    ) / n  # fmt: skip
+    @torch.no_grad()
+    def validate(self, runs: Sequence[Run]) -> list[float]:
+        """Return the loss on the first `VAL_SCENES` scenes, in bits per scene."""
+        images, targets = self.images["val"], self.targets["val"]
+        n, block = min(len(images), VAL_SCENES), 128
+        parts = [slice(i, min(i + block, n)) for i in range(0, n, block)]
+        total = sum(
+            float(self.model.loss_bits(images[part], targets[part], self.device))
+            * (part.stop - part.start)
+            for part in parts
+        )
+        return [total / n for _ in runs]
 
 
 def _batches(n: int, size: int, seed: int) -> Iterator[NDArray[np.intp]]:

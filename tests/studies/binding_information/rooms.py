@@ -26,7 +26,10 @@ ROOMS: dict[str, set[str]] = {
     "attention_maps.py": {"attention"},
     "attention_share.py": {"attention", *_OF_MAPS},
     **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
-    "probes/": READERS,
+    "probes/": FITS,
+    **{f"probes/{name}.py": READERS for name in ("attention", "base", "module", "weights")},
+    "probes/maps.py": {"attention"},
+    **{f"probes/{name}.py": set() for name in ("dnn", "multilinear")},  # not of this preset
     **{f"{name}.py": {*TABLES, *_SHOWN} for name in ("columns", "rules")},
     "schemas.py": {*TABLES, *_OF_TABLE},
     "tables.py": TABLES,

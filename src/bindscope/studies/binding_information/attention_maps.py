@@ -13,7 +13,8 @@ from bindscope.activations.reader import Activations
 from bindscope.core.store.reader import open_store
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.binding_information.attention_share import attention_share
-from bindscope.studies.binding_information.probes.weights import attention_maps, load_probe
+from bindscope.studies.binding_information.probes.maps import attention_maps
+from bindscope.studies.binding_information.probes.weights import load_probe
 
 DRAWN = 8  # scenes whose maps are kept
 MEASURED = 512  # scenes that the share is taken over

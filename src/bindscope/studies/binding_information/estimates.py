@@ -25,9 +25,9 @@ from bindscope.studies.binding_information.flags import above_prior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bindscope.fitting.rows import Rows
     from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
-    from bindscope.studies.binding_information.probes.data import Rows
 
 # Columns of per-scene losses: plain O and F probes, anchored O probe, the two parts of the chained.
 LOSSES = ("object", "feature", "object_anchored", "chained_feature", "chained_object")

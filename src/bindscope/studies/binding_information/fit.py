@@ -16,6 +16,7 @@ from bindscope.activations.reader import Activations, RowReader
 from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.rows import Rows, whole
 from bindscope.priors.labels import DatasetLabels
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
@@ -24,9 +25,7 @@ from bindscope.studies.binding_information.probes.data import (
     ANCHORS,
     ArrayPatches,
     ProbeData,
-    Rows,
     SplitData,
-    whole,
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors

@@ -21,17 +21,17 @@ from bindscope.studies.binding_information.probes.module import (
     InputShape,
     Projection,
     Tokens,
-    drawn,
-    drawn_rows,
-    normal,
+    initial_parameter,
+    initial_rows,
+    initial_weights,
     visible,
 )
 
 BLOCK = 2**21  # floats of a block of scenes: of tokens, or of what is pooled
 
 
-class _Pool(torch.autograd.Function):
-    """Pooled tokens (B, heads, d) from what queries see, and what they are made of.
+class _Scores(torch.autograd.Function):
+    """Scores (B, heads, T) of tokens for the queries of all heads, from what queries see.
 
     Queries are seen (B, heads, length) times `revealed` (length, d), plus `base` (heads, d), scaled
     for the softmax. Tokens are given as (B, T, d) and as (B, d, T), and have no gradient: products
@@ -48,17 +48,19 @@ class _Pool(torch.autograd.Function):
         tokens: Tensor,
         transposed: Tensor,
     ) -> Tensor:
-        attention = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
-        pooled = tokens.new_empty(len(tokens), *base.shape)
+        ctx.save_for_backward(seen, revealed, base, tokens)
+        scores = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
         for block in _blocks(tokens):
-            _attend(seen, revealed, base, transposed, block, out=attention[block])
-            torch.bmm(attention[block], tokens[block], out=pooled[block])
-        ctx.save_for_backward(seen, revealed, base, attention, tokens, transposed)
-        return pooled
+            queries = base.expand(len(tokens[block]), *base.shape)
+            if seen is not None and revealed is not None:
+                by_bits = revealed.expand(len(queries), *revealed.shape)
+                queries = torch.baddbmm(queries, seen[block], by_bits)
+            torch.bmm(queries, transposed[block], out=scores[block])
+        return scores
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        seen, revealed, base, attention, tokens, transposed = ctx.saved_tensors
+        seen, revealed, base, tokens = ctx.saved_tensors
         blocks = _blocks(tokens)
         ones = base.new_ones(1, len(tokens[blocks[0]]))
         by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
@@ -66,11 +68,9 @@ class _Pool(torch.autograd.Function):
             by_revealed = torch.zeros_like(revealed)
             by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
         for block in blocks:
-            by_scores = torch.bmm(gradient[block], transposed[block])
-            of = attention[block]
-            torch._softmax_backward_data(by_scores, of, 2, of.dtype, grad_input=by_scores)
-            by_queries = torch.bmm(by_scores, tokens[block])
-            by_base.view(1, -1).addmm_(ones[:, : len(of)], by_queries.flatten(1))
+            by_queries = torch.bmm(gradient[block], tokens[block])
+            n = len(by_queries)
+            by_base.view(1, -1).addmm_(ones[:, :n], by_queries.flatten(1))
             if by_revealed is not None:
                 by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
             if by_seen is not None:
@@ -78,27 +78,25 @@ class _Pool(torch.autograd.Function):
         return by_seen, by_revealed, by_base, None, None
 
 
+class _Pooled(torch.autograd.Function):
+    """Tokens pooled by attention weights, (B, heads, d); the tokens have no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, attention: Tensor, tokens: Tensor, transposed: Tensor) -> Tensor:
+        ctx.save_for_backward(transposed)
+        return torch.bmm(attention, tokens)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (transposed,) = ctx.saved_tensors
+        return torch.bmm(gradient, transposed), None, None
+
+
 def _blocks(scenes: Tensor) -> list[slice]:
     """Return blocks of an array's scenes; on a graphics card one."""
     n = len(scenes)
     step = max(1, BLOCK // scenes[0].numel()) if scenes.device.type == "cpu" else n
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-def _attend(
-    seen: Tensor | None,
-    revealed: Tensor | None,
-    base: Tensor,
-    transposed: Tensor,
-    block: slice,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Return the attention weights of a block of scenes, (.., heads, T)."""
-    tokens = transposed[block]
-    queries = base.expand(len(tokens), *base.shape)
-    if seen is not None and revealed is not None:
-        queries = torch.baddbmm(queries, seen[block], revealed.expand(len(tokens), *revealed.shape))
-    return torch.softmax(torch.bmm(queries, tokens), 2, out=out)
 
 
 class _Readout(torch.autograd.Function):
@@ -148,15 +146,17 @@ class AttentionQuadratic(Family):
         k, d = heads.count, shape.dim
         self.temperature = 1 / sqrt(d)
         self.factor = self.scale(2 * d if shape.cls else d)
-        self.query = normal(generator, d, d)
-        self.base = normal(generator, k, d)
-        self.revealed = normal(generator, heads.length, d) if config.conditioned else None
+        self.query = initial_parameter(generator, d, d)
+        self.base = initial_parameter(generator, k, d)
+        self.revealed = (
+            initial_parameter(generator, heads.length, d) if config.conditioned else None
+        )
         pooled, rest = [], []
         for _ in range(2):  # the factors
-            pooled.append(drawn(generator, k, d, config.rank))
+            pooled.append(initial_weights(generator, k, d, config.rank))
             if shape.cls or config.conditioned:
                 dim = d if shape.cls else 0
-                rest.append(drawn_rows(dim, heads, config.rank, config.conditioned, generator))
+                rest.append(initial_rows(dim, heads, config.rank, config.conditioned, generator))
         if heads.anchored:
             for last in (*pooled[-1:], *rest[-1:]):
                 last.zero_()
@@ -178,13 +178,16 @@ class AttentionQuadratic(Family):
 
     def attention(self, inputs: Tokens, bits: Tensor) -> Tensor:
         """Return the attention weights (B, heads, T); `bits` (B, length) are centred."""
-        return _attend(*self._folded(bits), inputs.transposed, slice(None))
+        scores: Tensor = _Scores.apply(  # type: ignore[no-untyped-call]
+            *self._folded(bits), inputs.patches, inputs.transposed
+        )
+        return torch.softmax(scores, 2)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tokens)
-        pooled = _Pool.apply(  # type: ignore[no-untyped-call]
-            *self._folded(bits), inputs.patches, inputs.transposed
+        pooled = _Pooled.apply(  # type: ignore[no-untyped-call]
+            self.attention(inputs, bits), inputs.patches, inputs.transposed
         ).transpose(0, 1)
         rest = None
         if self.rest is not None:

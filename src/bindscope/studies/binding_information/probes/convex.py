@@ -18,14 +18,14 @@ from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
 from bindscope.studies.binding_information.probes.labels import Labels
 from bindscope.studies.binding_information.probes.module import Family, Inputs
-from bindscope.studies.binding_information.probes.runs import MOVED, RESTART, Run, prior_bits
+from bindscope.studies.binding_information.probes.runs import MOVED, RESTART, ProbeRun, prior_bits
 
 ITERATIONS = 150
 LOOK = 5
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 
 
-def fit_convex(runs: Sequence[Run], source: Source, probe: AnyProbe) -> None:
+def fit_convex(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
     """Fit linear probes to their optimum for every ridge strength; validation chooses.
 
     Each strength starts from the optimum of the next stronger one.
@@ -46,7 +46,7 @@ def fit_convex(runs: Sequence[Run], source: Source, probe: AnyProbe) -> None:
 class _Path:
     """The optima of one probe from the strongest ridge to the weakest."""
 
-    def __init__(self, run: Run, train: Problem, val: Problem, iterations: int) -> None:
+    def __init__(self, run: ProbeRun, train: Problem, val: Problem, iterations: int) -> None:
         self.run, self.train, self.val, self.iterations = run, train, val, iterations
         self.preconditioner = Preconditioner(train)
         self.w = torch.zeros(train.shape, dtype=torch.float32, device=train.rows.device)
@@ -82,7 +82,7 @@ def _loss(problem: Problem, w: Tensor) -> float:
     return problem.mean_loss(w) / LN2
 
 
-def _regressions(run: Run, source: Source, split: str) -> Problem:
+def _regressions(run: ProbeRun, source: Source, split: str) -> Problem:
     """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2].
 
     Their data are in memory where the vectors are, and read block by block where those are
@@ -104,11 +104,15 @@ def _regressions(run: Run, source: Source, split: str) -> Problem:
         return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
 
     if isinstance(source, VectorBatches):
-        return Regressions(*block(source.z[split], source.held[split]), rows, penalised)
+        data = block(source.z[split], source.held[split])
+        return Regressions(*data, rows=rows, penalised=penalised)
     return Passes(
         lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)),
-        source.scenes[split], torch.arange(count, device=device), rows, penalised,
-    )  # fmt: skip
+        source.scenes[split],
+        torch.arange(count, device=device),
+        rows=rows,
+        penalised=penalised,
+    )
 
 
 @torch.no_grad()

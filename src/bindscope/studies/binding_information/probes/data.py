@@ -12,28 +12,11 @@ from math import prod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from bindscope.core.errors import StoreError
+from bindscope.fitting.rows import Array, ArrayRows, Rows, whole
 
-Array = npt.NDArray[Any]
 ANCHORS = ("object", "feature", "object_given_feature")
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """An array along scenes that may be larger than memory (`activations.reader.RowReader`)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Scenes, and the shape of what each scene has."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of what `read` returns."""
-
-    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
-        """Return scenes [start, stop), in `out` where given."""
 
 
 @runtime_checkable
@@ -42,30 +25,6 @@ class PatchSource(Rows, Protocol):
 
     def cls(self) -> Rows | Array | None:
         """Return the [CLS] tokens (N, d), or None where the model has none."""
-
-
-@dataclass(frozen=True)
-class ArrayRows:
-    """Rows that are in memory."""
-
-    values: Array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-        return self.values.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the array."""
-        return self.values.dtype
-
-    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
-        """Return a view of scenes [start, stop), or `out` with a copy of them."""
-        if out is None:
-            return self.values[start:stop]
-        out[...] = self.values[start:stop]
-        return out
 
 
 @dataclass(frozen=True)
@@ -90,22 +49,6 @@ class ArrayPatches(ArrayRows):
     def cls(self) -> Array | None:
         """Return the [CLS] tokens, or None."""
         return self.cls_tokens
-
-
-def as_rows(values: Array | Rows) -> Rows:
-    """Return an array as rows."""
-    return ArrayRows(values) if isinstance(values, np.ndarray) else values
-
-
-def row_bytes(rows: Rows) -> int:
-    """Return how many bytes a scene takes."""
-    return prod(rows.shape[1:]) * rows.dtype.itemsize
-
-
-def whole(values: Array | Rows) -> Array:
-    """Return all scenes, in memory."""
-    rows = as_rows(values)
-    return rows.read(0, rows.shape[0])
 
 
 @dataclass(frozen=True)

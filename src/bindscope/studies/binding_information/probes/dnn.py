@@ -13,8 +13,8 @@ from bindscope.studies.binding_information.probes.module import (
     Inputs,
     InputShape,
     Projection,
-    drawn_rows,
-    normal,
+    initial_parameter,
+    initial_rows,
 )
 
 
@@ -30,12 +30,14 @@ class Dnn(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         k, width = heads.count, config.hidden
-        rows = drawn_rows(shape.dim, heads, width, config.conditioned, generator)
+        rows = initial_rows(shape.dim, heads, width, config.conditioned, generator)
         self.first = Projection(rows, heads, config.conditioned)
         self.first_bias = nn.Parameter(torch.zeros(k, width))
-        self.hidden = nn.ParameterList(normal(generator, k, width, width) for _ in range(2))
+        self.hidden = nn.ParameterList(
+            initial_parameter(generator, k, width, width) for _ in range(2)
+        )
         self.hidden_bias = nn.ParameterList(torch.zeros(k, 1, width) for _ in range(2))
-        self.last = normal(generator, k, width, 1)
+        self.last = initial_parameter(generator, k, width, 1)
         self.last_bias = nn.Parameter(torch.zeros(k))
         if heads.anchored:
             nn.init.zeros_(self.last)

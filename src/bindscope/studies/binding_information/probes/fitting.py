@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bindscope.core.errors import ConfigError
 from bindscope.core.registries import resolve
-from bindscope.fitting import denormals, memory
+from bindscope.fitting import denormals
 from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
@@ -29,25 +29,18 @@ from bindscope.studies.binding_information.probes.batches import Source, make_so
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.module import Family, Inputs, Tokens
 from bindscope.studies.binding_information.probes.protocols import (
-    converged_plan,
-    fit_stochastic,
-    paper_plan,
+    converged,
+    fit_in_batches,
+    paper,
 )
 from bindscope.studies.binding_information.probes.runs import (
     TOO_MUCH,
-    Run,
-    build,
+    ProbeRun,
     evaluate,
+    start,
     unfitted_bits,
 )
-from bindscope.studies.binding_information.probes.weights import (
-    attention_maps,
-    load_probe,
-    to_safetensors,
-)
 from bindscope.studies.binding_information.registry import FAMILIES
-
-__all__ = ["attention_maps", "fit", "load_probe", "to_safetensors"]
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
@@ -75,21 +68,20 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     source = make_source(probe, data)
     family: type[Family] = resolve(FAMILIES[probe.family])
 
-    def start(seed: int) -> list[Run]:
-        shape, device = source.shape, probe.device
-        return [Run(seed, h, build(probe, h, shape, seed, device)) for h in all_parts(data.sizes)]
+    def begin(seed: int) -> list[ProbeRun]:
+        parts = all_parts(data.sizes)
+        return [start(probe, heads, source.shape, seed, probe.device) for heads in parts]
 
     if probe.protocol == "converged" and family.convex:
-        runs = start(seeds[0])
+        runs = begin(seeds[0])
         family.convex(runs, source, probe)
         result = _result(probe, source, runs)
         return [_for_seed(result, seed) for seed in seeds]
-    paper = probe.protocol == "paper"
-    plan = paper_plan(data.train.n_scenes) if paper else converged_plan(probe)
-    block = [start(seed) for seed in seeds]
-    with memory.kept():
-        for runs in [list(chain(*block))] if source.shared_order else block:
-            fit_stochastic(runs, source, plan)
+    released = probe.protocol == "paper"
+    protocol = paper(data.train.n_scenes) if released else converged(probe)
+    block = [begin(seed) for seed in seeds]
+    for runs in [list(chain(*block))] if source.shared_order else block:
+        fit_in_batches(runs, source, protocol)
     return [_result(probe, source, runs) for runs in block]
 
 
@@ -107,7 +99,7 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
         )
 
 
-def _result(probe: AnyProbe, source: Source, runs: list[Run]) -> FitResult:
+def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
     """Evaluate fitted runs of one seed on the test split."""
     parts = evaluate(runs, source, "test", probe.batch_size)
     for run in runs:
@@ -138,9 +130,14 @@ def _result(probe: AnyProbe, source: Source, runs: list[Run]) -> FitResult:
     )
 
 
-def _history(runs: list[Run]) -> list[dict[str, Any]]:
+def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     """Return the rows of all runs, and `chained` as the sum of its parts' latest losses."""
-    rows = [row for run in runs for row in run.history]
+    rows: list[dict[str, Any]] = [
+        {"seed": run.seed, "target": run.name, "step": entry.step, "split": entry.split}
+        | {"loss_bits": round(entry.loss_bits, 6)}
+        for run in runs
+        for entry in run.history
+    ]
     parts = [run.heads.name for run in runs if run.heads.name.startswith("chained_")]
     for split in ("train", "val"):
         own = sorted(
@@ -161,16 +158,16 @@ def _history(runs: list[Run]) -> list[dict[str, Any]]:
     return rows
 
 
-def _flag(run: Run, loss: float, source: Source, batch: int) -> None:
+def _flag(run: ProbeRun, loss: float, source: Source, batch: int) -> None:
     """Add `diverged` and `collapsed` where they apply; `loss` is that on test, bits per scene."""
-    if not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
+    if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
     if _ignores_inputs(run, source, min(batch, WATCHED)):
         run.flags.add("collapsed")
 
 
 @torch.inference_mode()
-def _ignores_inputs(run: Run, source: Source, batch: int) -> bool:
+def _ignores_inputs(run: ProbeRun, source: Source, batch: int) -> bool:
     """Return whether predictions stay the same when scenes swap their representations."""
     inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
@@ -183,7 +180,7 @@ def _ignores_inputs(run: Run, source: Source, batch: int) -> bool:
     return bool((here - there).abs().mean() < CONSTANT)
 
 
-def _weights(runs: list[Run], source: Source) -> dict[str, Floats]:
+def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:
     weights = {
         f"{run.heads.name}.{name}": value.cpu().numpy().copy()
         for run in runs
@@ -195,7 +192,7 @@ def _weights(runs: list[Run], source: Source) -> dict[str, Floats]:
     return weights
 
 
-def _metadata(probe: AnyProbe, source: Source, runs: list[Run]) -> dict[str, Any]:
+def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str, Any]:
     return {
         "probe": probe.model_dump(mode="json"),
         "sizes": list(source.sizes),

@@ -13,15 +13,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from bindscope.fitting.rows import Rows, as_rows, row_bytes, whole
 from bindscope.studies.binding_information.probes.base import CODES, PRIORS, Heads
-from bindscope.studies.binding_information.probes.data import (
-    ANCHORS,
-    Rows,
-    SplitData,
-    as_rows,
-    row_bytes,
-    whole,
-)
+from bindscope.studies.binding_information.probes.data import ANCHORS, SplitData
 
 COLUMNS = ("objects", "features", *ANCHORS)
 Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 import torch
 from torch import Tensor, nn
 
@@ -13,15 +15,15 @@ from bindscope.studies.binding_information.probes.module import (
     Inputs,
     InputShape,
     Projection,
-    drawn_rows,
 )
 
 
 class Linear(Family):
     """Logistic regression per head.
 
-    Initial weights and biases are those of `torch.nn.Linear` over [z; bits], uniform within
-    1 / sqrt(dim x), or zero if the target is anchored. `protocol: converged` starts at zero.
+    Initial weights are those of a `torch.nn.Linear` over z and of one over the bits, uniform within
+    1 / sqrt(inputs), and biases zero (the released code's); all are zero if the target is anchored.
+    `protocol: converged` starts at zero.
     """
 
     convex = staticmethod(fit_convex)
@@ -30,14 +32,15 @@ class Linear(Family):
         self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
-        rows = drawn_rows(shape.dim, heads, 1, config.conditioned, generator)
-        bound = 0.0 if heads.anchored else self.scale(shape.dim)
-        self.bias = nn.Parameter(
-            torch.empty(heads.count).uniform_(-bound, bound, generator=generator)
-        )
-        self.weights = Projection(
-            rows.uniform_(-bound, bound, generator=generator), heads, config.conditioned
-        )
+        bounds = torch.full((shape.dim,), 1 / sqrt(shape.dim))
+        if config.conditioned:
+            bits = torch.full((heads.length,), 1 / sqrt(heads.length))
+            bounds = torch.cat([bounds, bits])
+        if heads.anchored:
+            bounds.zero_()
+        rows = torch.empty(len(bounds), heads.count, 1).uniform_(-1, 1, generator=generator)
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+        self.weights = Projection(rows * bounds[:, None, None], heads, config.conditioned)
         with torch.no_grad():
             if self.weights.mask is not None:
                 self.weights.weight[..., shape.dim :].mul_(self.weights.mask)

@@ -17,8 +17,11 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from bindscope.core.registries import resolve
+from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.registry import FAMILIES
 
 STD = 0.02
 
@@ -54,26 +57,26 @@ def visible(heads: Heads) -> Tensor:
     return (bit < heads.first + torch.arange(heads.count)).to(torch.get_default_dtype())
 
 
-def drawn(generator: torch.Generator, *shape: int) -> Tensor:
+def initial_weights(generator: torch.Generator, *shape: int) -> Tensor:
     """Return numbers from N(0, 0.02^2), the released code's initial weights."""
     return torch.randn(*shape, generator=generator) * STD
 
 
-def normal(generator: torch.Generator, *shape: int) -> nn.Parameter:
+def initial_parameter(generator: torch.Generator, *shape: int) -> nn.Parameter:
     """Return a parameter drawn from N(0, 0.02^2)."""
-    return nn.Parameter(drawn(generator, *shape))
+    return nn.Parameter(initial_weights(generator, *shape))
 
 
-def drawn_rows(
+def initial_rows(
     dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
 ) -> Tensor:
     """Return weights for z and masked bits, (dim [+ length], heads, width), from N(0, 0.02^2).
 
     The entries by which a head would see a bit that it may not see are zero.
     """
-    parts = [drawn(generator, dim, heads.count, width)] if dim else []
+    parts = [initial_weights(generator, dim, heads.count, width)] if dim else []
     if conditioned:
-        bits = drawn(generator, heads.length, heads.count, width)
+        bits = initial_weights(generator, heads.length, heads.count, width)
         parts.append(bits * visible(heads)[:, :, None])
     return torch.cat(parts)
 
@@ -122,7 +125,7 @@ class Projection(Part):
     Parameters
     ----------
     rows
-        Initial weights, (dim [+ length], .., heads, width), from `drawn_rows`; `weight` is
+        Initial weights, (dim [+ length], .., heads, width), from `initial_rows`; `weight` is
         (.., heads, width, dim [+ length]).
     heads
         The heads.
@@ -237,3 +240,15 @@ class Family(Part, ABC):
     def scale(self, dim: int) -> float:
         """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
         return 1 / sqrt(dim + (self.heads.length if self.conditioned else 0))
+
+
+def build(
+    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
+) -> Family:
+    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
+    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
+    generator = torch.Generator().manual_seed(int(key))
+    family: type[Family] = resolve(FAMILIES[probe.family])
+    if heads.kind == "feature" and family.feature_family:
+        family = family.feature_family
+    return family(probe, heads, shape, generator).to(device)

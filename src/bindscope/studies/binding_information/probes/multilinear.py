@@ -20,8 +20,8 @@ from bindscope.studies.binding_information.probes.module import (
     Inputs,
     InputShape,
     Projection,
-    drawn,
-    drawn_rows,
+    initial_rows,
+    initial_weights,
     sum_of_products,
 )
 from bindscope.studies.binding_information.probes.quadratic import Quadratic
@@ -98,9 +98,9 @@ class MultilinearReuse(Family):
         self.factor = self.scale(shape.dim)
         self.sizes, values, rows = heads.sizes, [], []
         for size in heads.sizes:
-            values.append(drawn(generator, shape.dim, size, config.rank))
+            values.append(initial_weights(generator, shape.dim, size, config.rank))
             if config.conditioned:
-                rows.append(drawn_rows(0, heads, config.rank, True, generator))
+                rows.append(initial_rows(0, heads, config.rank, True, generator))
         if heads.anchored:
             for last in (*values[-1:], *rows[-1:]):
                 last.zero_()

@@ -6,20 +6,22 @@ validation loss still fell by more than 0.5 % of H(O) over its last part (see `d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import cos, pi
 
-import torch
 from torch import Tensor
 
-from bindscope.core.progress import Progress
+from bindscope.fitting.adam import Adam
+from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
-from bindscope.studies.binding_information.probes.batches import Source
+from bindscope.studies.binding_information.probes.base import LN2
+from bindscope.studies.binding_information.probes.batches import Batch, Source
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
     RESTART,
-    Run,
+    ProbeRun,
     backward,
     prior_bits,
     validate,
@@ -32,33 +34,26 @@ PAPER_BATCH, PAPER_ACCUMULATE = 512, 2
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A stochastic fit.
+class Protocol:
+    """A fit in batches.
 
     Attributes
     ----------
-    steps, batch, accumulate
-        Optimiser steps, scenes per batch, batches per step.
-    every
-        Steps between evaluations.
-    patience
-        Evaluations without a better validation loss before a run stops; 0 never stops.
-    optimiser
-        Makes the optimiser of all runs.
-    rate
-        Learning rate as a function of the step, from 0.
+    plan
+        Steps, rates, evaluations.
+    batch
+        Scenes of a batch.
     restart
         The step after which further improvement means that the fit has not converged.
+    released
+        Whether batches and losses are those of the released code: the last batch of an epoch may be
+        smaller, and gradients are those of the mean over heads in nats.
     """
 
-    steps: int
+    plan: Plan
     batch: int
-    accumulate: int
-    every: int
-    patience: int
-    optimiser: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer]
-    rate: Callable[[int], float]
     restart: int
+    released: bool = False
 
 
 def one_cycle(step: int, steps: int) -> float:
@@ -77,41 +72,69 @@ def two_cycles(step: int, steps: int) -> float:
     return one_cycle(step - restart, steps - restart)
 
 
-def converged_plan(probe: AnyProbe) -> Plan:
-    """Return the plan of `protocol: converged` for the families that are not convex."""
+def converged(probe: AnyProbe) -> Protocol:
+    """Return `protocol: converged` of the families that are not convex."""
     assert not isinstance(probe, LinearProbe)
-    rate, decay = probe.learning_rate, probe.weight_decay
-    return Plan(
-        steps=probe.steps,
-        batch=probe.batch_size,
-        accumulate=1,
-        every=max(1, probe.steps // EVALUATIONS),
+    steps, rate, decay = probe.steps, probe.learning_rate, probe.weight_decay
+    every = max(1, steps // EVALUATIONS)
+    plan = Plan(
+        steps=steps,
+        rate=lambda step: rate * two_cycles(step, steps),
+        optimiser=lambda module: Adam(module.parameters(), decay),
+        evaluate=lambda step: step % every == 0,
         patience=probe.patience,
-        optimiser=lambda p: torch.optim.AdamW(p, lr=rate, weight_decay=decay, fused=True),
-        rate=lambda step: rate * two_cycles(step, probe.steps),
-        restart=round(RESTART * probe.steps),
     )
+    return Protocol(plan, probe.batch_size, round(RESTART * steps))
 
 
-def paper_plan(n_train: int) -> Plan:
-    """Return the released code's plan: 40 epochs of Adam, 2 x 512 scenes per step (spec 1)."""
-    per_epoch = max(1, n_train // PAPER_BATCH // PAPER_ACCUMULATE)
-    return Plan(
+def paper(n_train: int) -> Protocol:
+    """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step (spec 1).
+
+    An epoch reads every scene: its last batch may be smaller, and its last step of one batch. The
+    loss is a mean over scenes and heads in nats, which matters: the ridge is in the gradient.
+    """
+    batches = -(-n_train // PAPER_BATCH)
+    per_epoch = -(-batches // PAPER_ACCUMULATE)
+    plan = Plan(
         steps=PAPER_EPOCHS * per_epoch,
-        batch=PAPER_BATCH,
-        accumulate=PAPER_ACCUMULATE,
-        every=per_epoch,
-        patience=0,
-        optimiser=lambda p: torch.optim.Adam(
-            p, lr=PAPER_RATE, weight_decay=PAPER_DECAY, fused=True
-        ),
         rate=lambda step: PAPER_RATE * PAPER_GAMMA ** (step // per_epoch // PAPER_STEP),
-        restart=round(RESTART * PAPER_EPOCHS) * per_epoch,
+        optimiser=lambda module: Adam(module.parameters(), PAPER_DECAY, decoupled=False),
+        evaluate=lambda step: step % per_epoch == 0,
+        accumulate=PAPER_ACCUMULATE,
+        epoch=batches,
     )
+    restart = round(RESTART * PAPER_EPOCHS) * per_epoch
+    return Protocol(plan, PAPER_BATCH, restart, released=True)
 
 
-def fit_stochastic(runs: Sequence[Run], source: Source, plan: Plan) -> None:
-    """Fit runs that share their batches; each stops on its own.
+@dataclass(frozen=True)
+class Probing:
+    """Probes that read the same batches: what the descent needs to know of them."""
+
+    source: Source
+    protocol: Protocol
+    seed: int
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Yield training batches without end, from number `first` on."""
+        rest = self.protocol.released
+        return islice(self.source.train(self.protocol.batch, self.seed, rest=rest), first, None)
+
+    def backward(self, run: Run, batch: Batch, share: float) -> Tensor:
+        """Add the gradients of `share` of the loss; return the loss in bits per scene."""
+        assert isinstance(run, ProbeRun)
+        if self.protocol.released:
+            share *= LN2 / run.heads.count
+        return backward(run.family, batch.inputs, batch.labels.of(run.heads), share)
+
+    def validate(self, runs: Sequence[Run]) -> list[float]:
+        """Return each run's validation loss in bits per scene."""
+        probes = [run for run in runs if isinstance(run, ProbeRun)]
+        return validate(probes, self.source, self.protocol.batch)
+
+
+def fit_in_batches(runs: Sequence[ProbeRun], source: Source, protocol: Protocol) -> None:
+    """Fit runs that share their batches; each stops on its own, and ends at its best weights.
 
     Parameters
     ----------
@@ -119,65 +142,14 @@ def fit_stochastic(runs: Sequence[Run], source: Source, plan: Plan) -> None:
         Targets, and seeds if all seeds read the same order.
     source
         Inputs and labels.
-    plan
-        The protocol.
+    protocol
+        How.
     """
-    live = [_Live(run) for run in runs]
-    optimiser = plan.optimiser([p for run in runs for p in run.family.parameters()])
-    batches = source.train(plan.batch, runs[0].seed)
-    progress = Progress(plan.steps, "steps")
-    _evaluate(live, source, plan, 0)
-    for step in range(1, plan.steps + 1):
-        for _ in range(plan.accumulate):
-            inputs, _, labels = next(batches)
-            for one in live:
-                given = labels.of(one.run.heads)
-                one.seen(backward(one.run.family, inputs, given, 1 / plan.accumulate))
-            del inputs  # the next batch, or an evaluation's, takes the place of its tokens
-        for group in optimiser.param_groups:
-            group["lr"] = plan.rate(step - 1)
-        optimiser.step()  # of the live ones: the others have no gradients
-        optimiser.zero_grad()
-        for one in live:
-            one.run.steps += 1
-        if step % plan.every == 0 or step == plan.steps:
-            live = _evaluate(live, source, plan, step)
-        progress.advance(note=f"{len(live)} probes left")
-        if not live:
-            break
+    Descent(runs, Probing(source, protocol, runs[0].seed), protocol.plan).fit()
     limit = MOVED * prior_bits(source, "val")
     for run in runs:
-        if run.moved_since(plan.restart) > limit:
+        if moved_since(run, protocol.restart) > limit:
             run.flags.add("not_converged")
-        if run.risen():
+        if run.has_risen():
             run.flags.add("diverged")
         run.restore()
-
-
-class _Live:
-    """A run that is still being fitted: patience, train loss since the last look."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.total: Tensor | float = 0.0
-        self.count = self.stale = 0
-
-    def seen(self, loss: Tensor) -> None:
-        self.total, self.count = self.total + loss, self.count + 1
-
-    def look(self, step: int, loss: float, patience: int) -> bool:
-        """Take note of an evaluation; return whether to go on."""
-        before = self.run.best_loss
-        if self.count:
-            self.run.record(step, "train", float(self.total) / self.count)
-            self.total, self.count = 0.0, 0
-        self.run.validated(step, loss)
-        self.stale = 0 if self.run.best_loss < before else self.stale + 1
-        return "diverged" not in self.run.flags and not (patience and self.stale >= patience)
-
-
-def _evaluate(live: list[_Live], source: Source, plan: Plan, step: int) -> list[_Live]:
-    losses = validate([one.run for one in live], source, plan.batch)
-    return [
-        one for one, loss in zip(live, losses, strict=True) if one.look(step, loss, plan.patience)
-    ]

@@ -17,7 +17,7 @@ from bindscope.studies.binding_information.probes.module import (
     Inputs,
     InputShape,
     Projection,
-    drawn_rows,
+    initial_rows,
     sum_of_products,
 )
 
@@ -36,7 +36,7 @@ class Quadratic(Family):
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
         left, right = (
-            drawn_rows(shape.dim, heads, config.rank, config.conditioned, generator)
+            initial_rows(shape.dim, heads, config.rank, config.conditioned, generator)
             for _ in range(2)
         )
         if heads.anchored:

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.core.registries import resolve
+from bindscope.fitting.descent import Run
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
-from bindscope.studies.binding_information.probes.batches import Source, rng
+from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.labels import Labelled
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
@@ -46,76 +45,44 @@ def backward(family: Family, inputs: Inputs, labels: Labelled, share: float = 1.
         return softplus(margins).sum() / (len(truth) * LN2)
 
 
-@dataclass
-class Run:
+@dataclass(kw_only=True)
+class ProbeRun(Run):
     """The heads of one target, or part of it, of one seed, being fitted.
 
     Attributes
     ----------
-    best, best_loss, best_step
-        Weights of the smallest validation loss so far, that loss in bits, and its step.
-    evaluations
-        (step, validation loss) in order.
-    steps
-        Optimiser steps taken.
+    seed
+        The seed.
+    heads
+        What the module predicts.
+    flags
+        `not_converged`, `diverged`, `collapsed` where they apply.
+    options
+        What validation chose beside weights, as the ridge strength.
     """
 
     seed: int
     heads: Heads
-    family: Family
-    best: dict[str, Tensor] = field(default_factory=dict)
-    best_loss: float = float("inf")
-    best_step: int = 0
-    evaluations: list[tuple[int, float]] = field(default_factory=list)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    steps: int = 0
     flags: set[str] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
 
-    def record(self, step: int, split: str, loss: float) -> None:
-        """Add a row to the history, unless the loss is not finite (it is a flag then)."""
-        if not np.isfinite(loss):
-            self.flags.add("diverged")
-            return
-        self.history.append(
-            {"seed": self.seed, "target": self.heads.name, "step": step, "split": split}
-            | {"loss_bits": round(loss, 6)}
-        )
+    @property
+    def family(self) -> Family:
+        """The module."""
+        assert isinstance(self.module, Family)
+        return self.module
 
-    def validated(self, step: int, loss: float) -> None:
-        """Take note of a validation loss; keep the weights if it is the best."""
-        self.record(step, "val", loss)
-        self.evaluations.append((step, loss))
-        if loss < self.best_loss:
-            self.best_loss, self.best_step = loss, step
-            self.best = {k: v.detach().clone() for k, v in self.family.state_dict().items()}
-
-    def moved_since(self, step: int) -> float:
-        """Return by how many bits the best validation loss fell after a step."""
-        before = min((loss for at, loss in self.evaluations if at <= step), default=np.inf)
-        after = min((loss for at, loss in self.evaluations if at > step), default=np.inf)
-        return float(max(before - after, 0.0)) if np.isfinite(before - after) else 0.0
-
-    def risen(self) -> bool:
+    def has_risen(self) -> bool:
         """Return whether the last train loss is far above the loss before the fit."""
-        train = [row["loss_bits"] for row in self.history if row["split"] == "train"]
+        train = [entry.loss_bits for entry in self.history if entry.split == "train"]
         return bool(train) and train[-1] > TOO_MUCH * self.evaluations[0][1]
 
-    def restore(self) -> None:
-        """Load the best weights."""
-        self.family.load_state_dict(self.best)
 
-
-def build(
+def start(
     probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
-) -> Family:
-    """Return a probe with its initial weights, which depend on the seed and the heads alone."""
-    key = rng(seed, 0, *heads.name.encode()).integers(2**63)
-    generator = torch.Generator().manual_seed(int(key))
-    family: type[Family] = resolve(FAMILIES[probe.family])
-    if heads.kind == "feature" and family.feature_family:
-        family = family.feature_family
-    return family(probe, heads, shape, generator).to(device)
+) -> ProbeRun:
+    """Return a run that begins at initial weights (see `build`)."""
+    return ProbeRun(heads.name, build(probe, heads, shape, seed, device), seed=seed, heads=heads)
 
 
 def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
@@ -137,7 +104,7 @@ def prior_bits(source: Source, split: str) -> float:
 
 
 @torch.inference_mode()
-def validate(runs: Sequence[Run], source: Source, batch: int) -> list[float]:
+def validate(runs: Sequence[ProbeRun], source: Source, batch: int) -> list[float]:
     """Return each run's validation loss in bits per scene, in one pass; nothing is kept of it."""
     totals: list[Tensor | float] = [0.0] * len(runs)
     n = 0
@@ -171,7 +138,9 @@ class Evaluation:
 
 
 @torch.inference_mode()
-def evaluate(runs: Sequence[Run], source: Source, split: str, batch: int) -> dict[str, Evaluation]:
+def evaluate(
+    runs: Sequence[ProbeRun], source: Source, split: str, batch: int
+) -> dict[str, Evaluation]:
     """Return each run's losses on a split, by the name of its heads, in one pass.
 
     Of N scenes, 8 bytes per run and scene are kept.

@@ -1,4 +1,4 @@
-"""Weights of fitted probes: to safetensors and back, and the attention maps they draw."""
+"""Weights of fitted probes: to safetensors and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
@@ -17,9 +16,9 @@ from safetensors.numpy import save
 
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
+from bindscope.fitting.rows import Array
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,
@@ -27,10 +26,13 @@ from bindscope.studies.binding_information.probes.base import (
     TargetName,
     all_parts,
 )
-from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, Tokens
-from bindscope.studies.binding_information.probes.runs import build
-
-Array = npt.NDArray[Any]
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Tokens,
+    build,
+)
 
 
 def to_safetensors(results: Sequence[FitResult]) -> bytes:
@@ -173,44 +175,3 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
         for name in scalings
     }
     return LoadedProbe(config, sizes, families, standardisers)
-
-
-@torch.inference_mode()
-def attention_maps(
-    probe: LoadedProbe,
-    tokens: Array,
-    cls: Array | None,
-    bits: Array,
-    target: TargetName = "object",
-) -> Floats:
-    """Return where the heads of an attention probe look.
-
-    Parameters
-    ----------
-    probe
-        A probe of family `attention_quadratic`.
-    tokens, cls
-        Raw patch tokens (B, T, d), and [CLS] (B, d) or None.
-    bits
-        True bits of the target (B, heads).
-    target
-        Whose heads.
-
-    Returns
-    -------
-    float32 array
-        (B, heads, T); the weights of a head sum to 1.
-    """
-    inputs = probe.inputs(tokens, cls)
-    given = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
-    maps = []
-    for part in Target(target, probe.sizes).parts:
-        family = probe.families[part.name]
-        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, Tokens):
-            raise StoreError(
-                probe.config.name,
-                f"family {probe.config.family} has no attention maps",
-                "choose a probe of family attention_quadratic",
-            )
-        maps.append(family.attention(inputs, given[:, : part.length]))
-    return torch.cat(maps, dim=1).numpy()

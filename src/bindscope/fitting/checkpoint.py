@@ -1,0 +1,69 @@
+"""The state of a descent on disk: whole or absent, and never taken for that of another one."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from bindscope.core.files import remove_stale, write_atomic
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A safetensors file whose header holds a key and a record (JSON).
+
+    Attributes
+    ----------
+    path
+        The file.
+    key
+        What decides the result: a file with another key is not read.
+    """
+
+    path: Path
+    key: str
+
+    def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        """Replace the file; `record` names the `step`.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full or may not be written.
+        """
+        content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        header = {"key": self.key, "record": json.dumps(record)}  # of floats, all digits
+        write_atomic(self.path, save(content, header))
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return tensors and record, or None: no file, a damaged one, or one of another key."""
+        if not self.path.is_file():
+            return None
+        try:
+            with safe_open(str(self.path), framework="pt") as file:
+                header = file.metadata() or {}
+                if header.get("key") != self.key:
+                    log.info("%s is of another configuration or code: starting afresh", self.path)
+                    return None
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            log.warning("%s is damaged (%s): starting afresh", self.path, error)
+            return None
+        record = json.loads(header["record"])
+        log.info("going on after step %d, from %s", record["step"], self.path)
+        return tensors, record
+
+    def remove(self) -> None:
+        """Delete the file, and what killed attempts at writing it left."""
+        self.path.unlink(missing_ok=True)
+        if self.path.parent.is_dir():
+            remove_stale(self.path)
