@@ -20,8 +20,8 @@ WIDTH = 8  # floats that the fused kernel of torch takes at a time
 class Adam:
     """Moments of the gradients of some parameters, and the steps that follow from them.
 
-    On a processor with one thread, weights are those of ``torch.optim.AdamW(fused=True)`` bit by
-    bit (torch 2.13; a test compares); with more threads they do not change, those of torch may.
+    With one thread, weights are those of ``torch.optim.AdamW(fused=True)``, bit by bit on the
+    processors seen (torch 2.13, AMD); with more threads they do not change, those of torch may.
 
     Parameters
     ----------
