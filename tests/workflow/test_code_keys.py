@@ -95,12 +95,8 @@ ROOMS: dict[str, set[str]] = {
     "figures/": of_studies("figures"),
     "figures/colours.py": SHOWN,
     "fitting/": FITS,
-    **dict.fromkeys(
-        ("fitting/adam.py", "fitting/checkpoint.py", "fitting/descent.py"), {*FITS, "training"}
-    ),
-    **dict.fromkeys(
-        ("fitting/generators.py", "fitting/rows.py", "fitting/standardise.py"), {*FITS, *READERS}
-    ),
+    **{f"fitting/{name}.py": {*FITS, "training"} for name in ("adam", "checkpoint", "descent")},
+    **{f"fitting/{name}.py": {*FITS, *READERS} for name in ("generators", "rows", "standardise")},
     "graph/": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *READERS, "encoded"},
