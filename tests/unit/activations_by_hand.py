@@ -13,8 +13,9 @@ from bindscope.activations.extraction import extract_patches, extract_pooled
 from bindscope.activations.index import build_index
 from bindscope.config.models import Extraction
 from bindscope.core.files import write_json
+from bindscope.core.interfaces import Layer
 from bindscope.core.store.writer import StoreWriter
-from bindscope.models.base import Layer, TokenMap
+from bindscope.models.base import TokenMap
 
 SPLITS = {"train": 3, "val": 1, "test": 2}
 SHARD = 10

@@ -23,8 +23,9 @@ from bindscope.config.models import Pretrained, PythonModel
 from bindscope.core import contents, devices
 from bindscope.core.contents import content_key
 from bindscope.core.errors import InputError, ModelError
+from bindscope.core.interfaces import Model
 from bindscope.models import weights
-from bindscope.models.base import TokenMap, VisionModel, ordered_layers
+from bindscope.models.base import TokenMap, ordered_layers
 from bindscope.models.loading import hold_device, load_model
 
 SHA = "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c"
@@ -409,7 +410,7 @@ def own(function: str, n_layers: int = 1, **options: Any) -> PythonModel:
 
 def test_own_model() -> None:
     model = load_model(own("make", scale=2), None, "cpu", 4)
-    assert isinstance(model, VisionModel)
+    assert isinstance(model, Model)
     assert model.token_map.grid == (8, 8)
     assert load_model(own("make_plain", scale=3), None, "cpu", 4).token_map.grid == (3, 3)
 

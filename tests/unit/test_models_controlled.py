@@ -24,8 +24,8 @@ from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Architecture, Controlled
 from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Model
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.models.base import VisionModel
 from bindscope.models.controlled import load
 from bindscope.models.stream import FrozenViT
 from bindscope.models.training import Trained, one_cycle, train, write_training
@@ -282,7 +282,7 @@ def test_final_cls_has_the_gradients_of_the_whole_forward_pass() -> None:
 
 
 def test_frozen_model_keeps_the_protocol(frozen: FrozenViT, scenes: Any) -> None:
-    assert isinstance(frozen, VisionModel)
+    assert isinstance(frozen, Model)
     assert (frozen.n_layers, frozen.dim) == (2, 32)
     tokens = frozen.token_map
     assert (tokens.prefix, tokens.registers, tokens.grid, tokens.patch_px, tokens.has_cls) == (

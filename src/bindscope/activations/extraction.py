@@ -36,7 +36,8 @@ from bindscope.models.base import ordered_layers
 
 if TYPE_CHECKING:
     from bindscope.config.models import Extraction
-    from bindscope.models.base import Layer, TokenMap, VisionModel
+    from bindscope.core.interfaces import Layer, Model
+    from bindscope.models.base import TokenMap
 
 READ_BYTES = 16 << 20  # decoded at once; several chunks together cost less than one after the other
 AHEAD = 2  # batches that wait to be computed, and arrays that wait to be written
@@ -95,21 +96,21 @@ class StoreImages:
 
 
 def extract_pooled(
-    model: VisionModel, images: Images, writer: StoreWriter, extraction: Extraction
+    model: Model, images: Images, writer: StoreWriter, extraction: Extraction
 ) -> None:
     """Write the pooled tokens of ALL layers, in one forward pass; see `extract`."""
     extract(model, images, extraction, pooled=writer)
 
 
 def extract_patches(
-    model: VisionModel, layer: Layer, images: Images, writer: StoreWriter, extraction: Extraction
+    model: Model, layer: Layer, images: Images, writer: StoreWriter, extraction: Extraction
 ) -> None:
     """Write the patch tokens of one layer; the forward pass stops there; see `extract`."""
     extract(model, images, extraction, patches={layer: writer})
 
 
 def extract(
-    model: VisionModel,
+    model: Model,
     images: Images,
     extraction: Extraction,
     *,
@@ -186,7 +187,7 @@ class _Sink:
     arrays: dict[str, ArrayLayout]
     attributes: dict[str, Any]
 
-    def __init__(self, model: VisionModel, writer: StoreWriter, dtype: str) -> None:
+    def __init__(self, model: Model, writer: StoreWriter, dtype: str) -> None:
         self.writer, self.token_map, self.dtype = writer, model.token_map, dtype
         self._coming: list[tuple[str, torch.Tensor, Callable[[], NDArray[Any]]]] = []
 
@@ -214,7 +215,7 @@ class _Sink:
 class _Pooled(_Sink):
     """Pooled tokens of all layers."""
 
-    def __init__(self, model: VisionModel, n: int, writer: StoreWriter, dtype: str) -> None:
+    def __init__(self, model: Model, n: int, writer: StoreWriter, dtype: str) -> None:
         super().__init__(model, writer, dtype)
         self.layers = [*range(model.n_layers + 1), "final"]
         self.what = "pooled tokens"
@@ -234,9 +235,7 @@ class _Pooled(_Sink):
 class _Patches(_Sink):
     """Patch tokens of one layer."""
 
-    def __init__(
-        self, model: VisionModel, layer: Layer, n: int, writer: StoreWriter, dtype: str
-    ) -> None:
+    def __init__(self, model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: str) -> None:
         super().__init__(model, writer, dtype)
         self.layers = [layer]
         self.what = f"layer {layer} as patch tokens"
@@ -257,7 +256,7 @@ def _exact(values: torch.Tensor) -> NDArray[np.float32]:
     return values.float().cpu().numpy()
 
 
-def _prepare(model: VisionModel, sinks: Sequence[_Sink]) -> None:
+def _prepare(model: Model, sinks: Sequence[_Sink]) -> None:
     """Refuse a full disk, create the arrays, and note what pins the model."""
     for number, sink in enumerate(sinks, start=1):
         folder = sink.writer.store_path.parent
@@ -288,7 +287,7 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
 
 
 def _batches(
-    model: VisionModel, images: Images, extraction: Extraction, utilisation: Utilisation
+    model: Model, images: Images, extraction: Extraction, utilisation: Utilisation
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
@@ -330,7 +329,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def _stream(
-    model: VisionModel, pixels: torch.Tensor, layers: Sequence[Layer]
+    model: Model, pixels: torch.Tensor, layers: Sequence[Layer]
 ) -> Iterator[tuple[Layer, torch.Tensor]]:
     """Yield each layer and its tokens (B, T_all, dim); refuse other layers or other shapes."""
     wanted = list(layers)
@@ -343,7 +342,7 @@ def _stream(
         raise _other_layers(model, "no more", layers)
 
 
-def _other_layers(model: VisionModel, given: Layer | str, layers: Sequence[Layer]) -> ModelError:
+def _other_layers(model: Model, given: Layer | str, layers: Sequence[Layer]) -> ModelError:
     return ModelError(
         model.revision,
         f"its residual stream gave {given!r} out of turn; {list(layers)} were asked for",

@@ -286,8 +286,12 @@ class Renderer(Protocol):
         """
 
 
-class Source(Protocol):
-    """Reads the scenes of one dataset; made as ``Source(section, split_column)``."""
+class Reader(Protocol):
+    """Reads the scenes of one dataset; made as ``Reader(source, split_column)``.
+
+    `source` is the section of the configuration, `split_column` the name of the column that says
+    which split a scene is in, where the dataset's split rule is `column`, else None.
+    """
 
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:

@@ -1,24 +1,19 @@
-"""What every model offers: a token map, and its residual stream layer by layer.
+"""What the adapters share: which token of a sequence is what, and which layers there are.
 
-Layers. Layer 0 is what enters block 1 (after patch embedding, position embedding and, where the
-model has one, the norm before the blocks); layer l is the residual stream after block l, raw;
-``"final"`` is the last layer after the model's final norm.
+What a model offers stands in `core.interfaces.Model`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Layer
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-Layer = int | Literal["final"]
+    pass
 
 
 @dataclass(frozen=True)
@@ -111,63 +106,6 @@ class TokenMap:
     def from_json(cls, value: dict[str, Any]) -> TokenMap:
         """Rebuild a map that `to_json` wrote."""
         return cls(**{**value, "grid": (int(value["grid"][0]), int(value["grid"][1]))})
-
-
-@runtime_checkable
-class VisionModel(Protocol):
-    """A frozen model over images.
-
-    Attributes
-    ----------
-    n_layers
-        Number of blocks; layers run from 0 to `n_layers`, then ``"final"``.
-    dim
-        Width of the residual stream.
-    token_map
-        Which token is what, at the size that `preprocess` gives.
-    revision
-        What pins the architecture and the weights in words (a commit, a seed, a file).
-    weights_sha256
-        Hash of the weights.
-    """
-
-    n_layers: int
-    dim: int
-    token_map: TokenMap
-    revision: str
-    weights_sha256: str
-
-    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
-        """Apply the model's own transform.
-
-        Parameters
-        ----------
-        images
-            uint8 (B, H, W, 3).
-
-        Returns
-        -------
-        float32 (B, 3, height, width), on the model's device.
-        """
-        ...
-
-    def residual_stream(
-        self, pixels: Tensor, layers: Sequence[Layer]
-    ) -> Iterator[tuple[Layer, Tensor]]:
-        """Run one forward pass and give the layers asked for, in ascending order.
-
-        Parameters
-        ----------
-        pixels
-            What `preprocess` returns.
-        layers
-            Layers wanted; the pass stops after the deepest of them.
-
-        Yields
-        ------
-        The layer, and its tokens: float32 (B, n_tokens, dim).
-        """
-        ...
 
 
 def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:

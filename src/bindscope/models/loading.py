@@ -9,8 +9,8 @@ import torch
 from bindscope.config.models import AnyModel
 from bindscope.core.devices import hold_device, no_gpu, visible_devices
 from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Model
 from bindscope.core.registries import ADAPTERS, resolve
-from bindscope.models.base import VisionModel
 
 __all__ = ["hold_device", "load_model", "visible_devices"]
 
@@ -20,7 +20,7 @@ def load_model(
     weights: Path | None,
     device: torch.device | str,
     input_px: int | None = None,
-) -> VisionModel:
+) -> Model:
     """Load a model, frozen, onto a device.
 
     Parameters
@@ -51,7 +51,7 @@ def load_model(
             "drop `overrides`, or set `pretrained: false`",
         )  # fmt: skip
     library = config.source.partition(":")[0]
-    model: VisionModel = resolve(ADAPTERS[library])(config, weights, device, input_px)
+    model: Model = resolve(ADAPTERS[library])(config, weights, device, input_px)
     expected = getattr(config, "n_layers", model.n_layers)
     if model.n_layers != expected:
         raise ModelError(

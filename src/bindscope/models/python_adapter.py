@@ -1,4 +1,4 @@
-"""A user's own model: a function that returns a `VisionModel`."""
+"""A user's own model: a function that returns a `Model`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 
 from bindscope.config.models import PythonModel
 from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Model
 from bindscope.core.workarounds import declare_torchvision_operators
-from bindscope.models.base import TokenMap, VisionModel
+from bindscope.models.base import TokenMap
 
 _ATTRIBUTES: dict[str, type] = {
     "n_layers": int, "dim": int, "token_map": TokenMap, "revision": str, "weights_sha256": str,
@@ -22,7 +23,7 @@ _METHODS = ("preprocess", "residual_stream")
 
 def load(
     config: PythonModel, weights: Path | None, device: torch.device, input_px: int | None = None
-) -> VisionModel:
+) -> Model:
     """Call the user's function and check what it returns.
 
     Parameters
@@ -39,7 +40,7 @@ def load(
     Raises
     ------
     ModelError
-        If there is no such function, or what it returns lacks something of `VisionModel`.
+        If there is no such function, or what it returns lacks something of `Model`.
     """
     where = f"model {config.name} ({config.source})"
     function = _function(config.source, where)
@@ -58,15 +59,15 @@ def load(
     if problems:
         raise ModelError(
             where,
-            f"what its function returns is no VisionModel: {'; '.join(problems)}",
+            f"what its function returns is no model: {'; '.join(problems)}",
             "see docs/models.md, `Your own function`, for the attributes and methods",
         )
-    checked: VisionModel = model
+    checked: Model = model
     return checked
 
 
 def complaints(model: Any) -> list[str]:
-    """List what an object lacks to be a `VisionModel`; empty if nothing."""
+    """List what an object lacks to be a `Model`; empty if nothing."""
     found = []
     for name, kind in _ATTRIBUTES.items():
         if not hasattr(model, name):

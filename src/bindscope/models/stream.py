@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
-from bindscope.models.base import Layer, TokenMap, ordered_layers
+from bindscope.core.interfaces import Layer
+from bindscope.models.base import TokenMap, ordered_layers
 from bindscope.models.images import Transform
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -22,7 +23,7 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass
 class FrozenViT:
-    """A frozen transformer whose blocks are run one by one (see `VisionModel`).
+    """A frozen transformer whose blocks are run one by one (see `Model`).
 
     The library's own forward pass is run once with its blocks replaced by the identity: this gives
     what enters block 1 and the further arguments (masks, rotary embeddings) of each block, exactly
@@ -38,7 +39,7 @@ class FrozenViT:
     blocks, norm
         The blocks in order, and the final norm, that `forward` goes through.
     transform, token_map, dim, revision, weights_sha256
-        As in `VisionModel`.
+        As in `Model`.
     device, precision
         Where the model is, and "float32" or "bfloat16" (autocast).
     """

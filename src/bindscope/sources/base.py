@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Protocol, TextIO
+from typing import IO, TextIO
 from zipfile import BadZipFile, ZipFile
 
 from bindscope.config.observed import PythonSource, Source
 from bindscope.core.errors import InputError
+from bindscope.core.interfaces import Reader
 from bindscope.core.registries import READERS, resolve
 
 Box = tuple[float, float, float, float]
@@ -46,27 +47,12 @@ class Scene:
     split: str | None = None
 
 
-class Reader(Protocol):
-    """Reads the scenes of one dataset; made from the `source` section of the configuration.
-
-    ``Reader(source, split_column)``: `split_column` is the name of the column that says which
-    split a scene is in, where the dataset's split rule is `column`, else None.
-    """
-
-    @property
-    def vocabulary(self) -> Mapping[str, Sequence[str]]:
-        """The values of every group in order, by the group's name."""
-
-    @property
-    def images(self) -> Roots:
-        """The folder or the zip archive that image names start from, or several of them."""
-
-    def scenes(self) -> Iterable[Scene]:
-        """Read the scenes, in an order that does not change."""
-
-
 def build_reader(source: Source, split_column: str | None) -> Reader:
-    """Make the reader of a `source` section; see `Reader` for `split_column`."""
+    """Make the reader of a `source` section.
+
+    `split_column` is the name of the column that says which split a scene is in, where the
+    dataset's split rule is `column`, else None.
+    """
     name = source.reader if isinstance(source, PythonSource) else READERS[source.kind]
     reader: Reader = resolve(name)(source, split_column)
     return reader

@@ -26,7 +26,8 @@ from bindscope.config.observed import ColumnSplit, CountedSpace, DrawsSpace
 from bindscope.config.wording import instead
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.files import write_atomic
-from bindscope.sources.base import Box, Reader, Roots, Scene, SourceFiles, build_reader
+from bindscope.core.interfaces import Reader
+from bindscope.sources.base import Box, Roots, Scene, SourceFiles, build_reader
 from bindscope.sources.metadata import damaged, metadata, read_about
 from bindscope.sources.splits import assign
 
