@@ -27,7 +27,7 @@ def pair(seed=0):
 
 
 def same(ours, theirs):
-    """Equal but for the last bits: equal in all of them on the processors seen (AMD, AVX2, AVX-512)."""
+    """Equal but for the last bits (on the processor seen, an AMD EPYC, in all of them)."""
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
