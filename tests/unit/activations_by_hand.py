@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bindscope.activations.extraction import extract_patches, extract_pooled
+from bindscope.activations.extraction import extract
 from bindscope.activations.index import build_index
 from bindscope.config.models import Extraction
 from bindscope.core.files import write_json
@@ -84,10 +84,8 @@ def build_dataset(
         for shard, path in enumerate(shards[split]):
             part = data[split][shard * SHARD : (shard + 1) * SHARD]
             with store(path, split=split, start=shard * SHARD, model="tiny") as writer:
-                if layer is None:
-                    extract_pooled(model, part, writer, extraction(**options))
-                else:
-                    extract_patches(model, layer, part, writer, extraction(**options))
+                sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
+                extract(model, part, extraction(**options), **sinks)
     index = folder / "index.json"
     n_scenes = {split: count * SHARD for split, count in SPLITS.items()}
     write_json(index, build_index(shards, n_scenes, folder))

@@ -1,6 +1,5 @@
 """Extraction against an oracle in numpy."""
 
-import threading
 import tracemalloc
 from dataclasses import replace
 
@@ -10,14 +9,13 @@ import torch
 from activations_by_hand import TinyModel, extraction, images, store
 
 from bindscope.activations.encoded import write_encoded
-from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
 from bindscope.activations.extraction import (
     StoreImages,
+    bytes_needed,
     extract,
-    extract_patches,
-    extract_pooled,
+    patch_arrays,
+    pooled_arrays,
 )
-from bindscope.activations.utilisation import Utilisation
 from bindscope.core.errors import BindscopeError, ModelError, StoreError
 from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.dtypes import from_bfloat16, to_bfloat16
@@ -36,7 +34,7 @@ ROUND = {
 def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
     model, scenes = TinyModel(), images(10)
     with store(tmp_path / "x", model="tiny") as writer:
-        extract_pooled(model, scenes, writer, extraction(dtype=dtype))
+        extract(model, scenes, extraction(dtype=dtype), pooled=writer)
     found = open_store(tmp_path / "x.json")
     assert model.batches == [4, 4, 2]
     assert found.layers() == ("0", "1", "2", "3", "final")
@@ -57,10 +55,10 @@ def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
 def test_what_is_said_about_the_model(tmp_path):
     model = TinyModel()
     with store(tmp_path / "x", model="tiny") as writer:
-        extract_pooled(model, images(4), writer, extraction())
+        extract(model, images(4), extraction(), pooled=writer)
     attributes = open_store(tmp_path / "x.json").attributes
     assert attributes.pop("layers") == ["0", "1", "2", "3", "final"]
-    assert TokenMap.from_json(attributes.pop("token_map")) == model.token_map
+    assert TokenMap(**attributes.pop("token_map")) == model.token_map
     assert attributes == {
         "model": "tiny", "n_layers": 3, "dim": 5, "revision": "tiny", "weights_sha256": "0" * 64,
     }  # fmt: skip
@@ -71,7 +69,7 @@ def test_what_is_said_about_the_model(tmp_path):
 def test_patches_of_one_layer(tmp_path, layer, dtype):
     model, scenes = TinyModel(), images(10)
     with store(tmp_path / "x") as writer:
-        extract_patches(model, layer, scenes, writer, extraction(dtype=dtype))
+        extract(model, scenes, extraction(dtype=dtype), patches={layer: writer})
     found, tokens = open_store(tmp_path / "x.json"), model.tokens(scenes, layer)
     assert set(model.deepest) == {layer}
     np.testing.assert_array_equal(found.read("patches"), ROUND[dtype](tokens[:, 3:]))
@@ -82,9 +80,9 @@ def test_patches_of_one_layer(tmp_path, layer, dtype):
 def test_a_model_without_cls_and_registers(tmp_path):
     model, scenes = TinyModel(cls=False, registers=0), images(5)
     with store(tmp_path / "pooled") as writer:
-        extract_pooled(model, scenes, writer, extraction())
+        extract(model, scenes, extraction(), pooled=writer)
     with store(tmp_path / "patches") as writer:
-        extract_patches(model, 1, scenes, writer, extraction(dtype="float32"))
+        extract(model, scenes, extraction(dtype="float32"), patches={1: writer})
     assert open_store(tmp_path / "pooled.json").names == ("mean",)
     found = open_store(tmp_path / "patches.json")
     assert found.names == ("patches",)
@@ -99,7 +97,7 @@ def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
     assert (len(source), source.size_px) == (10, 8)
     for name, given in (("array", scenes), ("store", source)):
         with store(tmp_path / name) as writer:
-            extract_pooled(TinyModel(), given, writer, extraction())
+            extract(TinyModel(), given, extraction(), pooled=writer)
     a, b = (open_store(tmp_path / f"{name}.json") for name in ("array", "store"))
     assert [a.manifest.entries[n]["sha256"] for n in a.names] == [
         b.manifest.entries[n]["sha256"] for n in b.names
@@ -131,10 +129,10 @@ def test_one_pass_gives_the_stores_of_several(tmp_path, dtype):
     for folder in ("alone", "together"):
         (tmp_path / folder).mkdir()
     with store(tmp_path / "alone" / "pooled") as writer:
-        extract_pooled(model, scenes, writer, options)
+        extract(model, scenes, options, pooled=writer)
     for layer in (2, "final"):
         with store(tmp_path / "alone" / f"patches-{layer}") as writer:
-            extract_patches(model, layer, scenes, writer, options)
+            extract(model, scenes, options, patches={layer: writer})
     model.batches.clear()
     with (
         store(tmp_path / "together" / "pooled") as pooled,
@@ -173,26 +171,9 @@ def test_a_write_that_fails_stops_the_pass(tmp_path, monkeypatch):
 
     monkeypatch.setattr("bindscope.core.store.writer.StoreWriter.write", full)
     with pytest.raises(OSError, match="disk full"), store(tmp_path / "x") as writer:
-        extract_pooled(model, images(400), writer, extraction())
+        extract(model, images(400), extraction(), pooled=writer)
     assert len(model.batches) < 100
     assert list(tmp_path.iterdir()) == []
-
-
-def test_utilisation_is_the_mean_of_samples():
-    drawn, enough = iter([10, 30]), threading.Event()
-
-    def sample():
-        if (value := next(drawn, None)) is None:
-            enough.set()
-            raise RuntimeError("no more")
-        return value
-
-    with Utilisation("cuda", sample, every_s=0.001) as utilisation:
-        assert enough.wait(10)
-        assert utilisation.note() == "GPU 20 % busy"
-        assert utilisation.note() == ""
-    with Utilisation("cpu") as utilisation:
-        assert utilisation.note() == ""
 
 
 def test_memory_is_that_of_a_batch(tmp_path):
@@ -208,7 +189,7 @@ def test_memory_is_that_of_a_batch(tmp_path):
 
     with store(tmp_path / "x") as writer:
         tracemalloc.start()
-        extract_patches(model, 1, Scenes(), writer, extraction(batch_size=50, dtype="float32"))
+        extract(model, Scenes(), extraction(batch_size=50, dtype="float32"), patches={1: writer})
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     whole = n * 6 * 500 * 4
@@ -227,7 +208,7 @@ def test_autocast_is_what_precision_asks_for(tmp_path):
 
     for precision in ("float32", "bfloat16"):
         with store(tmp_path / precision) as writer:
-            extract_pooled(Watched(), images(4), writer, extraction(precision=precision))
+            extract(Watched(), images(4), extraction(precision=precision), pooled=writer)
     assert seen == [False, True]
     tokens = from_bfloat16(to_bfloat16(TinyModel().tokens(images(4), 1)))
     mean = open_store(tmp_path / "bfloat16.json").read("mean", layer=1)
@@ -241,16 +222,16 @@ def test_overflow_stops_with_layer_maximum_and_remedy(tmp_path):
             for layer, tokens in super().residual_stream(pixels, layers):
                 yield layer, tokens * 1e5 if layer == 2 else tokens
 
-    def extract(dtype):
+    def attempt(dtype):
         with store(tmp_path / "x", model="loud") as writer:
-            extract_pooled(Loud(), images(4), writer, extraction(dtype=dtype))
+            extract(Loud(), images(4), extraction(dtype=dtype), pooled=writer)
 
     with pytest.raises(StoreError, match=r"layer 2.*float16") as caught:
-        extract("float16")
+        attempt("float16")
     assert "loud" in caught.value.where
     assert caught.value.remedy == "set extraction.dtype: bfloat16 or float32"
     assert list(tmp_path.iterdir()) == []
-    extract("bfloat16")
+    attempt("bfloat16")
 
 
 def skipping(model, pixels, layers):
@@ -273,16 +254,14 @@ def lossy(model, pixels, layers):
 def test_a_model_is_held_to_its_word(tmp_path, stream, message):
     model = type("Liar", (TinyModel,), {"residual_stream": stream})()
 
-    def extract(layer):
+    def attempt(layer):
         with store(tmp_path / "x") as writer:
-            if layer is None:
-                extract_pooled(model, images(4), writer, extraction())
-            else:
-                extract_patches(model, layer, images(4), writer, extraction())
+            sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
+            extract(model, images(4), extraction(), **sinks)
 
     for layer in (None, 2):
         with pytest.raises(ModelError, match=message):
-            extract(layer)
+            attempt(layer)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -290,9 +269,9 @@ def test_estimate_is_what_is_written(tmp_path):
     model, scenes = TinyModel(), images(10)
     for dtype in ROUND:
         with store(tmp_path / "pooled") as writer:
-            extract_pooled(model, scenes, writer, extraction(dtype=dtype))
+            extract(model, scenes, extraction(dtype=dtype), pooled=writer)
         with store(tmp_path / "patches") as writer:
-            extract_patches(model, 1, scenes, writer, extraction(dtype=dtype))
+            extract(model, scenes, extraction(dtype=dtype), patches={1: writer})
         for name, arrays in (
             ("pooled", pooled_arrays(10, 3, 5, model.token_map, dtype)),
             ("patches", patch_arrays(10, 5, model.token_map, dtype)),
@@ -314,16 +293,14 @@ def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkey
     monkeypatch.setattr("bindscope.core.files.shutil.disk_usage", lambda path: usage)
     model = TinyModel()
 
-    def extract(layer):
+    def attempt(layer):
         with store(tmp_path / "x") as writer:
-            if layer is None:
-                extract_pooled(model, images(10), writer, extraction())
-            else:
-                extract_patches(model, layer, images(10), writer, extraction())
+            sinks = {"pooled": writer} if layer is None else {"patches": {layer: writer}}
+            extract(model, images(10), extraction(), **sinks)
 
     for layer, what in ((None, "pooled tokens needs"), (2, "layer 2 as patch tokens needs")):
         with pytest.raises(BindscopeError, match=what):
-            extract(layer)
+            attempt(layer)
     assert model.batches == []
     assert list(tmp_path.iterdir()) == []
 
@@ -341,6 +318,6 @@ def test_encoded_arrays_are_layer_0(tmp_path):
     assert (vector.names, vector.layers()) == (("cls",), ("0",))
     assert vector.attributes["token_map"] is None
     np.testing.assert_array_equal(vector.read("cls", layer=0), cls)
-    assert TokenMap.from_json(grid.attributes["token_map"]) == token_map
+    assert TokenMap(**grid.attributes["token_map"]) == token_map
     np.testing.assert_array_equal(grid.read("patches"), patches)
     np.testing.assert_allclose(grid.read("mean", layer=0), patches.mean(1), rtol=1e-6)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,7 @@ def test_token_map_covers_every_token_once(
 ) -> None:
     prefix = registers + others + has_cls
     tokens = TokenMap(prefix, registers, (rows, columns), patch_px, has_cls)
-    assert TokenMap.from_json(json.loads(json.dumps(tokens.to_json()))) == tokens
+    assert TokenMap(**json.loads(json.dumps(asdict(tokens)))) == tokens
     sequence = list(range(tokens.n_tokens))
     assert len(sequence[tokens.patches]) == rows * columns == tokens.n_patches
     assert len(sequence[tokens.register_tokens]) == registers

@@ -64,11 +64,9 @@ READ = {"anchors", "training", "pooled", "patches", *READERS, *LISTINGS, *SHEET}
 # further down follow by the chain.
 ROOMS: dict[str, set[str]] = {
     "activations/encoded.py": {"encoded"},
-    "activations/estimate.py": {"pooled", "patches"},
     "activations/extraction.py": {"pooled", "patches"},
     "activations/index.py": {"index"},
     "activations/reader.py": READERS,
-    "activations/utilisation.py": {"pooled", "patches"},
     "cli.py": set(),
     "codes/": LABELS,
     "codes/balanced.py": set(),  # no balanced space in this preset

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.activations.extraction import StoreImages, extract_patches, extract_pooled
+from bindscope.activations.extraction import StoreImages, extract
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
@@ -30,9 +30,9 @@ def main(job: "Job") -> None:
     ):
         model = load_model(config, weights and Path(weights), device, images.size_px)
         if "layer" in job.spec:
-            extract_patches(model, job.spec["layer"], images, writer, config.extraction)
+            extract(model, images, config.extraction, patches={job.spec["layer"]: writer})
         else:
-            extract_pooled(model, images, writer, config.extraction)
+            extract(model, images, config.extraction, pooled=writer)
 
 
 if "snakemake" in globals():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 def write_encoded(
     arrays: Mapping[str, NDArray[np.float32]],
     writer: StoreWriter,
-    *,
     token_map: TokenMap | None = None,
-    dtype: str = "float32",
 ) -> None:
     """Write an encoder's arrays as layer 0, readable like any model's activations.
 
@@ -31,15 +30,13 @@ def write_encoded(
         A store that is being written.
     token_map
         What the patches are; needed where there are any.
-    dtype
-        Stored type.
     """
     pooled = {name: values for name, values in arrays.items() if name != "patches"}
     if "patches" in arrays:
         pooled["mean"] = arrays["patches"].mean(1, dtype=np.float32)
-        writer.create("patches", arrays["patches"].shape, dtype)
+        writer.create("patches", arrays["patches"].shape, "float32")
         writer.write("patches", slice(None), arrays["patches"])
     for name, values in pooled.items():
-        writer.create(name, (1, *values.shape), dtype, sample_axis=1)
+        writer.create(name, (1, *values.shape), "float32", sample_axis=1)
         writer.write(name, slice(None), values[None])
-    writer.attributes.update(layers=["0"], token_map=token_map.to_json() if token_map else None)
+    writer.attributes.update(layers=["0"], token_map=asdict(token_map) if token_map else None)

@@ -15,44 +15,28 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
-from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import asdict, dataclass, field
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bindscope.activations.estimate import bytes_needed, patch_arrays, pooled_arrays
-from bindscope.activations.utilisation import Utilisation
 from bindscope.core.errors import ModelError
 from bindscope.core.files import require_free_space
 from bindscope.core.progress import Progress
 from bindscope.core.store.background import Background
 from bindscope.core.store.manifest import ArrayLayout
-from bindscope.core.store.reader import Store
+from bindscope.core.store.reader import READ_BYTES, Store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.models.base import ordered_layers
+from bindscope.models.base import TokenMap, ordered_layers
 
 if TYPE_CHECKING:
     from bindscope.config.models import Extraction
     from bindscope.core.interfaces import Layer, Model
-    from bindscope.models.base import TokenMap
 
-READ_BYTES = 16 << 20  # decoded at once; several chunks together cost less than one after the other
 AHEAD = 2  # batches that wait to be computed, and arrays that wait to be written
-
-
-class Images(Protocol):
-    """Images that are read a slice at a time: a uint8 array (n, H, W, 3), or `StoreImages`."""
-
-    def __len__(self) -> int:
-        """Number of images."""
-        ...
-
-    def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
-        """Return some images, uint8 (rows, H, W, 3)."""
-        ...
 
 
 class StoreImages:
@@ -70,8 +54,10 @@ class StoreImages:
     def __init__(self, store: Store) -> None:
         self.store = store
         layout = store.manifest.arrays["images"]
-        self._step = layout.chunk_rows * max(1, READ_BYTES // prod(layout.chunks))
-        self._kept: tuple[int, NDArray[np.uint8]] | None = None
+        self._step = layout.chunk_rows * max(1, READ_BYTES // layout.chunk_bytes)
+        self._block = lru_cache(1)(
+            lambda first: store.read("images", slice(first, first + self._step))
+        )
 
     @property
     def size_px(self) -> int:
@@ -83,35 +69,16 @@ class StoreImages:
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
         start, stop, _ = rows.indices(len(self))
-        parts = []
-        while start < stop:
-            first = start // self._step * self._step
-            if self._kept is None or self._kept[0] != first:
-                block = self.store.read("images", slice(first, first + self._step))
-                self._kept = first, block
-            images = self._kept[1][start - first : stop - first]
-            parts.append(images)
-            start += len(images)
+        parts = [
+            self._block(first)[max(start - first, 0) : stop - first]
+            for first in range(start // self._step * self._step, stop, self._step)
+        ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def extract_pooled(
-    model: Model, images: Images, writer: StoreWriter, extraction: Extraction
-) -> None:
-    """Write the pooled tokens of ALL layers, in one forward pass; see `extract`."""
-    extract(model, images, extraction, pooled=writer)
-
-
-def extract_patches(
-    model: Model, layer: Layer, images: Images, writer: StoreWriter, extraction: Extraction
-) -> None:
-    """Write the patch tokens of one layer; the forward pass stops there; see `extract`."""
-    extract(model, images, extraction, patches={layer: writer})
 
 
 def extract(
     model: Model,
-    images: Images,
+    images: StoreImages | NDArray[np.uint8],
     extraction: Extraction,
     *,
     pooled: StoreWriter | None = None,
@@ -130,7 +97,7 @@ def extract(
     model
         A frozen model.
     images
-        uint8 (n, H, W, 3), or anything that gives slices of it.
+        uint8 (n, H, W, 3).
     extraction
         Batch size, arithmetic and stored type.
     pooled
@@ -149,20 +116,15 @@ def extract(
         If there is no such layer, or the model yields other layers than asked for, or another
         number of tokens than its token map has.
     """
-    sinks: list[_Sink] = []
-    if pooled is not None:
-        sinks.append(_Pooled(model, len(images), pooled, extraction.dtype))
+    sinks = [] if pooled is None else [_pooled_sink(model, len(images), pooled, extraction.dtype)]
     for layer, writer in (patches or {}).items():
-        sinks.append(_Patches(model, layer, len(images), writer, extraction.dtype))
+        sinks.append(_patch_sink(model, layer, len(images), writer, extraction.dtype))
     _prepare(model, sinks)
     layers = ordered_layers(
         [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
     )
-    with (
-        Background(AHEAD * len(sinks), "write") as background,
-        Utilisation(extraction.device) as utilisation,
-    ):
-        for rows, pixels in _batches(model, images, extraction, utilisation):
+    with Background(AHEAD * len(sinks), "write") as background:
+        for rows, pixels in _batches(model, images, extraction):
             with _arithmetic(extraction):
                 for layer, tokens in _stream(model, pixels, layers):
                     for sink in sinks:
@@ -171,34 +133,85 @@ def extract(
                     background.submit(sink.give(rows))
 
 
+def pooled_arrays(
+    n_scenes: int, n_layers: int, dim: int, token_map: TokenMap, dtype: str
+) -> dict[str, ArrayLayout]:
+    """Describe the pooled arrays of one shard, (layer, n, width); see `extract`."""
+    widths = {"mean": dim}
+    if token_map.has_cls:
+        widths["cls"] = dim
+    if token_map.registers:
+        widths["registers"] = token_map.registers * dim
+    return {
+        name: ArrayLayout.plan((n_layers + 2, n_scenes, width), dtype, sample_axis=1)
+        for name, width in widths.items()
+    }
+
+
+def patch_arrays(
+    n_scenes: int, dim: int, token_map: TokenMap, dtype: str
+) -> dict[str, ArrayLayout]:
+    """Describe the arrays of one shard of one layer's patch tokens; see `extract`."""
+    shapes: dict[str, tuple[int, ...]] = {"patches": (n_scenes, token_map.n_patches, dim)}
+    if token_map.has_cls:
+        shapes["cls"] = (n_scenes, dim)
+    return {name: ArrayLayout.plan(shape, dtype, 0) for name, shape in shapes.items()}
+
+
+def bytes_needed(arrays: Mapping[str, ArrayLayout]) -> int:
+    """Return the bytes that arrays take on the disk, as if nothing could be compressed.
+
+    Exact up to the metadata (1 to 2 kB per array) for floats, which are stored uncompressed.
+    """
+    return sum(layout.stored_bytes for layout in arrays.values())
+
+
+@dataclass
 class _Sink:
     """Collects what one store needs from the layers of a batch.
 
-    Attributes
+    Parameters
     ----------
+    writer, dtype
+        The store, being written, and its stored type.
     layers, what
         The layers it needs, and what it keeps of them in words.
     arrays, attributes
         What the store gets.
+    choose
+        Gives the arrays' values from the tokens of one layer.
+    stack
+        Makes an array of its values in all layers.
     """
 
-    layers: list[Layer]
+    writer: StoreWriter
+    dtype: str
+    layers: Sequence[Layer]
     what: str
     arrays: dict[str, ArrayLayout]
     attributes: dict[str, Any]
-
-    def __init__(self, model: Model, writer: StoreWriter, dtype: str) -> None:
-        self.writer, self.token_map, self.dtype = writer, model.token_map, dtype
-        self._coming: list[tuple[str, torch.Tensor, Callable[[], NDArray[Any]]]] = []
+    choose: Callable[[torch.Tensor], dict[str, torch.Tensor]]
+    stack: Callable[[list[torch.Tensor]], torch.Tensor]
+    _chosen: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    _coming: list[tuple[str, torch.Tensor, Callable[[], NDArray[Any]]]] = field(
+        default_factory=list
+    )
 
     def take(self, layer: Layer, tokens: torch.Tensor) -> None:
-        """Take tokens (B, T_all, dim) of a layer; the model may overwrite them afterwards."""
-        raise NotImplementedError
+        """Take tokens (B, T_all, dim) of a layer; the model may overwrite them afterwards.
 
-    def keep(self, name: str, values: torch.Tensor) -> None:
-        """Cast a batch of an array as it is stored and start its way to the host."""
+        With the last layer, all arrays are cast as they are stored and on their way to the host.
+        """
+        if layer not in self.layers:
+            return
+        self._chosen.append(self.choose(tokens))
+        if len(self._chosen) < len(self.layers):
+            return
         stored = torch.float16 if self.dtype == "float16" else torch.float32
-        self._coming.append((name, values, _to_host(values.to(stored, copy=True))))
+        for name in self.arrays:
+            values = self.stack([chosen[name] for chosen in self._chosen])
+            self._coming.append((name, values, _to_host(values.to(stored, copy=True))))
+        self._chosen = []
 
     def give(self, rows: slice) -> Callable[[], None]:
         """Return what writes the batch."""
@@ -206,49 +219,28 @@ class _Sink:
 
         def write() -> None:
             for name, values, arrive in coming:
-                exact = partial(_exact, values)
-                self.writer.write(name, rows, arrive(), exact)
+                self.writer.write(name, rows, arrive(), partial(_exact, values))
 
         return write
 
 
-class _Pooled(_Sink):
-    """Pooled tokens of all layers."""
-
-    def __init__(self, model: Model, n: int, writer: StoreWriter, dtype: str) -> None:
-        super().__init__(model, writer, dtype)
-        self.layers = [*range(model.n_layers + 1), "final"]
-        self.what = "pooled tokens"
-        self.arrays = pooled_arrays(n, model.n_layers, model.dim, model.token_map, dtype)
-        self.attributes = {"layers": [str(layer) for layer in self.layers]}
-        self._parts: list[dict[str, torch.Tensor]] = []
-
-    def take(self, layer: Layer, tokens: torch.Tensor) -> None:
-        """Pool a layer; with the last one all are on their way."""
-        self._parts.append(_pool(tokens, self.token_map))
-        if len(self._parts) == len(self.layers):
-            for name in self.arrays:
-                self.keep(name, torch.stack([pooled[name] for pooled in self._parts]))
-            self._parts = []
+def _pooled_sink(model: Model, n: int, writer: StoreWriter, dtype: str) -> _Sink:
+    layers: list[Layer] = [*range(model.n_layers + 1), "final"]
+    return _Sink(
+        writer, dtype, layers, "pooled tokens",
+        pooled_arrays(n, model.n_layers, model.dim, model.token_map, dtype),
+        {"layers": [str(layer) for layer in layers]},
+        partial(_pool, token_map=model.token_map), torch.stack,
+    )  # fmt: skip
 
 
-class _Patches(_Sink):
-    """Patch tokens of one layer."""
-
-    def __init__(self, model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: str) -> None:
-        super().__init__(model, writer, dtype)
-        self.layers = [layer]
-        self.what = f"layer {layer} as patch tokens"
-        self.arrays = patch_arrays(n, model.dim, model.token_map, dtype)
-        self.attributes = {"layer": str(layer)}
-
-    def take(self, layer: Layer, tokens: torch.Tensor) -> None:
-        """Take the tokens if they are of this layer."""
-        if layer != self.layers[0]:
-            return
-        self.keep("patches", tokens[:, self.token_map.patches])
-        if self.token_map.cls is not None:
-            self.keep("cls", tokens[:, 0])
+def _patch_sink(model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: str) -> _Sink:
+    return _Sink(
+        writer, dtype, [layer], f"layer {layer} as patch tokens",
+        patch_arrays(n, model.dim, model.token_map, dtype), {"layer": str(layer)},
+        lambda tokens: {"patches": tokens[:, model.token_map.patches], "cls": tokens[:, 0]},
+        lambda values: values[0],
+    )  # fmt: skip
 
 
 def _exact(values: torch.Tensor) -> NDArray[np.float32]:
@@ -258,21 +250,18 @@ def _exact(values: torch.Tensor) -> NDArray[np.float32]:
 
 def _prepare(model: Model, sinks: Sequence[_Sink]) -> None:
     """Refuse a full disk, create the arrays, and note what pins the model."""
-    for number, sink in enumerate(sinks, start=1):
+    room = sum(bytes_needed(sink.arrays) for sink in sinks)
+    for sink in sinks:
         folder = sink.writer.store_path.parent
-        room = sum(bytes_needed(other.arrays) for other in sinks[:number])
-        require_free_space(folder, room, " and ".join(other.what for other in sinks[:number]))
+        require_free_space(folder, room, " and ".join(sink.what for sink in sinks))
     for sink in sinks:
         for name, layout in sink.arrays.items():
             sink.writer.create(name, layout.shape, layout.dtype, layout.sample_axis)
         sink.writer.attributes.update(
-            sink.attributes,
-            n_layers=model.n_layers,
-            dim=model.dim,
-            token_map=model.token_map.to_json(),
-            revision=model.revision,
+            sink.attributes, n_layers=model.n_layers, dim=model.dim,
+            token_map=asdict(model.token_map), revision=model.revision,
             weights_sha256=model.weights_sha256,
-        )
+        )  # fmt: skip
 
 
 @contextmanager
@@ -287,7 +276,7 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
 
 
 def _batches(
-    model: Model, images: Images, extraction: Extraction, utilisation: Utilisation
+    model: Model, images: StoreImages | NDArray[np.uint8], extraction: Extraction
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
@@ -302,7 +291,7 @@ def _batches(
             with _arithmetic(extraction):
                 pixels = model.preprocess(coming.result())
             yield rows, pixels
-            progress.advance(rows.stop - rows.start, utilisation.note())
+            progress.advance(rows.stop - rows.start)
 
 
 def _to_host(values: torch.Tensor) -> Callable[[], NDArray[Any]]:

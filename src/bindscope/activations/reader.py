@@ -47,11 +47,7 @@ class Activations:
     def token_map(self) -> TokenMap | None:
         """Which token is what; None for an encoder without tokens."""
         stored = self.attributes.get("token_map")
-        return TokenMap.from_json(stored) if stored else None
-
-    def n_scenes(self, split: str) -> int:
-        """Number of scenes of a split."""
-        return int(self._splits[split]["n_scenes"])
+        return TokenMap(**stored) if stored else None
 
     def pooled(self, split: str, array: str, layer: str | int) -> NDArray[np.float32]:
         """Read one layer of a pooled array, all scenes of a split.
@@ -104,7 +100,7 @@ class Activations:
                 "holds no patch tokens",
                 "set tokens: cls, mean or cls_mean, or read an index of patches",
             )
-        return PatchReader(self.stores(split), self.token_map)
+        return PatchReader(self.stores(split), ["patches"])
 
     def stores(self, split: str) -> list[Store]:
         """Return the verified shards of a split, in the order of their scenes."""
@@ -197,19 +193,7 @@ class RowReader:
 
 
 class PatchReader(RowReader):
-    """Patch tokens of one split, streamed from its shards.
-
-    Parameters
-    ----------
-    stores
-        The shards, in the order of their scenes.
-    token_map
-        Which token is what.
-    """
-
-    def __init__(self, stores: list[Store], token_map: TokenMap | None) -> None:
-        super().__init__(stores, ["patches"])
-        self.token_map = token_map
+    """Patch tokens of one split, read in pieces from its shards."""
 
     def cls(self) -> RowReader | None:
         """Return a reader of the [CLS] tokens (N, dim) of the same layer, or None without any."""

@@ -6,14 +6,10 @@ What a model offers stands in `core.interfaces.Model`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Layer
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -97,15 +93,6 @@ class TokenMap:
                 "use a model that keeps every token through all blocks; for a model of your own, "
                 "count its prefix and its patch grid as they are",
             )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the map as a dictionary that JSON can hold."""
-        return {**asdict(self), "grid": list(self.grid)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> TokenMap:
-        """Rebuild a map that `to_json` wrote."""
-        return cls(**{**value, "grid": (int(value["grid"][0]), int(value["grid"][1]))})
 
 
 def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:

@@ -56,7 +56,7 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
     cells, masks = shard.read("cells", first), shard.read("masks", first)
     # The map of the j-th object is that of the head of its cell; -1 pads scenes with fewer.
     maps = np.take_along_axis(heads, np.maximum(cells, 0)[:, :, None].astype(np.int64), axis=1)
-    token_map = reader.token_map
+    token_map = activations.token_map
     assert token_map is not None
     share, baseline = attention_share(maps, masks, token_map.grid, token_map.patch_px)
     present = np.isfinite(share)
