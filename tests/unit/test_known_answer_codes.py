@@ -9,8 +9,8 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.config.models import ENCODERS
 from bindscope.core.errors import ConfigError
+from bindscope.models.known_answer import ENCODERS as IMPLEMENTED
 from bindscope.models.known_answer import encode, token_map
-from bindscope.models.known_answer_codes import ENCODERS as IMPLEMENTED
 from bindscope.models.known_answer_directions import injective
 
 SPACES = {

@@ -72,8 +72,8 @@ ROOMS: dict[str, set[str]] = {
     "codes/balanced.py": set(),  # no balanced space in this preset
     "codes/type_counts.py": set(),  # for renderers of scenes with repeats
     "codes/draws.py": set(),  # no space of draws in this preset
-    "codes/prefix.py": {*DRAW, "anchors", "truth"},
-    "codes/sampling.py": {*DRAW, "truth"},
+    "codes/prefix.py": {*DRAW, "anchors"},
+    "codes/sampling.py": DRAW,
     "codes/splits.py": {*DRAW, "priors", "truth"},
     "codes/values.py": of_studies("value_names"),
     "commands/": set(),

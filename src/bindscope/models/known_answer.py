@@ -1,26 +1,263 @@
-"""Encoders whose binding information is known: they see codes, not images.
+"""Encoders whose binding information is known: they see object codes, not images.
 
 They run through the same rules as any other model, with one layer, and are what the estimators are
-held against (``docs/known_answers.md``). How much they hold is computed in `known_answer_truth`,
-which nothing here imports: a corrected closed form encodes nothing anew.
+held against (``docs/known_answers.md``; spec 1, sections 6 and 6b). How much they hold is computed
+in `known_answer_truth`, which nothing here imports: a corrected closed form encodes nothing anew.
+
+All encoders are functions ``(config, scenes) -> arrays``. Notation: O object code (K bits), F
+feature code (n bits), z the representation of one scene.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, isqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import Philox, SeedSequence
 
-from bindscope.codes.space import build_space, feature_code
-from bindscope.models import known_answer_codes
+from bindscope.codes.sampling import unrank
+from bindscope.codes.space import build_space, feature_code, feature_counts
+from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 from bindscope.models.base import TokenMap
-from bindscope.models.known_answer_codes import encoder_name
+from bindscope.models.known_answer_directions import (
+    encoder_name,
+    general_directions,
+    hadamard_directions,
+    noise_level,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bindscope.codes.space import SpaceProtocol
     from bindscope.config.codes import SceneDistribution
     from bindscope.config.models import KnownAnswer
+
+Arrays = dict[str, "NDArray[Any]"]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers that depend on the seeds, the split and the scene's index, not on the shard.
+
+    Parameters
+    ----------
+    model_seed, dataset_seed
+        Seeds of the encoder and of the dataset.
+    split
+        The split; each has numbers of its own.
+    start, n
+        Index of the first scene, and number of scenes.
+    """
+
+    model_seed: int
+    dataset_seed: int
+    split: str
+    start: int
+    n: int
+
+    def uniform(self, stream: int, width: int) -> NDArray[np.float64]:
+        """Uniform numbers on [0, 1), float64 (n, width); each stream is independent."""
+        return (self.words(stream, width) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def bits(self, stream: int, width: int) -> NDArray[np.uint8]:
+        """Fair coins, uint8 (n, width)."""
+        return (self.uniform(stream, width) < 0.5).astype(np.uint8)
+
+    def words(self, stream: int, width: int) -> NDArray[np.uint64]:
+        """Random 64-bit integers, uint64 (n, width)."""
+        split = SPLITS.index(self.split)
+        philox = Philox(SeedSequence([self.model_seed, self.dataset_seed, split, stream]))
+        blocks = ceil(width / 4)  # one step of Philox's counter gives four words
+        philox.advance(self.start * blocks)
+        words: NDArray[np.uint64] = philox.random_raw(self.n * 4 * blocks)
+        return words.reshape(self.n, 4 * blocks)[:, :width]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """What an encoder sees: `objects` uint8 (N, K), `features` uint8 (N, n), and the space."""
+
+    objects: NDArray[np.uint8]
+    features: NDArray[np.uint8]
+    space: SpaceProtocol
+    noise: Noise
+
+
+# Noiseless codes ------------------------------------------------------------------------------
+
+
+def zero(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = 0: knows nothing, so that a probe is left with its model of the prior."""
+    return {"cls": np.zeros((len(scenes.objects), 1))}
+
+
+def features(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = F: knows which features occur, and nothing of what goes with what."""
+    return {"cls": scenes.features}
+
+
+def identity(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = O: a unit per conjunction."""
+    return {"cls": scenes.objects}
+
+
+def half(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = the first K // 2 cells of O."""
+    return {"cls": scenes.objects[:, : scenes.space.n_cells // 2]}
+
+
+def rotated(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = O R with orthonormal rows R, (K, dim)."""
+    dim = _wide(config, scenes.space.n_cells, scenes.space.n_cells)
+    basis, triangle = np.linalg.qr(general_directions((config.seed,), scenes.space.n_cells, dim).T)
+    return {"cls": scenes.objects @ (basis * np.sign(np.diag(triangle))).T}
+
+
+def conjunctive(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = sum over objects of a random unit vector per conjunction, in general position."""
+    dim = _wide(config, 2 * scenes.space.n_cells, scenes.space.n_cells)
+    return {"cls": scenes.objects @ general_directions((config.seed,), scenes.space.n_cells, dim)}
+
+
+def hadamard(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = sum over objects of a random vector of +-1 per conjunction.
+
+    At ``dim >= K`` the vectors are linearly independent and every linear probe reads O; below,
+    objects are in superposition: O is determined by z, but no linear map returns it.
+    """
+    return {"cls": scenes.objects @ hadamard_directions(config, scenes.space)[0]}
+
+
+def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = sum over objects of u_colour (x) v_shape, flattened (Smolensky's binding)."""
+    z = scenes.objects.reshape(-1, *scenes.space.sizes).astype(np.float64)
+    for group, size in enumerate(scenes.space.sizes):
+        vectors = general_directions((config.seed, group), size, _wide(config, 2 * size, size))
+        z = np.moveaxis(np.tensordot(z, vectors, axes=(group + 1, 0)), -1, group + 1)
+    return {"cls": z.reshape(len(scenes.objects), -1)}
+
+
+# Noisy channels -------------------------------------------------------------------------------
+
+
+def erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = [F, O] with the probability given, else [F, 0]."""
+    shown = scenes.noise.uniform(0, 1) < noise_level(config)
+    return {"cls": np.hstack([scenes.features, scenes.objects * shown])}
+
+
+def swaps(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = O, or with the probability given a uniform draw from all codes with the same F.
+
+    The draw may return O itself: with n codes of this F, z is O with probability 1 - s + s / n.
+    The codes of F are numbered, and number floor(u n) is written out, u having 128 bits.
+    """
+    z = scenes.objects.copy()
+    swapped = np.flatnonzero(scenes.noise.uniform(0, 1)[:, 0] < noise_level(config))
+    features = scenes.features[swapped]
+    table = scenes.space.covers()
+    counts = feature_counts(features, scenes.space.sizes).tolist()
+    n = np.array([table[tuple(row)] for row in counts], dtype=object)
+    high, low = scenes.noise.words(1, 2)[swapped].astype(object).T
+    z[swapped] = unrank(scenes.space, features, ((high << 64) + low) * n >> 128)
+    return {"cls": z}
+
+
+def flips(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = O, each bit flipped independently with the probability given."""
+    flipped = scenes.noise.uniform(0, scenes.space.n_cells) < noise_level(config)
+    return {"cls": scenes.objects ^ flipped.astype(np.uint8)}
+
+
+# Ciphers --------------------------------------------------------------------------------------
+
+
+def _encrypted(scenes: Scenes, n_keys: int) -> NDArray[np.int8]:
+    """[O xor key_1 xor ... xor key_n, key_1, ..., key_n] in +-1, int8 (N, (n + 1) K)."""
+    keys = [scenes.noise.bits(stream, scenes.space.n_cells) for stream in range(n_keys)]
+    secret = scenes.objects
+    for key in keys:
+        secret = secret ^ key
+    return 2 * np.hstack([secret, *keys]).astype(np.int8) - 1
+
+
+def cipher(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = (O xor key, key) in +-1, a fresh key per scene: each bit of O is a product of two."""
+    return {"cls": _encrypted(scenes, 1)}
+
+
+def cipher_features(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = (F, O xor key, key): the cipher with F in clear."""
+    return {"cls": np.hstack([scenes.features, _encrypted(scenes, 1)])}
+
+
+def cipher_three(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = (O xor key xor key', key, key') in +-1: each bit of O is a product of three."""
+    return {"cls": _encrypted(scenes, 2)}
+
+
+# Tokens ---------------------------------------------------------------------------------------
+
+
+def grid_side(space: SpaceProtocol) -> int:
+    """Side of `token_grid`'s grid: the smallest that holds every object, and one more."""
+    return isqrt(space.max_objects - 1) + 2
+
+
+def token_grid(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """One object per token, at a random place: its one-hot features side by side; [CLS] = F.
+
+    Features are bound by standing in one token, and by nothing else: the mean token holds how
+    often each feature occurs (the margins of O), and [CLS] which features occur.
+    """
+    n, side, sizes = len(scenes.objects), grid_side(scenes.space), scenes.space.sizes
+    tokens = np.zeros((n, side * side, scenes.features.shape[1]), dtype=np.float32)
+    places = np.argsort(scenes.noise.uniform(0, side * side), axis=1)
+    rows, cells = np.nonzero(scenes.objects)
+    first = np.searchsorted(rows, np.arange(n))
+    place = places[rows, np.arange(len(rows)) - first[rows]]
+    offset = 0
+    for value, size in zip(np.unravel_index(cells, sizes), sizes, strict=True):
+        tokens[rows, place, offset + value] = 1
+        offset += size
+    return {"cls": scenes.features, "patches": tokens}
+
+
+def _wide(config: KnownAnswer, default: int, least: int) -> int:
+    """Width asked for, which must keep the vectors linearly independent."""
+    dim = config.dim or default
+    if dim < least:
+        raise ConfigError(
+            f"models.{config.name}.dim",
+            f"{config.source} needs {least} independent directions and has {dim} dimensions",
+            f"set dim to {least} or more, or use known-answer:hadamard for objects in "
+            "superposition",
+        )
+    return dim
+
+
+ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
+    "zero": zero,
+    "features": features,
+    "identity": identity,
+    "rotated": rotated,
+    "hadamard": hadamard,
+    "erasure": erasure,
+    "swaps": swaps,
+    "half": half,
+    "flips": flips,
+    "cipher": cipher,
+    "cipher_features": cipher_features,
+    "cipher_three": cipher_three,
+    "conjunctive": conjunctive,
+    "tensor_product": tensor_product,
+    "token_grid": token_grid,
+}
 
 
 def encode(
@@ -54,13 +291,13 @@ def encode(
     map that `token_map` returns.
     """
     space = build_space(dataset.space)
-    scenes = known_answer_codes.Scenes(
+    scenes = Scenes(
         objects=objects,
         features=feature_code(objects, space.sizes),
         space=space,
-        noise=known_answer_codes.Noise(config.seed, dataset.seed, split, start, len(objects)),
+        noise=Noise(config.seed, dataset.seed, split, start, len(objects)),
     )
-    arrays = known_answer_codes.ENCODERS[encoder_name(config)](config, scenes)
+    arrays = ENCODERS[encoder_name(config)](config, scenes)
     return {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in arrays.items()}
 
 
@@ -68,5 +305,5 @@ def token_map(config: KnownAnswer, dataset: SceneDistribution) -> TokenMap | Non
     """Token map of `token_grid`: [CLS] and a square grid; None for the other encoders."""
     if encoder_name(config) != "token_grid":
         return None
-    side = known_answer_codes.grid_side(build_space(dataset.space))
+    side = grid_side(build_space(dataset.space))
     return TokenMap(prefix=1, registers=0, grid=(side, side), patch_px=1, has_cls=True)

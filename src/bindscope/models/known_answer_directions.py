@@ -1,4 +1,7 @@
-"""Random directions of the known-answer encoders, and the proof that no two codes collide."""
+"""What the known-answer encoders share with their closed forms.
+
+Their options, their random directions, and the proof that no two codes collide.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,34 @@ from scipy.linalg import qr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bindscope.codes.space import SpaceProtocol
+    from bindscope.config.models import KnownAnswer
+
 # Largest K - rank for which collisions are searched for: 3^13 = 1.6 million candidates.
 PROVABLE = 13
+
+# Defaults of the noisy encoders (spec 1, section 6b).
+PROBABILITY = {"erasure": 0.5, "swaps": 0.5, "flips": 0.05}
+
+
+def encoder_name(config: KnownAnswer) -> str:
+    """Name of the encoder in ``known-answer:<encoder>``."""
+    return config.source.partition(":")[2]
+
+
+def noise_level(config: KnownAnswer) -> float:
+    """Configured noise of `erasure`, `swaps` or `flips`, or the encoder's default."""
+    if config.probability is not None:
+        return config.probability
+    return PROBABILITY[encoder_name(config)]
+
+
+def hadamard_directions(
+    config: KnownAnswer, space: SpaceProtocol
+) -> tuple[NDArray[np.float64], bool]:
+    """Directions of the Hadamard code, float64 (K, dim), and whether no two codes collide."""
+    dim = config.dim or 2 * space.n_cells
+    return signed_directions(config.seed, space.n_cells, dim, space.min_objects, space.max_objects)
 
 
 @lru_cache(maxsize=32)

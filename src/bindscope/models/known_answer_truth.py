@@ -21,7 +21,7 @@ from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer_channels import flip_information
-from bindscope.models.known_answer_codes import encoder_name, hadamard_directions, noise_level
+from bindscope.models.known_answer_directions import encoder_name, hadamard_directions, noise_level
 from bindscope.models.known_answer_margins import margin_sum
 from bindscope.priors.entropies import entropies
 
