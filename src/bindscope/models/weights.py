@@ -57,22 +57,25 @@ class Weights:
     folder
         Folder with the files.
     files
-        Names of the files in it.
-    sha256
-        Hash over names and contents (`bindscope.core.contents`).
+        `path`, `bytes` and `sha256` of each (`bindscope.core.contents.list_files`).
     revision
         What pins them, in words.
     """
 
     folder: Path
-    files: tuple[str, ...]
-    sha256: str
+    files: list[dict[str, Any]]
     revision: str
+
+    @property
+    def sha256(self) -> str:
+        """Hash over names and contents of the files."""
+        return combined_hash(self.files)
 
     @property
     def tensors(self) -> list[Path]:
         """The safetensors files."""
-        return [self.folder / name for name in self.files if name.endswith(".safetensors")]
+        names = [str(file["path"]) for file in self.files]
+        return [self.folder / name for name in names if name.endswith(".safetensors")]
 
 
 def parse_source(source: str) -> Source:
@@ -85,7 +88,7 @@ def parse_source(source: str) -> Source:
     return Source(library, name, revision or None, None)
 
 
-def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) -> dict[str, Any]:
+def fetch(source: str, manifest: Path | None = None) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it.
 
     Parameters
@@ -94,8 +97,6 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
         A ``timm:`` or ``hf:`` source of the configuration. With ``path:`` nothing is downloaded.
     manifest
         Where the caller will write what is returned; for the message where nothing can be.
-    cache
-        Folder of the download; default: the Hugging Face cache (`HF_HOME`).
 
     Returns
     -------
@@ -109,25 +110,19 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
     """
     parts = parse_source(source)
     if parts.path is not None:
-        folder, names = _local(parts, source)
-        entries = list_files(folder, names)
-        return _manifest(source, "", _path_revision(entries), folder, entries)
+        return _manifest(source, "", _local(parts, source))
     repo, wanted = _repository(parts)
     try:
         about = huggingface_hub.HfApi().model_info(repo, revision=parts.revision)
         names = _needed([file.rfilename for file in about.siblings or ()], wanted, repo)
         folder = Path(
-            huggingface_hub.snapshot_download(
-                repo, revision=about.sha, allow_patterns=names, cache_dir=cache
-            )
+            huggingface_hub.snapshot_download(repo, revision=about.sha, allow_patterns=names)
         )
     except ModelError:
         raise
     except Exception as error:  # whatever the hub's client raises, the user can do the same
         with contextlib.suppress(ModelError):
-            found = _cached(parts, source)
-            entries = list_files(found.folder, found.files)
-            return _manifest(source, repo, found.revision, found.folder, entries)
+            return _manifest(source, repo, _cached(parts, source))
         raise ModelError(
             f"{repo}@{parts.revision or 'main'}",
             f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
@@ -135,7 +130,7 @@ def fetch(source: str, manifest: Path | None = None, cache: Path | None = None) 
             + (_download(manifest) if manifest else "rerun")
             + "; files that arrived are kept",
         ) from error
-    return _manifest(source, repo, str(about.sha), folder, list_files(folder, names))
+    return _manifest(source, repo, Weights(folder, list_files(folder, names), str(about.sha)))
 
 
 def resolve(config: Pretrained, manifest: Path | None) -> Weights:
@@ -155,9 +150,7 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
     """
     source = parse_source(config.source)
     if source.path is not None:
-        folder, names = _local(source, config.source)
-        entries = list_files(folder, names)
-        return Weights(folder, tuple(names), combined_hash(entries), _path_revision(entries))
+        return _local(source, config.source)
     if manifest is None:
         return _cached(source, config.source)
     if not manifest.is_file():
@@ -169,40 +162,32 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
     if not folder.is_dir():
         folder = _snapshot(known["repo"], known["revision"], config.source, manifest)
     _compare(folder, known["files"], config.source, manifest)
-    files = tuple(str(entry["path"]) for entry in known["files"])
-    return Weights(folder, files, str(known["sha256"]), str(known["revision"]))
+    return Weights(folder, known["files"], str(known["revision"]))
 
 
-def _manifest(
-    source: str, repo: str, revision: str, folder: Path, entries: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _manifest(source: str, repo: str, found: Weights) -> dict[str, Any]:
     return {
-        "source": source, "repo": repo, "revision": revision, "folder": str(folder.absolute()),
-        "files": entries, "sha256": combined_hash(entries),
+        "source": source, "repo": repo, "revision": found.revision,
+        "folder": str(found.folder.absolute()), "files": found.files, "sha256": found.sha256,
     }  # fmt: skip
 
 
 def _missing(source: str, problem: str, manifest: Path | None) -> ModelError:
-    if manifest is None:
-        return ModelError(
-            source,
-            f"its weights are not on this machine: {problem}",
-            "where there is a network, run the pipeline's download rule, or `hf download` into the "
-            "same HF_HOME",
-        )
-    return ModelError(
-        source,
-        f"its weights are not on this machine: {problem}",
-        f"{_download(manifest)} (HF_HOME must be a folder that the compute nodes see)",
+    remedy = (
+        "where there is a network, run the pipeline's download rule, or `hf download` into the "
+        "same HF_HOME"
     )
+    if manifest is not None:
+        remedy = f"{_download(manifest)} (HF_HOME must be a folder that the compute nodes see)"
+    return ModelError(source, f"its weights are not on this machine: {problem}", remedy)
 
 
 def _download(manifest: Path) -> str:
     return f"where there is a network, run `{snakemake_command(f'--force {manifest}')}`"
 
 
-def _local(source: Source, where: str) -> tuple[Path, list[str]]:
-    """Return the folder and the files of a ``path:`` source; refuse anything but safetensors."""
+def _local(source: Source, where: str) -> Weights:
+    """Return the weights of a ``path:`` source; refuse anything but safetensors."""
     path = source.path
     assert path is not None
     if source.library == "timm":
@@ -213,7 +198,7 @@ def _local(source: Source, where: str) -> tuple[Path, list[str]]:
                 "give `timm:<model>:path:/file.safetensors`; pickled weights are not read "
                 "(convert them with `safetensors.torch.save_file`)",
             )
-        return path.parent, [path.name]
+        return _pinned(path.parent, [path.name])
     if not (path / "config.json").is_file():
         raise ModelError(
             where,
@@ -221,7 +206,13 @@ def _local(source: Source, where: str) -> tuple[Path, list[str]]:
             "give the folder that `save_pretrained` wrote (`hf:path:/folder`)",
         )
     present = [entry.name for entry in sorted(path.iterdir()) if entry.is_file()]
-    return path, _needed(present, (*_SETTINGS, _SHARDS, *_WEIGHTS), str(path))
+    return _pinned(path, _needed(present, (*_SETTINGS, _SHARDS, *_WEIGHTS), str(path)))
+
+
+def _pinned(folder: Path, names: Sequence[str]) -> Weights:
+    """Return local files, pinned by their content."""
+    files = list_files(folder, names)
+    return Weights(folder, files, f"local files, content {combined_hash(files)[:12]}")
 
 
 def _repository(source: Source) -> tuple[str, tuple[str, ...]]:
@@ -278,7 +269,7 @@ def _cached(source: Source, where: str) -> Weights:
         shards = set(json.loads((folder / _SHARDS).read_text())["weight_map"].values())
         if lacking := sorted(shards - set(names)):
             raise _missing(where, f"{folder / lacking[0]} is not in the Hugging Face cache", None)
-    return Weights(folder, tuple(names), combined_hash(list_files(folder, names)), folder.name)
+    return Weights(folder, list_files(folder, names), folder.name)
 
 
 def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manifest: Path) -> None:
@@ -292,7 +283,3 @@ def _compare(folder: Path, entries: Sequence[dict[str, Any]], source: str, manif
                 f"it is not the file that {manifest} describes",
                 f"delete it; {_download(manifest)}",
             )
-
-
-def _path_revision(entries: Sequence[dict[str, Any]]) -> str:
-    return f"local files, content {combined_hash(entries)[:12]}"
