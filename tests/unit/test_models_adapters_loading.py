@@ -23,11 +23,12 @@ from jobs_by_hand import ci_graph, job_by_hand, script
 from bindscope.config.models import Pretrained, PythonModel
 from bindscope.core import contents, devices
 from bindscope.core.contents import content_key
+from bindscope.core.devices import hold_device
 from bindscope.core.errors import InputError, ModelError
 from bindscope.core.interfaces import Model
 from bindscope.models import weights
 from bindscope.models.base import TokenMap, ordered_layers
-from bindscope.models.loading import hold_device, load_model
+from bindscope.models.loading import load_model
 
 SHA = "47b73eefe95e8d44ec3623f8890bd894b6ea2d6c"
 
@@ -148,7 +149,7 @@ class Hub:
 
     def snapshot_download(
         self, repo: str, revision: str | None, local_files_only: bool = False,
-        allow_patterns: list[str] | None = None, cache_dir: Path | None = None,
+        allow_patterns: list[str] | None = None,
     ) -> str:  # fmt: skip
         """Stand in for `huggingface_hub.snapshot_download`."""
         if local_files_only:

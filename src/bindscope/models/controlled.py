@@ -22,23 +22,9 @@ def load(
 ) -> FrozenViT:
     """Load a controlled model.
 
-    Parameters
-    ----------
-    config
-        The model.
-    weights
-        The manifest that `bindscope.models.training.write_training` wrote.
-    device
-        Where to put the model.
-    input_px
-        Not used: the side of the input is ``config.input_px``, or that of training; images of
-        another size are resized to it. Position embeddings are interpolated where it is not that
-        of training.
-
-    Returns
-    -------
-    FrozenViT
-        Tokens are [CLS], then the patches.
+    Parameters are those of `bindscope.models.loading.load_model`; `weights` is the manifest that
+    `bindscope.models.training.write_training` wrote, `input_px` is not used: position embeddings
+    are interpolated where ``config.input_px`` is not the side of training.
 
     Raises
     ------
@@ -48,7 +34,7 @@ def load(
     where = f"model {config.name} ({config.source})"
     vit, px, digest = _read(config, weights, where)
     freeze(vit, device)
-    frozen = FrozenViT(
+    return FrozenViT(
         where=where,
         forward=vit,
         blocks=list(vit.blocks),
@@ -67,8 +53,6 @@ def load(
         device=device,
         precision=config.extraction.precision,
     )
-    frozen.check()
-    return frozen
 
 
 def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, int, str]:

@@ -133,16 +133,8 @@ def load(
 ) -> FrozenViT:
     """Load a vision tower of transformers.
 
-    Parameters
-    ----------
-    config
-        The model; `overrides` are fields of its configuration class, for random weights only.
-    weights
-        Manifest of the download rule; not read for ``path:`` sources and random weights.
-    device
-        Where to put the model.
-    input_px
-        Not used: the side of the input is ``config.input_px`` or the checkpoint's own.
+    Parameters are those of `bindscope.models.loading.load_model`; `overrides` are fields of the
+    configuration class, `input_px` is not used.
 
     Raises
     ------
@@ -168,7 +160,7 @@ def load(
     def forward(pixels: Tensor) -> Tensor:
         return family.run(model, pixels, resized)
 
-    frozen = FrozenViT(
+    return FrozenViT(
         where=where,
         forward=forward,
         blocks=list(model.get_submodule(family.blocks)),
@@ -181,8 +173,6 @@ def load(
         device=device,
         precision=config.extraction.precision,
     )
-    frozen.check()
-    return frozen
 
 
 def transform(

@@ -7,12 +7,10 @@ from pathlib import Path
 import torch
 
 from bindscope.config.models import AnyModel
-from bindscope.core.devices import hold_device, no_gpu, visible_devices
+from bindscope.core.devices import no_gpu
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Model
 from bindscope.core.registries import ADAPTERS, resolve
-
-__all__ = ["hold_device", "load_model", "visible_devices"]
 
 
 def load_model(

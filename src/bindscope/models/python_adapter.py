@@ -26,16 +26,9 @@ def load(
 ) -> Model:
     """Call the user's function and check what it returns.
 
-    Parameters
-    ----------
-    config
-        The model; `options` are the function's keyword arguments.
-    weights
-        Not used: the function finds its own.
-    device
-        Passed as `device` if the function has such an argument.
-    input_px
-        Side of the scenes, passed as `input_px` if the function has such an argument.
+    Parameters are those of `bindscope.models.loading.load_model`; the function gets
+    ``config.options``, and `device` and `input_px` if it has such arguments. It finds its own
+    weights.
 
     Raises
     ------

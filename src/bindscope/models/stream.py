@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ class FrozenViT:
     what enters block 1 and the further arguments (masks, rotary embeddings) of each block, exactly
     as the library computes them. Then the blocks are run in turn, so that one layer at a time is
     held in memory and none is run after the deepest one asked for.
+
+    Made, it is compared with the library's own forward pass; see `check`.
 
     Parameters
     ----------
@@ -55,6 +57,9 @@ class FrozenViT:
     weights_sha256: str
     device: torch.device
     precision: str
+
+    def __post_init__(self) -> None:
+        self.check()
 
     @property
     def n_layers(self) -> int:
@@ -117,12 +122,14 @@ class FrozenViT:
             )
         return entered[0], calls
 
-    def _arithmetic(self) -> AbstractContextManager[Any]:
-        stack = ExitStack()
-        stack.enter_context(torch.no_grad())
-        if self.precision == "bfloat16":
-            stack.enter_context(torch.autocast(self.device.type, torch.bfloat16))
-        return stack
+    @contextmanager
+    def _arithmetic(self) -> Iterator[None]:
+        autocast = self.precision == "bfloat16"
+        with (
+            torch.no_grad(),
+            torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=autocast),
+        ):
+            yield
 
     def check(self) -> None:
         """Compare the stream's last layer with the library's own forward pass on one image.

@@ -24,16 +24,8 @@ def load(
 ) -> FrozenViT:
     """Load a timm model.
 
-    Parameters
-    ----------
-    config
-        The model; `overrides` are arguments of ``timm.create_model``, for random weights only.
-    weights
-        Manifest of the download rule; not read for ``path:`` sources and random weights.
-    device
-        Where to put the model.
-    input_px
-        Not used: the side of the input is ``config.input_px`` or the model's own.
+    Parameters are those of `bindscope.models.loading.load_model`; `overrides` are arguments of
+    ``timm.create_model``, `input_px` is not used.
 
     Raises
     ------
@@ -58,7 +50,7 @@ def load(
     for module in model.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = config.extraction.attention == "sdpa"
-    frozen = FrozenViT(
+    return FrozenViT(
         where=where,
         forward=model.forward_features,
         blocks=list(model.blocks),
@@ -71,8 +63,6 @@ def load(
         device=device,
         precision=config.extraction.precision,
     )
-    frozen.check()
-    return frozen
 
 
 def hub_repository(name: str) -> tuple[str, str | None]:
