@@ -51,9 +51,7 @@ def test_token_map_covers_every_token_once(
     assert len(sequence[tokens.register_tokens]) == registers
     assert sequence[: tokens.prefix] + sequence[tokens.patches] == sequence
     assert sequence[tokens.register_tokens] == sequence[prefix - registers : prefix]
-    assert (tokens.cls is not None) == has_cls
-    if tokens.cls is not None:
-        assert sequence[tokens.cls] == [0]
+    if tokens.has_cls:
         assert 0 not in sequence[tokens.register_tokens]
     tokens.check(tokens.n_tokens, "here")
     with pytest.raises(ModelError, match=f"here: {tokens.n_tokens + 1} tokens"):

@@ -357,7 +357,7 @@ def test_damaged_missing_and_foreign_weights_are_refused(scenes: Any, tmp_path: 
 
 
 def test_patches_must_divide_the_image() -> None:
-    with pytest.raises(ModelError, match="do not divide images of 20 px"):
+    with pytest.raises(ModelError, match="20 px is not a whole number of patches of 8 px"):
         build(Architecture.model_validate(TINY), 20, torch.Generator())
 
 

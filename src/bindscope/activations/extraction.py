@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -321,22 +322,17 @@ def _stream(
     model: Model, pixels: torch.Tensor, layers: Sequence[Layer]
 ) -> Iterator[tuple[Layer, torch.Tensor]]:
     """Yield each layer and its tokens (B, T_all, dim); refuse other layers or other shapes."""
-    wanted = list(layers)
-    for layer, tokens in model.residual_stream(pixels, layers):
-        if not wanted or layer != wanted.pop(0):
-            raise _other_layers(model, layer, layers)
+    for wanted, given in zip_longest(layers, model.residual_stream(pixels, layers)):
+        if given is None or given[0] != wanted:
+            raise ModelError(
+                model.revision,
+                f"its residual stream gave {given[0] if given else 'no more'!r} out of turn; "
+                f"{list(layers)} were asked for",
+                "let residual_stream yield each layer asked for, once and in ascending order",
+            )
+        layer, tokens = given
         model.token_map.check(tokens.shape[1], f"{model.revision}, layer {layer}")
         yield layer, tokens
-    if wanted:
-        raise _other_layers(model, "no more", layers)
-
-
-def _other_layers(model: Model, given: Layer | str, layers: Sequence[Layer]) -> ModelError:
-    return ModelError(
-        model.revision,
-        f"its residual stream gave {given!r} out of turn; {list(layers)} were asked for",
-        "let residual_stream yield each layer asked for, once and in ascending order",
-    )
 
 
 def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:
@@ -345,7 +341,7 @@ def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:
     Nothing shares memory with the tokens, which a model may overwrite.
     """
     pooled = {"mean": tokens[:, token_map.patches].float().mean(1)}
-    if token_map.cls is not None:
+    if token_map.has_cls:
         pooled["cls"] = tokens[:, 0].to(torch.float32, copy=True)
     if token_map.registers:
         registers = tokens[:, token_map.register_tokens]

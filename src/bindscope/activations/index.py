@@ -20,9 +20,7 @@ _OF_A_SHARD = ("split", "shard", "start", "stop")
 
 
 def build_index(
-    shards: Mapping[str, Sequence[Path | str]],
-    n_scenes: Mapping[str, int],
-    folder: Path | str,
+    shards: Mapping[str, Sequence[Path | str]], n_scenes: Mapping[str, int], folder: Path | str
 ) -> dict[str, Any]:
     """Check that the shards belong together, and describe them.
 

@@ -63,11 +63,6 @@ class TokenMap:
         return self.prefix + self.n_patches
 
     @property
-    def cls(self) -> slice | None:
-        """The [CLS] token along the token axis; None for a model without one."""
-        return slice(0, 1) if self.has_cls else None
-
-    @property
     def register_tokens(self) -> slice:
         """The registers along the token axis; empty for a model without any."""
         return slice(self.prefix - self.registers, self.prefix)

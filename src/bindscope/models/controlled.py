@@ -12,7 +12,6 @@ from bindscope.config.models import Controlled
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256
 from bindscope.models.base import TokenMap
-from bindscope.models.images import check_input_px
 from bindscope.models.stream import FrozenViT, freeze
 from bindscope.models.vit import ViT, resized_positions, transform
 
@@ -71,7 +70,6 @@ def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, in
             f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
         )  # fmt: skip
     px = config.input_px or int(manifest["input_px"])
-    check_input_px(px, config.architecture.patch_px, where)
     vit = ViT(config.architecture, px)
     tensors = {k: v for k, v in load_tensors(content).items() if not k.startswith("head.")}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Family:
     mode: str
     has_cls: bool
     run: Callable[[Any, Tensor, bool], Tensor]
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _plain(model: Any, pixels: Tensor, resized: bool) -> Tensor:
@@ -80,9 +80,7 @@ def _mae(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     rows, columns = (side // model.config.patch_size for side in pixels.shape[2:])
     noise = torch.arange(rows * columns, dtype=torch.float32, device=pixels.device)
     tokens: Tensor = model(
-        pixel_values=pixels,
-        noise=noise.expand(len(pixels), -1),
-        interpolate_pos_encoding=resized,
+        pixel_values=pixels, noise=noise.expand(len(pixels), -1), interpolate_pos_encoding=resized
     ).last_hidden_state
     return tokens
 
@@ -103,29 +101,21 @@ def _siglip2(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     return tokens
 
 
-_VIT = Family("ViTModel", "layers", "layernorm", images.HALF, "bilinear", True, _plain,
-              {"add_pooling_layer": False})  # fmt: skip
-_DINOV2 = Family("Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True,
-                 _dinov2, {})  # fmt: skip
-_REGISTERS = Family("Dinov2WithRegistersModel", "encoder.layer", "layernorm", images.IMAGENET,
-                    "bicubic", True, _dinov2, {})  # fmt: skip
-_CLIP = Family("CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP, "bicubic", True,
-               _clip, {})  # fmt: skip
-_SIGLIP = Family("SiglipVisionModel", "encoder.layers", "post_layernorm", images.HALF, "bicubic",
-                 False, _plain, {})  # fmt: skip
-_SIGLIP2 = Family("Siglip2VisionModel", "encoder.layers", "post_layernorm", images.HALF,
-                  "bilinear", False, _siglip2, {})  # fmt: skip
-_MAE = Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae, {})
-
 FAMILIES = {
-    "vit": _VIT,
-    "dinov2": _DINOV2,
-    "dinov2_with_registers": _REGISTERS,
-    "clip_vision_model": _CLIP,
-    "siglip_vision_model": _SIGLIP,
-    "siglip2_vision_model": _SIGLIP2,
-    "vit_mae": _MAE,
-}
+    "vit": Family("ViTModel", "layers", "layernorm", images.HALF, "bilinear", True, _plain,
+                  {"add_pooling_layer": False}),
+    "dinov2": Family("Dinov2Model", "encoder.layer", "layernorm", images.IMAGENET, "bicubic", True,
+                     _dinov2),
+    "dinov2_with_registers": Family("Dinov2WithRegistersModel", "encoder.layer", "layernorm",
+                                    images.IMAGENET, "bicubic", True, _dinov2),
+    "clip_vision_model": Family("CLIPVisionModel", "encoder.layers", "post_layernorm", images.CLIP,
+                                "bicubic", True, _clip),
+    "siglip_vision_model": Family("SiglipVisionModel", "encoder.layers", "post_layernorm",
+                                  images.HALF, "bicubic", False, _plain),
+    "siglip2_vision_model": Family("Siglip2VisionModel", "encoder.layers", "post_layernorm",
+                                   images.HALF, "bilinear", False, _siglip2),
+    "vit_mae": Family("ViTMAEModel", "layers", "layernorm", images.IMAGENET, "bicubic", True, _mae),
+}  # fmt: skip
 
 
 def load(

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from math import comb, fsum, log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bindscope.codes.counting import n_feature_codes
 from bindscope.codes.space import build_space, feature_counts, outcome_weights
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 Bits = tuple[float | None, float | None]
 
 
-class Entropies(NamedTuple):
-    """Entropies of a split in bits: H(O), H(F), H(O|F)."""
-
-    h_object: float
-    h_feature: float
-    h_object_given_feature: float
-
-
 class FeatureClass(NamedTuple):
     """The feature codes of a split that use equally many values of each group."""
 
@@ -49,12 +41,9 @@ class FeatureClass(NamedTuple):
     n: int  # object codes of each
 
 
-def split_entropies(dataset: SceneDistribution, split: str) -> Entropies:
-    """Entropies of a split."""
-    row = next(row for row in entropies(dataset) if row["split"] == split)
-    return Entropies(
-        row["h_object_bits"], row["h_feature_bits"], row["h_object_given_feature_bits"]
-    )
+def split_entropies(dataset: SceneDistribution, split: str) -> dict[str, Any]:
+    """Entropies of a split in bits, by column: `h_object_bits` and so on."""
+    return next(row for row in entropies(dataset) if row["split"] == split)
 
 
 def feature_classes(dataset: SceneDistribution, split: str) -> list[FeatureClass]:
@@ -83,13 +72,13 @@ def nothing(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits
 
 def features(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(F) and 0."""
-    return split_entropies(dataset, split).h_feature, 0.0
+    return split_entropies(dataset, split)["h_feature_bits"], 0.0
 
 
 def everything(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(O) and H(O|F): O is a function of z."""
     h = split_entropies(dataset, split)
-    return h.h_object, h.h_object_given_feature
+    return h["h_object_bits"], h["h_object_given_feature_bits"]
 
 
 def hadamard(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
@@ -101,8 +90,8 @@ def hadamard(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bit
 def erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     """H(F) + p H(O|F) and p H(O|F)."""
     h = split_entropies(dataset, split)
-    conditional = noise_level(config) * h.h_object_given_feature
-    return h.h_feature + conditional, conditional
+    conditional = noise_level(config) * h["h_object_given_feature_bits"]
+    return h["h_feature_bits"] + conditional, conditional
 
 
 def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
@@ -114,7 +103,7 @@ def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
         return None, None
     s = noise_level(config)
     conditional = fsum(f.share * symmetric_channel(f.n, s) for f in feature_classes(dataset, split))
-    return split_entropies(dataset, split).h_feature + conditional, conditional
+    return split_entropies(dataset, split)["h_feature_bits"] + conditional, conditional
 
 
 def symmetric_channel(n: int, s: float) -> float:
@@ -152,7 +141,7 @@ def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     if len(space.sizes) != 2 or shown % space.sizes[1]:
         return bits, None
     given = _feature_entropy_given_rows(space.sizes, shown // space.sizes[1], numbers)
-    return bits, bits - split_entropies(dataset, split).h_feature + given
+    return bits, bits - split_entropies(dataset, split)["h_feature_bits"] + given
 
 
 def _feature_entropy_given_rows(sizes: tuple[int, ...], top: int, numbers: range) -> float:
@@ -206,17 +195,16 @@ def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
     return flip_information(dataset, split, noise_level(config))
 
 
-def token_grid(dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
+def token_grid(config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
     """What one object per token holds, by the tokens that are read.
 
     ``patches``: all of O. ``cls``: F. ``mean`` (and ``cls_mean``, since F follows from it): the
     margins, that is how often each feature value occurs; two groups only.
     """
-    h = split_entropies(dataset, split)
     if tokens == "patches":
-        return h.h_object, h.h_object_given_feature
+        return everything(config, dataset, split)
     if tokens == "cls":
-        return h.h_feature, 0.0
+        return features(config, dataset, split)
     if not _uniform(dataset):
         return None, None
     space = build_space(dataset.space)
@@ -227,7 +215,7 @@ def token_grid(dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
         if None in sums:
             return None, None
         conditional += f.share * (log2(f.n) - fsum(s for s in sums if s is not None) / f.n)
-    return h.h_feature + conditional, conditional
+    return split_entropies(dataset, split)["h_feature_bits"] + conditional, conditional
 
 
 def _uniform(dataset: SceneDistribution) -> bool:
@@ -279,7 +267,7 @@ def truth(
     """
     name = encoder_name(config)
     if name == "token_grid":
-        return token_grid(dataset, split, tokens)
+        return token_grid(config, dataset, split, tokens)
     if tokens != "cls":
         raise ConfigError(
             f"models.{config.name}",

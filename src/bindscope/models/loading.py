@@ -14,10 +14,7 @@ from bindscope.core.registries import ADAPTERS, resolve
 
 
 def load_model(
-    config: AnyModel,
-    weights: Path | None,
-    device: torch.device | str,
-    input_px: int | None = None,
+    config: AnyModel, weights: Path | None, device: torch.device | str, input_px: int | None = None
 ) -> Model:
     """Load a model, frozen, onto a device.
 

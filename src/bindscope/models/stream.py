@@ -74,9 +74,7 @@ class FrozenViT:
         self, pixels: Tensor, layers: Sequence[Layer]
     ) -> Iterator[tuple[Layer, Tensor]]:
         """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each."""
-        return self._stream(pixels, ordered_layers(layers, self.n_layers, self.where))
-
-    def _stream(self, pixels: Tensor, layers: list[Layer]) -> Iterator[tuple[Layer, Tensor]]:
+        layers = ordered_layers(layers, self.n_layers, self.where)
         if not layers:
             return
         deepest = layers[-1] if isinstance(layers[-1], int) else self.n_layers

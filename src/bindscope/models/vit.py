@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.config.models import Architecture
-from bindscope.core.errors import ModelError
-from bindscope.models.images import HALF, Transform
+from bindscope.models.images import HALF, Transform, check_input_px
 
 MLP_RATIO = 4
 
@@ -76,12 +75,7 @@ class ViT(nn.Module):
     def __init__(self, architecture: Architecture, input_px: int) -> None:
         super().__init__()
         width, patch = architecture.width, architecture.patch_px
-        if input_px % patch:
-            raise ModelError(
-                "architecture.patch_px",
-                f"patches of {patch} px do not divide images of {input_px} px",
-                "choose a divisor of the dataset's render.size_px",
-            )
+        check_input_px(input_px, patch, "architecture.patch_px")
         self.patch_px, self.rows = patch, input_px // patch
         self.embed = nn.Linear(3 * patch**2, width)
         self.cls = nn.Parameter(torch.empty(1, 1, width))
