@@ -242,22 +242,12 @@ def _wide(config: KnownAnswer, default: int, least: int) -> int:
 
 
 ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
-    "zero": zero,
-    "features": features,
-    "identity": identity,
-    "rotated": rotated,
-    "hadamard": hadamard,
-    "erasure": erasure,
-    "swaps": swaps,
-    "half": half,
-    "flips": flips,
-    "cipher": cipher,
-    "cipher_features": cipher_features,
-    "cipher_three": cipher_three,
-    "conjunctive": conjunctive,
-    "tensor_product": tensor_product,
-    "token_grid": token_grid,
-}
+    encoder.__name__: encoder
+    for encoder in (
+        zero, features, identity, rotated, hadamard, erasure, swaps, half, flips, cipher,
+        cipher_features, cipher_three, conjunctive, tensor_product, token_grid,
+    )
+}  # fmt: skip
 
 
 def encode(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Largest K - rank for which collisions are searched for: 3^13 = 1.6 million candidates.
 PROVABLE = 13
+ATTEMPTS = 20  # draws of signed directions; the last one is taken if all of them collide
 
 # Defaults of the noisy encoders (spec 1, section 6b).
 PROBABILITY = {"erasure": 0.5, "swaps": 0.5, "flips": 0.05}
@@ -56,7 +57,7 @@ def general_directions(seed: tuple[int, ...], n: int, dim: int) -> NDArray[np.fl
 
 @lru_cache(maxsize=32)
 def signed_directions(
-    seed: int, n: int, dim: int, fewest: int, most: int, attempts: int = 20
+    seed: int, n: int, dim: int, fewest: int, most: int
 ) -> tuple[NDArray[np.float64], bool]:
     """Random sign vectors, drawn until no two codes have the same sum.
 
@@ -70,15 +71,13 @@ def signed_directions(
         Seed, number of vectors, and width.
     fewest, most
         Allowed numbers of objects.
-    attempts
-        Draws to try; the last one is returned if all of them collide.
 
     Returns
     -------
     Directions, float64 (n, dim) of +-1; and whether it is proven that all codes with an allowed
     number of objects have different sums.
     """
-    for attempt in range(attempts):
+    for attempt in range(ATTEMPTS):
         rng = Generator(Philox(SeedSequence([2, seed, attempt])))
         signs = rng.choice([-1.0, 1.0], (n, dim))
         proven = injective(signs, fewest, most)

@@ -227,22 +227,14 @@ def _plogp(p: float) -> float:
     return p * log2(p) if p > 0 else 0.0
 
 
+INJECTIVE = (
+    "identity", "rotated", "cipher", "cipher_features", "cipher_three", "conjunctive",
+    "tensor_product",
+)  # fmt: skip
 TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Bits]] = {
-    "zero": nothing,
-    "features": features,
-    "identity": everything,
-    "rotated": everything,
-    "hadamard": hadamard,
-    "erasure": erasure,
-    "swaps": swaps,
-    "half": half,
-    "flips": flips,
-    "cipher": everything,
-    "cipher_features": everything,
-    "cipher_three": everything,
-    "conjunctive": everything,
-    "tensor_product": everything,
-}
+    "zero": nothing, "features": features, "hadamard": hadamard, "erasure": erasure,
+    "swaps": swaps, "half": half, "flips": flips, **dict.fromkeys(INJECTIVE, everything),
+}  # fmt: skip
 
 
 def truth(

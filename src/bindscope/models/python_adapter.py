@@ -38,14 +38,15 @@ def load(
     where = f"model {config.name} ({config.source})"
     function = _function(config.source, where)
     offered = {"device": device, "input_px": input_px, **config.options}
-    accepted = inspect.signature(function).parameters
-    taken = {key: offered[key] for key in offered if key in accepted or key in config.options}
+    signature = inspect.signature(function)
+    accepted = {*signature.parameters, *config.options}
+    taken = {key: value for key, value in offered.items() if key in accepted}
     try:
-        inspect.signature(function).bind(**taken)
+        signature.bind(**taken)
     except TypeError as error:
         raise ModelError(
             where, f"its function does not take the options ({error})",
-            f"set `options` to arguments of {inspect.signature(function)}",
+            f"set `options` to arguments of {signature}",
         ) from error  # fmt: skip
     model = function(**taken)
     problems = complaints(model)
