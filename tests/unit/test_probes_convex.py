@@ -1,5 +1,6 @@
 """Linear probes: the optimum is scikit-learn's, head by head."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import softplus
 
-from bindscope.fitting.lbfgs import Preconditioner, Regressions, minimise
+from bindscope.fitting.lbfgs import Regressions, loss_and_slope, minimise
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import _regressions
 from bindscope.studies.binding_information.probes.runs import start
@@ -25,24 +26,22 @@ def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
     found = _regressions(run, source, "train")
-    offset = None if found.offset is None else found.offset.to(dtype)
-    return Regressions(
-        found.x.to(dtype),
-        found.sign.to(dtype),
-        offset,
-        rows=found.rows,
-        penalised=found.penalised.to(dtype),
-    )
+    x, sign, offset = found.data
+    data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
+    return Regressions(data, found.rows, found.penalised.to(dtype))
 
 
 def solve(problem_, l2, **fields):
-    shape = (problem_.x.shape[1], problem_.sign.shape[1])
-    start = torch.zeros(shape, dtype=problem_.x.dtype)
-    return minimise(problem_, start, l2, Preconditioner(problem_), **fields)
+    start = torch.zeros(problem_.shape, dtype=problem_.penalised.dtype)
+    return minimise(problem_, start, l2, **fields)
+
+
+def margins(problem_, w):
+    return next(problem_.margins(w))[2]
 
 
 def gradient_norm(problem_, w, l2):
-    slope = problem_.at(w).slope() + l2 * problem_.penalised * w
+    slope = loss_and_slope(problem_.margins(w))[1] + l2 * problem_.penalised * w
     return (slope * problem_.mask()).norm(dim=0)
 
 
@@ -51,11 +50,12 @@ def test_the_optimum_is_that_of_scikit_learn(l2):
     problem_ = regressions("object", noise=1.0)
     solution = solve(problem_, l2, tolerance=1e-14)
     assert gradient_norm(problem_, solution.w, l2).max() < 1e-6
-    n, bias = len(problem_.x), 10
+    x, sign, _ = problem_.data
+    n, bias = len(x), 10
     for k, rows in enumerate(problem_.rows.tolist()):
         used = [i for i in range(rows) if i != bias]
         oracle = LogisticRegression(C=1 / (l2 * n), tol=1e-10, max_iter=10_000)
-        oracle.fit(problem_.x[:, used].numpy(), (problem_.sign[:, k] < 0).numpy())
+        oracle.fit(x[:, used].numpy(), (sign[:, k] < 0).numpy())
         np.testing.assert_allclose(solution.w[used, k], oracle.coef_[0], rtol=1e-4, atol=1e-6)
         assert float(solution.w[bias, k]) == pytest.approx(float(oracle.intercept_[0]), abs=1e-5)
         assert torch.all(solution.w[rows:, k] == 0)  # bits that this head may not see
@@ -66,7 +66,7 @@ def test_single_precision_reaches_the_same_loss():
     for dtype in (torch.float32, torch.float64):
         problem_ = regressions("object", dtype=dtype, noise=1.0)
         w = solve(problem_, l2).w
-        losses.append(float(softplus(problem_.margins(w)).mean(0).sum()))
+        losses.append(float(softplus(margins(problem_, w)).mean(0).sum()))
         assert gradient_norm(problem_, w, l2).max() < 1e-3
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
@@ -77,19 +77,19 @@ def test_anchors_are_an_offset_of_the_optimum():
     w = solve(problem_, 0.0, tolerance=1e-14).w
     shift = torch.randn(w.shape, dtype=w.dtype, generator=torch.Generator().manual_seed(0))
     shift *= problem_.mask()
-    moved = Regressions(problem_.x, problem_.sign, problem_.x @ shift, rows=problem_.rows,
-                        penalised=problem_.penalised)  # fmt: skip
+    x, sign, _ = problem_.data
+    moved = replace(problem_, data=(x, sign, x @ shift))
     torch.testing.assert_close(solve(moved, 0.0, tolerance=1e-14).w + shift, w, rtol=0, atol=1e-4)
 
 
 def test_inputs_of_any_rank_and_scale():
     """Constant, repeated and badly scaled columns do not stop the descent."""
     problem_ = regressions("object", noise=1.0)
-    x = problem_.x.clone()
+    x = problem_.data[0].clone()
     x[:, 0] = 0
     x[:, 1] = x[:, 2]
     x[:, 3] *= 1e4
-    bad = Regressions(x, problem_.sign, None, rows=problem_.rows, penalised=problem_.penalised)
+    bad = replace(problem_, data=(x, problem_.data[1], None))
     solution = solve(bad, 1e-4, tolerance=1e-12)
     assert solution.iterations < 150
     assert torch.isfinite(solution.w).all()
@@ -100,14 +100,13 @@ def test_separable_data_without_ridge_stop_at_no_loss():
     problem_ = regressions("object", noise=0.0, dtype=torch.float32, dim=40)
     w = solve(problem_, 0.0).w
     assert torch.isfinite(w).all()
-    assert float(softplus(problem_.margins(w)).mean(0).sum()) < 0.02
+    assert float(softplus(margins(problem_, w)).mean(0).sum()) < 0.02
 
 
 def test_a_preconditioned_step_is_exact_per_column():
     """The inverse of a leading block, by one factor for all columns."""
     problem_ = regressions("object", noise=1.0)
-    preconditioner = Preconditioner(problem_)
-    inverse, mask = preconditioner.factor(0.1), problem_.mask()
+    inverse, mask = problem_.factor(0.1), problem_.mask()
     g = torch.randn(mask.shape, dtype=mask.dtype) * mask
     found = mask * (inverse.t() @ (mask * (inverse @ g)))
     matrix = torch.linalg.inv(inverse)
@@ -131,7 +130,7 @@ def test_the_loss_never_rises():
 
     def watch(_, w):
         ridge = 0.005 * (w * problem_.penalised).square().sum(0)
-        losses.append(softplus(problem_.margins(w)).mean(0) + ridge)
+        losses.append(softplus(margins(problem_, w)).mean(0) + ridge)
 
     solve(problem_, 0.01, watch=watch)
     for before, after in pairwise(losses):

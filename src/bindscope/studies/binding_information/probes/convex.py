@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
-from bindscope.fitting.lbfgs import Block, Passes, Preconditioner, Problem, Regressions, minimise
+from bindscope.fitting.lbfgs import Block, Regressions, minimise
 from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
@@ -46,9 +46,10 @@ def fit_convex(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> Non
 class _Path:
     """The optima of one probe from the strongest ridge to the weakest."""
 
-    def __init__(self, run: ProbeRun, train: Problem, val: Problem, iterations: int) -> None:
+    def __init__(
+        self, run: ProbeRun, train: Regressions, val: Regressions, iterations: int
+    ) -> None:
         self.run, self.train, self.val, self.iterations = run, train, val, iterations
-        self.preconditioner = Preconditioner(train)
         self.w = torch.zeros(train.shape, dtype=torch.float32, device=train.rows.device)
 
     def extend(self, l2: float, limit: float) -> None:
@@ -60,9 +61,7 @@ class _Path:
                 seen.append((iteration, _loss(self.val, w)))
                 self.run.record(start + iteration, "val", seen[-1][1])
 
-        solution = minimise(
-            self.train, self.w, l2, self.preconditioner, iterations=self.iterations, watch=watch
-        )
+        solution = minimise(self.train, self.w, l2, iterations=self.iterations, watch=watch)
         self.w, loss = solution.w, _loss(self.val, solution.w)
         self.run.steps += solution.iterations
         self.run.record(self.run.steps, "train", _loss(self.train, self.w))
@@ -77,12 +76,12 @@ class _Path:
             self.run.options["l2"] = l2
 
 
-def _loss(problem: Problem, w: Tensor) -> float:
+def _loss(problem: Regressions, w: Tensor) -> float:
     """Return the loss without ridge in bits per scene."""
     return problem.mean_loss(w) / LN2
 
 
-def _regressions(run: ProbeRun, source: Source, split: str) -> Problem:
+def _regressions(run: ProbeRun, source: Source, split: str) -> Regressions:
     """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2].
 
     Their data are in memory where the vectors are, and read block by block where those are
@@ -104,14 +103,9 @@ def _regressions(run: ProbeRun, source: Source, split: str) -> Problem:
         return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
 
     if isinstance(source, VectorBatches):
-        data = block(source.z[split], source.held[split])
-        return Regressions(*data, rows=rows, penalised=penalised)
-    return Passes(
-        lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)),
-        source.scenes[split],
-        torch.arange(count, device=device),
-        rows=rows,
-        penalised=penalised,
+        return Regressions(block(source.z[split], source.held[split]), rows, penalised)
+    return Regressions(
+        lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)), rows, penalised
     )
 
 
