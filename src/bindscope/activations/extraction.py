@@ -69,17 +69,17 @@ class StoreImages:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        layout = store.manifest.arrays["images"]
+        layout = store.layout("images")
         self._step = layout.chunk_rows * max(1, READ_BYTES // prod(layout.chunks))
         self._kept: tuple[int, NDArray[np.uint8]] | None = None
 
     @property
     def size_px(self) -> int:
         """Side of the square images in pixels."""
-        return self.store.shape("images")[1]
+        return self.store.layout("images").shape[1]
 
     def __len__(self) -> int:
-        return self.store.n_rows("images")
+        return self.store.layout("images").n_rows
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
         start, stop, _ = rows.indices(len(self))
@@ -162,13 +162,13 @@ def extract(
         Background(AHEAD * len(sinks), "write") as background,
         Utilisation(extraction.device) as utilisation,
     ):
-        for rows, pixels in _batches(model, images, extraction, utilisation):
+        for pixels in _batches(model, images, extraction, utilisation):
             with _arithmetic(extraction):
                 for layer, tokens in _stream(model, pixels, layers):
                     for sink in sinks:
                         sink.take(layer, tokens)
                 for sink in sinks:
-                    background.submit(sink.give(rows))
+                    background.submit(sink.give())
 
 
 class _Sink:
@@ -200,14 +200,13 @@ class _Sink:
         stored = torch.float16 if self.dtype == "float16" else torch.float32
         self._coming.append((name, values, _to_host(values.to(stored, copy=True))))
 
-    def give(self, rows: slice) -> Callable[[], None]:
+    def give(self) -> Callable[[], None]:
         """Return what writes the batch."""
         coming, self._coming = self._coming, []
 
         def write() -> None:
             for name, values, arrive in coming:
-                exact = partial(_exact, values)
-                self.writer.write(name, rows, arrive(), exact)
+                self.writer.write(name, arrive(), partial(_exact, values))
 
         return write
 
@@ -288,8 +287,8 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
 
 def _batches(
     model: Model, images: Images, extraction: Extraction, utilisation: Utilisation
-) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
+) -> Iterator[torch.Tensor]:
+    """Yield the pixels of each batch; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
     progress = Progress(n, "scenes")
     todo = deque(slice(start, min(start + size, n)) for start in range(0, n, size))
@@ -301,7 +300,7 @@ def _batches(
             rows, coming = ahead.popleft()
             with _arithmetic(extraction):
                 pixels = model.preprocess(coming.result())
-            yield rows, pixels
+            yield pixels
             progress.advance(rows.stop - rows.start, utilisation.note())
 
 

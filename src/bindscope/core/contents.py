@@ -7,7 +7,6 @@ start of Snakemake does not read gigabytes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import InputError, StoreError
-from bindscope.core.files import canonical_json, sha256, write_json
+from bindscope.core.files import canonical_json, hash_file, sha256, write_json
 
 _REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
 
@@ -79,8 +78,7 @@ def file_sha256(path: Path) -> str:
             return str(known["sha256"])
     except (OSError, ValueError, KeyError):
         pass
-    with real.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    digest = hash_file(real)
     with contextlib.suppress(OSError, StoreError):  # a home not to be written costs only time
         write_json(note, {"state": state, "sha256": digest})
     return digest

@@ -30,6 +30,12 @@ def sha256(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
+def hash_file(path: Path) -> str:
+    """Return the hex SHA-256 of a file's bytes."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def fsync_directory(path: Path) -> None:
     """Make a rename inside `path` durable."""
     descriptor = os.open(path, os.O_RDONLY)
