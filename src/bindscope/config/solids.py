@@ -156,15 +156,3 @@ def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
                 f"({', '.join(known)}); lower its size"
             )
     return None
-
-
-__all__ = [
-    "KNOWN_VALUES",
-    "Backend",
-    "BlenderBackend",
-    "MitsubaBackend",
-    "RaycastBackend",
-    "SolidsFixed",
-    "SolidsRenderer",
-    "undrawable",
-]
