@@ -18,15 +18,7 @@ from pydantic import ValidationError
 
 from bindscope.config.loading import read_yaml
 from bindscope.config.root import Config
-from bindscope.config.structure import (
-    NAME,
-    Schema,
-    choose,
-    items,
-    members,
-    root,
-    sections,
-)
+from bindscope.config.structure import NAME, Schema, choose, items, members, root, sections
 from bindscope.config.structure import Path as KeyPath
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph

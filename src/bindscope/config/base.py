@@ -44,7 +44,6 @@ class Group(Model):
 Groups = Annotated[
     tuple[Group, ...],
     Field(
-        min_length=1,
-        description="Feature groups; the last one varies fastest in the object code.",
+        min_length=1, description="Feature groups; the last one varies fastest in the object code."
     ),
 ]

@@ -95,9 +95,8 @@ def open_listed(path: Path, listed: Mapping[str, Any], code: str) -> Store:
     StoreError
         If the store is missing, damaged, or not the one that was listed.
     """
-    from bindscope.core.store.reader import (
-        open_store,  # imports zarr, which writing a listing need not
-    )
+    # It imports zarr, which writing a listing need not.
+    from bindscope.core.store.reader import open_store
 
     manifest = path.parent / listed["manifest"]
     store = open_store(manifest, code=code, spec_key=listed["spec_key"])

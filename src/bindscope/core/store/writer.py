@@ -29,13 +29,7 @@ from bindscope.core.files import (
 )
 from bindscope.core.store.background import Background
 from bindscope.core.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
-from bindscope.core.store.manifest import (
-    ArrayLayout,
-    array_entry,
-    library_versions,
-    remedy,
-    seal,
-)
+from bindscope.core.store.manifest import ArrayLayout, array_entry, library_versions, remedy, seal
 
 LEVEL = 3  # of zstd
 
