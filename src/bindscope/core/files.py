@@ -58,18 +58,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path | str) -> Iterator[None]:
-    """Turn a full or read-only disk into an error that says what to do.
-
-    Parameters
-    ----------
-    path
-        What is being written, for the message.
-
-    Raises
-    ------
-    StoreError
-        If the system says that the disk is full, or that `path` may not be written.
-    """
+    """Turn a full or read-only disk into a `StoreError` that names `path` and says what to do."""
     try:
         yield
     except OSError as error:

@@ -49,16 +49,7 @@ def entry(manifest: Manifest, folder: Path | str) -> dict[str, Any]:
 
 
 def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Read a listing.
-
-    Parameters
-    ----------
-    path
-        The JSON file.
-    what
-        What it is called in messages.
-    keys
-        What it must have.
+    """Read a listing, called `what` in messages, which must have `keys`.
 
     Raises
     ------
@@ -79,16 +70,7 @@ def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]
 
 
 def open_listed(path: Path, listed: Mapping[str, Any], code: str) -> Store:
-    """Open a store of the listing at `path`.
-
-    Parameters
-    ----------
-    path
-        The listing.
-    listed
-        Its entry of the store.
-    code
-        What must have made the store.
+    """Open the store that is `listed` in the listing at `path`; `code` must have made it.
 
     Raises
     ------

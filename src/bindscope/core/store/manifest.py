@@ -31,19 +31,10 @@ def remedy(manifest_path: Path | str) -> str:
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Shape, type and chunks of one array.
+    """Shape, type (``bfloat16`` is stored as uint16) and chunk shape of one array.
 
-    Parameters
-    ----------
-    shape
-        Shape of the array; no axis is empty.
-    dtype
-        Type of the values; ``bfloat16`` is stored as uint16.
-    sample_axis
-        The axis of the scenes, 0 or 1. Before it, one layer can be read alone, or with a few others
-        where they are small; axes after it are never cut.
-    chunks
-        Shape of a chunk.
+    `sample_axis` is the axis of the scenes, 0 or 1. Before it, one layer can be read alone, or with
+    a few others where they are small; axes after it are never cut.
     """
 
     shape: tuple[int, ...]

@@ -23,13 +23,7 @@ READ_BYTES = 16 << 20  # decoded at once: several chunks together cost less than
 
 
 class Store:
-    """A finished store; see `open_store`.
-
-    Parameters
-    ----------
-    manifest
-        Its manifest.
-    """
+    """A finished store; see `open_store`."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -98,24 +92,16 @@ class Store:
     ) -> NDArray[Any]:
         """Read successive scenes into memory that the caller owns, and return it.
 
-        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time.
+        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time. Array,
+        layer and errors are those of `read`.
 
         Parameters
         ----------
-        name
-            Name of the array.
         start
             The first scene.
         out
             As many scenes as shall be read, in the shape that `read` gives them (of all layers:
             the layer axis first), of any type that holds theirs.
-        layer
-            As for `read`.
-
-        Raises
-        ------
-        StoreError
-            As for `read`.
         """
         layout = self.layout(name)
         axis = layout.sample_axis - (layer is not None)

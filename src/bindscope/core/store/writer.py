@@ -91,10 +91,8 @@ class StoreWriter:
 
         Parameters
         ----------
-        name
-            Name of the array.
-        shape
-            Its shape; the sample axis counts scenes.
+        name, shape
+            Name and shape of the array; the sample axis counts scenes.
         dtype
             ``uint8``, ``int16``, ..., ``float16``, ``bfloat16``, ``float32``.
         sample_axis
@@ -128,10 +126,8 @@ class StoreWriter:
 
         Parameters
         ----------
-        name
-            Name of the array.
         values
-            Their values: the array's shape with any number of scenes along the sample axis.
+            The array's shape with any number of scenes along the sample axis.
         exact
             Where the caller did the cast: gives the values before it, for the message about one
             that is not finite.
