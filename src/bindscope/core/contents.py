@@ -34,16 +34,11 @@ def content_key(path: Path | str) -> str:
         raise InputError(
             str(path), "there is no such file or folder", "correct the `path:` of the source"
         )
-    return combined_hash(list_files(path.parent, [path.name]) if path.is_file() else _folder(path))
-
-
-def _folder(path: Path) -> list[dict[str, Any]]:
-    names = sorted(
-        file.relative_to(path).as_posix()
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
-    return list_files(path, names)
+    if path.is_file():
+        return combined_hash(list_files(path.parent, [path.name]))
+    files = [file.relative_to(path) for file in path.rglob("*") if file.is_file()]
+    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    return combined_hash(list_files(path, [file.as_posix() for file in shown]))
 
 
 def list_files(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
