@@ -212,14 +212,13 @@ def _write_shard(path: Path, n: int, values: Any) -> None:
     ) as writer:  # fmt: skip
         if pooled:
             writer.create("cls", (LAYERS, n, DIM), "float16", sample_axis=1)
-            writer.write("cls", slice(0, n), values[:, :n])
+            writer.write("cls", values[:, :n])
             return
         writer.create("patches", (n, TOKENS, DIM), "float16")
         writer.create("cls", (n, DIM), "float16")
-        for start in range(0, n, len(values)):
-            rows = slice(start, start + len(values))
-            writer.write("patches", rows, values)
-            writer.write("cls", rows, values[:, 0])
+        for _ in range(0, n, len(values)):
+            writer.write("patches", values)
+            writer.write("cls", values[:, 0])
 
 
 def _write_labels(folder: Path, n: int, rng: Any) -> None:
@@ -228,7 +227,7 @@ def _write_labels(folder: Path, n: int, rng: Any) -> None:
     from probe_problems import PRIOR, feature_codes
 
     from bindscope.core.files import write_json
-    from bindscope.core.store.arrays import write_arrays
+    from bindscope.core.store.writer import write_arrays
     from bindscope.priors.labels import build_labels
 
     for split, count in _parts(n).items():

@@ -51,7 +51,8 @@ def time_preset(path: Path) -> float:
     import yaml
     from pydantic import TypeAdapter
 
-    from bindscope.config.codes import CountedSpace, Dataset
+    from bindscope.config.codes import Dataset
+    from bindscope.config.observed import CountedSpace
     from bindscope.priors.entropies import entropies
 
     listed = yaml.safe_load(path.read_text())["datasets"]

@@ -65,8 +65,8 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _gc(arguments: argparse.Namespace) -> int:
     from bindscope.commands.gc import collect
 
-    files = arguments.configfile if isinstance(arguments.configfile, list) else [DEFAULT]
-    return collect([load_graph(name) for name in files], arguments.delete)
+    graphs = [load_graph(name) for name in arguments.configfile or [DEFAULT]]
+    return collect(graphs, arguments.delete)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bindscope.codes.sampling import sample_codes, unrank
 from bindscope.codes.space import build_space, feature_code, n_outcomes
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import Dataset
+from bindscope.core.splits import SPLITS
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
 

@@ -1,4 +1,4 @@
-"""Round trips through a store, for any shape, type and order of writing."""
+"""Round trips through a store, for any shape, type and size of pieces."""
 
 import itertools
 import tempfile
@@ -21,9 +21,9 @@ side = st.integers(1, 5)
 
 @st.composite
 def partitions(draw, n):
-    """The rows 0 to n in pieces, in any order."""
-    cuts = sorted({0, n, *draw(st.lists(st.integers(0, n), max_size=4))})
-    return draw(st.permutations([slice(a, b) for a, b in itertools.pairwise(cuts)]))
+    """The rows 0 to n in pieces, some of them empty."""
+    cuts = sorted([0, n, *draw(st.lists(st.integers(0, n), max_size=4))])
+    return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
 @st.composite
@@ -35,9 +35,8 @@ def cases(draw):
     values = rng.standard_normal((*before, n, *after)) * 100
     if dtype not in FLOATS:
         values = values.astype(dtype if dtype != "uint8" else "int64") % 2
-    rows = np.array(draw(st.lists(st.integers(-n, n - 1), max_size=8)), int)
     start, stop = sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n))))
-    return values, dtype, axis, draw(partitions(n)), rows, slice(start, stop)
+    return values, dtype, axis, draw(partitions(n)), slice(start, stop)
 
 
 def as_read(values, dtype):
@@ -50,7 +49,7 @@ def as_read(values, dtype):
 @settings(max_examples=60, deadline=None)
 @given(cases(), st.sampled_from([1, 64, 1 << 21]))
 def test_what_is_written_is_read(case, chunk_bytes):
-    values, dtype, axis, pieces, rows, part = case
+    values, dtype, axis, pieces, part = case
     expected = as_read(values, dtype)
     lead = (slice(None),) * axis
     with (
@@ -65,9 +64,9 @@ def test_what_is_written_is_read(case, chunk_bytes):
         ) as writer:
             writer.create("a", values.shape, dtype, axis)
             for piece in pieces:
-                writer.write("a", piece, values[(*lead, piece)])
+                writer.write("a", values[(*lead, piece)])
         store = open_store(manifest)
-        for index in (slice(None), rows, part):
+        for index in (slice(None), part):
             found = store.read("a", index)
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected[(*lead, index)])

@@ -236,5 +236,5 @@ def write_sheet(folder, shown):
         for name in ("images", "cells", "boxes"):
             array = getattr(shown, name)
             writer.create(name, array.shape, str(array.dtype))
-            writer.write(name, slice(0, len(array)), array)
+            writer.write(name, array)
     return manifest

@@ -17,9 +17,9 @@ from bindscope.activations.extraction import (
     pooled_arrays,
 )
 from bindscope.core.errors import BindscopeError, ModelError, StoreError
-from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.dtypes import from_bfloat16, to_bfloat16
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import write_arrays
 from bindscope.models.base import TokenMap
 
 LAYERS = [0, 1, 2, 3, "final"]
@@ -166,7 +166,7 @@ def test_a_model_may_overwrite_the_tokens_it_gave(tmp_path):
 def test_a_write_that_fails_stops_the_pass(tmp_path, monkeypatch):
     model = TinyModel()
 
-    def full(self, name, rows, values, exact=None):
+    def full(self, name, values, exact=None):
         raise OSError("disk full")
 
     monkeypatch.setattr("bindscope.core.store.writer.StoreWriter.write", full)
@@ -193,7 +193,7 @@ def test_memory_is_that_of_a_batch(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     whole = n * 6 * 500 * 4
-    assert open_store(tmp_path / "x.json").shape("patches") == (n, 6, 500)
+    assert open_store(tmp_path / "x.json").layout("patches").shape == (n, 6, 500)
     assert peak < whole / 3  # 84 MB; four copies of a chunk of 4 MiB are on their way to the disk
 
 

@@ -8,8 +8,9 @@ from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, dataset, name_o
 from pydantic import ValidationError
 
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS, HashedSplit
+from bindscope.config.codes import HashedSplit
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 
 
 def texts(codes):

@@ -205,7 +205,7 @@ def test_a_key_given_twice_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("report:\n  title: a\n  title: b\n")
     with pytest.raises(ConfigError, match=r"report\.title: given twice, in lines 2 and 3"):
-        read_yaml(path)
+        load_file(path)
     with pytest.raises(ConfigError, match="given twice"):  # Snakemake's own reader is silent.
         load_config(EXAMPLE, str(path))
 

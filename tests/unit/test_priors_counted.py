@@ -10,7 +10,8 @@ import pytest
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code, feature_counts
-from bindscope.config.codes import CountedSpace, Dataset
+from bindscope.config.codes import Dataset
+from bindscope.config.observed import CountedSpace
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.approximate_odds import approximate_odds
 from bindscope.priors.counted import (

@@ -9,8 +9,8 @@ import pytest
 from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, dataset, name_of, ranked, uniform
 
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
 from bindscope.priors.entropies import entropies
 
 HASHED = {"rule": "hashed_feature_codes", "buckets": 2, "test": [0], "val": [1]}

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bindscope.config.codes import SPLITS
 from bindscope.core.errors import StoreError
 from bindscope.core.files import write_json
-from bindscope.core.store.arrays import write_arrays
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.writer import write_arrays
 from bindscope.priors.labels import DatasetLabels, build_labels
 from bindscope.studies.build import all_steps
 

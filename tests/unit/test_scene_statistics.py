@@ -11,7 +11,7 @@ from jobs_by_hand import ci_graph, job_by_hand, script
 from solid_scenes import OCCLUSION
 
 from bindscope.core.errors import StoreError
-from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.writer import write_arrays
 from bindscope.scenes.statistics import scene_statistics
 from bindscope.studies.datasets.tables import SCENE_STATISTICS
 from bindscope.tables.write import read_table

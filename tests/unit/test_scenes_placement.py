@@ -238,4 +238,4 @@ def test_a_shard_is_written_block_by_block(tmp_path: Path) -> None:
     store = open_store(manifest)
     for name, values in render_scenes(dataset, "val", 7, objects).items():
         np.testing.assert_array_equal(store.read(name), values)
-        assert store.dtype(name) == str(values.dtype)
+        assert store.layout(name).dtype == str(values.dtype)

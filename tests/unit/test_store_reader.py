@@ -10,10 +10,9 @@ import zarr
 
 from bindscope.core.errors import StoreError
 from bindscope.core.files import sha256
-from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.verify import verify
-from bindscope.core.store.writer import StoreWriter
+from bindscope.core.store.writer import StoreWriter, write_arrays
 
 N, LAYERS = 40, ["0", "1", "final"]
 SPEC = '{"a":1}'
@@ -36,7 +35,7 @@ def build(folder: Path, spec: str = SPEC) -> Path:
         for name, array in values.items():
             axis = int(name == "cls")
             w.create(name, array.shape, dtypes[name], axis)
-            w.write(name, slice(0, N), array)
+            w.write(name, array)
     return manifest
 
 
@@ -82,9 +81,8 @@ def test_a_sound_store(manifest):
     store = open_store(manifest, code="k", spec_key=sha256(SPEC))
     assert store.names == ARRAYS
     assert store.layers() == ("0", "1", "final")
-    assert store.shape("cls") == (3, N, 32)
-    assert store.n_rows("cls") == N
-    assert store.dtype("cls") == "bfloat16"
+    layout = store.layout("cls")
+    assert (layout.shape, layout.n_rows, layout.dtype) == ((3, N, 32), N, "bfloat16")
     assert verify(manifest) == []
     assert {name: len(list(manifest.parent.glob(f"x.zarr/{name}/c.*"))) for name in ARRAYS} == {
         "boxes": 1, "cls": 6, "images": 7, "patches": 5,
@@ -95,19 +93,14 @@ def test_rows_and_layers(manifest):
     store = open_store(manifest)
     whole = store.read("cls")
     assert (whole.dtype, whole.shape) == (np.float32, (3, N, 32))
-    order = np.array([7, 7, 0, 39, 2])
-    np.testing.assert_array_equal(store.read("cls", order), whole[:, order])
     for layer, i in (("final", 2), (1, 1), ("0", 0)):
         np.testing.assert_array_equal(store.read("cls", layer=layer), whole[i])
         np.testing.assert_array_equal(store.read("cls", slice(3, 20), layer), whole[i, 3:20])
-        np.testing.assert_array_equal(store.read("cls", order, layer), whole[i][order])
-        np.testing.assert_array_equal(store.read("cls", -1, layer), whole[i, -1])
     images = store.read("images")
-    for rows in (slice(5, 5), slice(-3, None), slice(30, 2, -4), [1, 2], np.arange(N) % 3 == 0, []):
-        rows = np.array(rows, int) if isinstance(rows, list) else rows
+    for rows in (slice(5, 5), slice(-3, None), slice(7, 2), slice(30, 2 * N)):
         np.testing.assert_array_equal(store.read("images", rows), images[rows])
-    with pytest.raises(IndexError):
-        store.read("images", [N])
+    with pytest.raises(ValueError, match="in steps of 2"):
+        store.read("images", slice(0, N, 2))
 
 
 def test_one_layer_is_read_from_its_own_chunks(manifest):
@@ -192,7 +185,7 @@ def test_a_chunk_that_goes_missing_after_opening(manifest):
         store = open_store(manifest)
         path = next(p for p in chunks(manifest) if p.parent.name == name)
         path.rename(path.with_name("gone"))
-        for rows in (None, slice(0, 2), 0, np.array([1, 0])):
+        for rows in (slice(None), slice(0, 2)):
             with pytest.raises(StoreError, match="the chunk is missing"):
                 store.read(name, rows)
         path.with_name("gone").rename(path)
@@ -302,7 +295,6 @@ def test_nothing_here_imports_torch():
 
     code = (
         "import sys; import bindscope.core.store.writer, bindscope.core.store.verify,"
-        " bindscope.core.store.arrays,"
         " bindscope.activations.reader, bindscope.activations.index, bindscope.activations.encoded;"
         " assert 'torch' not in sys.modules"
     )
@@ -342,7 +334,7 @@ def test_reading_into_memory_sees_damage(manifest, damage):
     else:
         content = path.read_bytes()
         path.write_bytes(content[:-9] if damage == "cut" else content + b"0")
-    out = np.empty(store.shape("patches"), np.float16)
+    out = np.empty(store.layout("patches").shape, np.float16)
     with pytest.raises(StoreError, match=r"chunk is (damaged|missing)") as caught:
         store.read_into("patches", 0, out)
     assert str(path) in str(caught.value)

@@ -7,9 +7,9 @@ import pytest
 
 from bindscope.commands.verify import verify_products
 from bindscope.core.files import write_json
-from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.listing import entry
 from bindscope.core.store.manifest import read_manifest
+from bindscope.core.store.writer import write_arrays
 
 
 class Products:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
 from bindscope.config.models import Controlled
 from bindscope.config.root import Config
+from bindscope.core.splits import SPLITS
 
 SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough

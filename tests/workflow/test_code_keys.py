@@ -82,7 +82,6 @@ ROOMS: dict[str, set[str]] = {
     "core/files.py": {"everything"},
     "core/devices.py": {*VISION, *FITS},
     "core/splits.py": {*DRAW, "priors", "truth", "labels", *FITS},
-    "core/store/arrays.py": {"codes", "anchors"},
     "core/store/background.py": STORES,
     "core/store/dtypes.py": {*STORES, *READ},
     "core/store/listing.py": {*LISTINGS, *READERS},

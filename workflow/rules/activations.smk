@@ -42,7 +42,7 @@ rule pooled:
         "../scripts/extract.py"
 
 
-rule patches:
+use rule pooled as patches with:
     input:
         unpack(made_from("patches")),
     output:
@@ -52,8 +52,6 @@ rule patches:
         log_of("patches"),
     benchmark:
         benchmark_of("patches")
-    conda:
-        "../../envs/torch.yaml"
     threads: threads_of("patches")
     resources:
         mem_mb=memory(4000),
@@ -62,11 +60,9 @@ rule patches:
     params:
         spec=spec("patches"),
         code=code("patches"),
-    script:
-        "../scripts/extract.py"
 
 
-use rule patches as patches_temporary with:
+use rule pooled as patches_temporary with:
     input:
         unpack(made_from("patches_temporary")),
     output:
@@ -78,6 +74,8 @@ use rule patches as patches_temporary with:
         benchmark_of("patches_temporary")
     threads: threads_of("patches_temporary")
     resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
         gpu=gpus_of("patches_temporary"),
     params:
         spec=spec("patches_temporary"),

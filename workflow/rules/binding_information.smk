@@ -24,7 +24,7 @@ rule fit:
         "../scripts/fit.py"
 
 
-rule null:
+use rule fit as null with:
     input:
         unpack(made_from("null")),
     output:
@@ -36,8 +36,6 @@ rule null:
         log_of("null"),
     benchmark:
         benchmark_of("null")
-    conda:
-        "../../envs/torch.yaml"
     threads: threads_of("null")
     resources:
         mem_mb=memory(3000),
@@ -46,8 +44,6 @@ rule null:
     params:
         spec=spec("null"),
         code=code("null"),
-    script:
-        "../scripts/fit.py"
 
 
 rule attention:

@@ -8,7 +8,9 @@ from pathlib import Path
 # Before any import of bindscope, here and in scripts: this clone's code, never an installed copy.
 SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [SOURCE, os.environ.get("PYTHONPATH")])
+)
 
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards

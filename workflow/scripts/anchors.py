@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import dataset_of
-from bindscope.core.store.arrays import write_arrays
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import write_arrays
 from bindscope.priors.anchors import anchors
 
 if TYPE_CHECKING:

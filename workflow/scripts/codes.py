@@ -6,7 +6,7 @@ import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.entities import dataset_of
-from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.writer import write_arrays
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.observed import CountedSpace
-from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.writer import write_arrays
 from bindscope.priors.counted import counted_anchors, read_codes
 
 if TYPE_CHECKING:

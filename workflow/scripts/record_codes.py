@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.codes.space import feature_code
-from bindscope.core.store.arrays import write_arrays
+from bindscope.core.store.writer import write_arrays
 from bindscope.sources.records import objects_of, read_records
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ def write_encoded(
     if "patches" in arrays:
         pooled["mean"] = arrays["patches"].mean(1, dtype=np.float32)
         writer.create("patches", arrays["patches"].shape, "float32")
-        writer.write("patches", slice(None), arrays["patches"])
+        writer.write("patches", arrays["patches"])
     for name, values in pooled.items():
         writer.create(name, (1, *values.shape), "float32", sample_axis=1)
-        writer.write(name, slice(None), values[None])
+        writer.write(name, values[None])
     writer.attributes.update(layers=["0"], token_map=asdict(token_map) if token_map else None)

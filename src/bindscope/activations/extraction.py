@@ -54,7 +54,7 @@ class StoreImages:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        layout = store.manifest.arrays["images"]
+        layout = store.layout("images")
         self._step = layout.chunk_rows * max(1, READ_BYTES // layout.chunk_bytes)
         self._block = lru_cache(1)(
             lambda first: store.read("images", slice(first, first + self._step))
@@ -63,10 +63,10 @@ class StoreImages:
     @property
     def size_px(self) -> int:
         """Side of the square images in pixels."""
-        return self.store.shape("images")[1]
+        return self.store.layout("images").shape[1]
 
     def __len__(self) -> int:
-        return self.store.n_rows("images")
+        return self.store.layout("images").n_rows
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
         start, stop, _ = rows.indices(len(self))
@@ -125,13 +125,13 @@ def extract(
         [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
     )
     with Background(AHEAD * len(sinks), "write") as background:
-        for rows, pixels in _batches(model, images, extraction):
+        for pixels in _batches(model, images, extraction):
             with _arithmetic(extraction):
                 for layer, tokens in _stream(model, pixels, layers):
                     for sink in sinks:
                         sink.take(layer, tokens)
                 for sink in sinks:
-                    background.submit(sink.give(rows))
+                    background.submit(sink.give())
 
 
 def pooled_arrays(
@@ -214,13 +214,13 @@ class _Sink:
             self._coming.append((name, values, _to_host(values.to(stored, copy=True))))
         self._chosen = []
 
-    def give(self, rows: slice) -> Callable[[], None]:
+    def give(self) -> Callable[[], None]:
         """Return what writes the batch."""
         coming, self._coming = self._coming, []
 
         def write() -> None:
             for name, values, arrive in coming:
-                self.writer.write(name, rows, arrive(), partial(_exact, values))
+                self.writer.write(name, arrive(), partial(_exact, values))
 
         return write
 
@@ -278,8 +278,8 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
 
 def _batches(
     model: Model, images: StoreImages | NDArray[np.uint8], extraction: Extraction
-) -> Iterator[tuple[slice, torch.Tensor]]:
-    """Yield rows and their pixels; while a batch is worked on, the next ones are read."""
+) -> Iterator[torch.Tensor]:
+    """Yield the pixels of batches in order; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
     progress = Progress(n, "scenes")
     todo = deque(slice(start, min(start + size, n)) for start in range(0, n, size))
@@ -291,7 +291,7 @@ def _batches(
             rows, coming = ahead.popleft()
             with _arithmetic(extraction):
                 pixels = model.preprocess(coming.result())
-            yield rows, pixels
+            yield pixels
             progress.advance(rows.stop - rows.start)
 
 

@@ -142,8 +142,8 @@ class RowReader:
     ) -> None:
         self._stores, self._parts, self._layer = stores, parts, layer
         axis = int(layer is not None)
-        self._rests = [stores[0].shape(part)[axis + 1 :] for part in parts]
-        self._starts = [0, *accumulate(store.n_rows(parts[0]) for store in stores)]
+        self._rests = [stores[0].layout(part).shape[axis + 1 :] for part in parts]
+        self._starts = [0, *accumulate(store.layout(parts[0]).n_rows for store in stores)]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,13 +153,13 @@ class RowReader:
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Type of what `read` returns: as stored, float32 for bfloat16."""
-        stored = (self._stores[0].dtype(part) for part in self._parts)
+        stored = (self._stores[0].layout(part).dtype for part in self._parts)
         return np.result_type(*("float32" if name == "bfloat16" else name for name in stored))
 
     @property
     def block(self) -> int:
         """Scenes per chunk: ranges that start and end at multiples of it decode no chunk twice."""
-        return max(self._stores[0].chunk_rows(part) for part in self._parts)
+        return max(self._stores[0].layout(part).chunk_rows for part in self._parts)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Read the scenes [start, stop), across the borders of shards.
@@ -199,5 +199,5 @@ class PatchReader(RowReader):
         """Return a reader of the [CLS] tokens (N, dim) of the same layer, or None without any."""
         if "cls" not in self._stores[0].names:
             return None
-        axis = len(self._stores[0].shape("cls")) - 2
+        axis = self._stores[0].layout("cls").sample_axis
         return RowReader(self._stores, ["cls"], self._stores[0].layers()[0] if axis else None)

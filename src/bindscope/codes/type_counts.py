@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from bindscope.codes.draws import surjections
 from bindscope.codes.sampling import sample_codes, uniform_integers
-from bindscope.config.codes import DrawsSpace, SceneDistribution
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.observed import DrawsSpace
 from bindscope.core.splits import SPLITS
 
 # Apart from the codes' random stream of the same seed.

@@ -18,15 +18,7 @@ from pydantic import ValidationError
 
 from bindscope.config.loading import read_yaml
 from bindscope.config.root import Config
-from bindscope.config.structure import (
-    NAME,
-    Schema,
-    choose,
-    items,
-    members,
-    root,
-    sections,
-)
+from bindscope.config.structure import NAME, Schema, choose, items, members, root, sections
 from bindscope.config.structure import Path as KeyPath
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph
@@ -44,21 +36,12 @@ Effects = dict[Key, frozenset[str]]
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One value of a configuration.
-
-    Attributes
-    ----------
-    path
-        Where it stands.
-    field
-        The JSON schema of its key.
-    owners
-        Its key, after the keys of the sections around it.
-    """
+    """Where a value of a configuration stands, and the JSON schema of its key."""
 
     path: KeyPath
     field: Schema
     owners: tuple[Key, ...]
+    """Its key, after the keys of the sections around it."""
 
 
 def example() -> dict[str, Any]:

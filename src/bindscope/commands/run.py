@@ -39,24 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(root: Path, arguments: Sequence[str]) -> int:
-    """Run Snakemake in a clone where no other run is at work.
+    """Run Snakemake in a clone where no other run is at work, and return its exit code.
 
-    Parameters
-    ----------
-    root
-        The clone.
-    arguments
-        Those of Snakemake; cores and memory are added where they do not say.
-
-    Returns
-    -------
-    int
-        Snakemake's exit code.
-
-    Raises
-    ------
-    BindscopeError
-        If a killed run's lock cannot be removed.
+    Cores and memory are added to its arguments where they do not say. Raises `BindscopeError` if a
+    killed run's lock cannot be removed.
     """
     started = time.monotonic()
     command = [sys.executable, "-m", "snakemake", *arguments, *defaults(arguments)]

@@ -32,3 +32,18 @@ class SplitCounts(Model):
     train: PositiveInt
     val: PositiveInt
     test: PositiveInt
+
+
+class Group(Model):
+    """One feature group."""
+
+    name: Slug = Field(description="Name of the group (`color`).")
+    size: PositiveInt = Field(description="Number of values.")
+
+
+Groups = Annotated[
+    tuple[Group, ...],
+    Field(
+        min_length=1, description="Feature groups; the last one varies fastest in the object code."
+    ),
+]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.base import Groups, Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.genome import GenomeSource
-from bindscope.config.groups import Group
 from bindscope.config.observed import (
     READ_SPLITS,
     BucketSplit,
@@ -23,17 +22,14 @@ from bindscope.config.observed import (
     vocabulary_problem,
 )
 from bindscope.config.solids import SolidsRenderer, undrawable
-from bindscope.core.splits import SPLITS, SplitName
+from bindscope.core.splits import SPLITS
 
 
 class UniformSpace(Model):
     """Every object code with an allowed number of objects is equally likely."""
 
     kind: Literal["uniform"]
-    groups: tuple[Group, ...] = Field(
-        min_length=1,
-        description="Feature groups; the last one varies fastest in the object code.",
-    )
+    groups: Groups
     min_objects: PositiveInt = Field(1, description="Smallest number of objects in a scene.")
     max_objects: PositiveInt = Field(description="Largest number of objects in a scene.")
 
@@ -59,10 +55,7 @@ class BalancedSpace(Model):
     """
 
     kind: Literal["balanced"]
-    groups: tuple[Group, ...] = Field(
-        min_length=2,
-        description="Feature groups; the last one varies fastest in the object code.",
-    )
+    groups: Annotated[Groups, Field(min_length=2)]
     chosen: tuple[PositiveInt, ...] = Field(
         description="How many values of each group appear in a scene, in the groups' order."
     )
@@ -164,16 +157,9 @@ class SceneDistribution(Model):
     )
     source: Source | None = Field(
         None,
+        exclude_if=lambda source: source is None,  # it enters no key of scenes that are drawn
         description="Where scenes are read from (docs/own_datasets.md); left out: they are drawn.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_absent_source(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `source` out where it is not set: it enters no key of scenes that are drawn."""
-        content: dict[str, Any] = handler(self)
-        if self.source is None:
-            content.pop("source", None)
-        return content
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
@@ -242,30 +228,3 @@ def _drawn_problem(dataset: Dataset) -> str | None:
     if isinstance(dataset.render, PhotosRenderer):
         return "the photos renderer shows images that are read: give a source"
     return None
-
-
-__all__ = [
-    "SPLITS",
-    "BalancedSpace",
-    "ColumnSplit",
-    "CountedSpace",
-    "Dataset",
-    "DrawsSpace",
-    "Group",
-    "HashedImagesSplit",
-    "HashedSplit",
-    "IndexSplit",
-    "PhotosRenderer",
-    "RandomSplit",
-    "RankedSplit",
-    "Renderer",
-    "SceneDistribution",
-    "ShapesRenderer",
-    "SolidsRenderer",
-    "Source",
-    "Space",
-    "Split",
-    "SplitCounts",
-    "SplitName",
-    "UniformSpace",
-]

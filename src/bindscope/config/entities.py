@@ -14,17 +14,7 @@ if TYPE_CHECKING:
 
 
 def entity(job: Job, name: str, union: Any) -> Any:
-    """Return an entity of the spec.
-
-    Parameters
-    ----------
-    job
-        The job.
-    name
-        The entity's key in the spec, and the wildcard that has its name.
-    union
-        Its class, or the union of classes that it is one of.
-    """
+    """Return an entity of a job's spec, of a class or a union; `name` is its key and wildcard."""
     content = {**job.spec[name], "name": job.wildcards.get(name)}
     return TypeAdapter(union).validate_python(content)
 

@@ -6,8 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability
-from bindscope.config.groups import Group
+from bindscope.config.base import Group, Model, NonNegativeInt, PositiveInt, Probability
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 

@@ -13,16 +13,7 @@ from pydantic import ValidationError
 from bindscope.config.base import SLUG
 from bindscope.config.root import Config
 from bindscope.config.structure import Path as KeyPath
-from bindscope.config.structure import (
-    Place,
-    Schema,
-    dotted,
-    keys,
-    locate,
-    members,
-    tag,
-    tag_values,
-)
+from bindscope.config.structure import Place, Schema, dotted, keys, locate, members, tag, tag_values
 from bindscope.config.wording import either, instead, show, suggest
 from bindscope.core.errors import ConfigError
 
@@ -85,7 +76,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If the file is missing, is no YAML, is empty, or gives a key twice.
+        If the file is missing, is no YAML, or is empty.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -98,8 +89,6 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
         raise ConfigError(str(path), _syntax(error), "correct the file at that place") from None
     if not isinstance(value, dict):
         raise ConfigError(str(path), "holds no keys", "copy config/config.yaml and change it")
-    if duplicates := _Lines(path).duplicates:
-        raise _error(str(path), [f"{where}: {what}" for where, what in duplicates])
     return value
 
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, SplitCounts
+from bindscope.config.base import Group, Groups, Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, Sha256, genome_problem
-from bindscope.config.groups import Group
 from bindscope.config.solids import KNOWN_VALUES
 
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
@@ -23,10 +22,7 @@ class DrawsSpace(Model):
     """
 
     kind: Literal["draws"]
-    groups: tuple[Group, ...] = Field(
-        min_length=1,
-        description="Feature groups; the last one varies fastest in the object code.",
-    )
+    groups: Groups
     n_objects: PositiveInt = Field(description="Number of draws, repeats included.")
 
 
@@ -38,10 +34,7 @@ class CountedSpace(Model):
     """
 
     kind: Literal["counted"]
-    groups: tuple[Group, ...] = Field(
-        min_length=1,
-        description="Feature groups; the last one varies fastest in the object code.",
-    )
+    groups: Groups
     max_objects: PositiveInt = Field(
         description="Largest number of objects in a scene; a scene with more is an error."
     )
@@ -85,7 +78,10 @@ class BucketSplit(Model):
 
     @model_validator(mode="after")
     def _disjoint(self) -> Self:
-        check_buckets(self.test, self.val, self.buckets)
+        if both := set(self.test) & set(self.val):
+            raise ValueError(f"buckets {sorted(both)} are in two splits")
+        if max(*self.test, *self.val) >= self.buckets:
+            raise ValueError(f"bucket numbers run from 0 to {self.buckets - 1}")
         return self
 
 
@@ -93,14 +89,6 @@ class HashedImagesSplit(BucketSplit):
     """sha1("salt|image") modulo `buckets` decides a scene's split: stable when scenes are added."""
 
     rule: Literal["hashed_images"]
-
-
-def check_buckets(test: tuple[int, ...], val: tuple[int, ...], buckets: int) -> None:
-    """Refuse buckets that are in two splits or do not exist."""
-    if set(test) & set(val):
-        raise ValueError(f"buckets {sorted(set(test) & set(val))} are in two splits")
-    if max(*test, *val) >= buckets:
-        raise ValueError(f"bucket numbers run from 0 to {buckets - 1}")
 
 
 class TableSource(Model):

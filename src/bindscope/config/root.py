@@ -53,6 +53,3 @@ class Config(Model):
         if found := list(problems(self)):
             raise ValueError("\n".join(found))
         return self
-
-
-__all__ = ["Config", "Report", "Studies"]

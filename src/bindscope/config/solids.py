@@ -79,8 +79,7 @@ class SolidsRenderer(Model):
 
     kind: Literal["solids"]
     backend: Backend = Field(
-        RaycastBackend(kind="raycast"),
-        description="Who draws. Labels are the same whoever does.",
+        RaycastBackend(kind="raycast"), description="Who draws. Labels are the same whoever does."
     )
     size_px: PositiveInt = Field(224, description="Side of the square image.")
     colors: tuple[Color, ...] = Field(
@@ -120,8 +119,7 @@ class SolidsRenderer(Model):
         "axis, and along its front-back axis.",
     )
     min_visible_px: NonNegativeInt = Field(
-        0,
-        description="A scene in which fewer pixels of some object are visible is placed anew.",
+        0, description="A scene in which fewer pixels of some object are visible is placed anew."
     )
 
     @model_validator(mode="after")
@@ -156,15 +154,3 @@ def undrawable(renderer: SolidsRenderer, groups: dict[str, int]) -> str | None:
                 f"({', '.join(known)}); lower its size"
             )
     return None
-
-
-__all__ = [
-    "KNOWN_VALUES",
-    "Backend",
-    "BlenderBackend",
-    "MitsubaBackend",
-    "RaycastBackend",
-    "SolidsFixed",
-    "SolidsRenderer",
-    "undrawable",
-]

@@ -126,14 +126,9 @@ def choose(schema: Schema, value: Any) -> Schema:
 
 
 def locate(location: Sequence[str | int], raw: Any) -> Place:
-    """Translate the location of a pydantic error into the path that a user wrote.
+    """Translate the location of a pydantic error in `raw` into the path that a user wrote.
 
-    Parameters
-    ----------
-    location
-        ``error["loc"]``: keys, list positions, and between them the labels of a union's members.
-    raw
-        The configuration that was validated.
+    A location has keys, list positions, and between them the labels of a union's members.
     """
     path: list[str | int] = []
     schema, value, owner, siblings = root(), raw, {}, []

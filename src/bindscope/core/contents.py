@@ -7,7 +7,6 @@ start of Snakemake does not read gigabytes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import InputError, StoreError
-from bindscope.core.files import canonical_json, sha256, write_json
+from bindscope.core.files import canonical_json, hash_file, sha256, write_json
 
 _REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
 
@@ -35,16 +34,11 @@ def content_key(path: Path | str) -> str:
         raise InputError(
             str(path), "there is no such file or folder", "correct the `path:` of the source"
         )
-    return combined_hash(list_files(path.parent, [path.name]) if path.is_file() else _folder(path))
-
-
-def _folder(path: Path) -> list[dict[str, Any]]:
-    names = sorted(
-        file.relative_to(path).as_posix()
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
-    return list_files(path, names)
+    if path.is_file():
+        return combined_hash(list_files(path.parent, [path.name]))
+    files = [file.relative_to(path) for file in path.rglob("*") if file.is_file()]
+    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    return combined_hash(list_files(path, [file.as_posix() for file in shown]))
 
 
 def list_files(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -79,8 +73,7 @@ def file_sha256(path: Path) -> str:
             return str(known["sha256"])
     except (OSError, ValueError, KeyError):
         pass
-    with real.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    digest = hash_file(real)
     with contextlib.suppress(OSError, StoreError):  # a home not to be written costs only time
         write_json(note, {"state": state, "sha256": digest})
     return digest

@@ -30,6 +30,12 @@ def sha256(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
+def hash_file(path: Path) -> str:
+    """Return the hex SHA-256 of a file's bytes."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
 def fsync_directory(path: Path) -> None:
     """Make a rename inside `path` durable."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -52,18 +58,7 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path | str) -> Iterator[None]:
-    """Turn a full or read-only disk into an error that says what to do.
-
-    Parameters
-    ----------
-    path
-        What is being written, for the message.
-
-    Raises
-    ------
-    StoreError
-        If the system says that the disk is full, or that `path` may not be written.
-    """
+    """Turn a full or read-only disk into a `StoreError` that names `path` and says what to do."""
     try:
         yield
     except OSError as error:

@@ -73,13 +73,7 @@ class Product:
 
 
 class Graph:
-    """All products that a configuration asks for, by rule and wildcards.
-
-    Parameters
-    ----------
-    steps
-        The rules there are, by name.
-    """
+    """All products that a configuration asks for, by rule and wildcards; `steps` by name."""
 
     def __init__(self, steps: Mapping[str, Step]) -> None:
         self.steps = steps
@@ -192,14 +186,9 @@ def _given(inputs: Mapping[str, Sequence[Product]]) -> dict[str, list[dict[str, 
 
 
 def read_inputs(spec: Mapping[str, Any], files: Mapping[str, Sequence[str]]) -> Inputs:
-    """Put together what a job that collects products is made from.
+    """Put together what a job that collects products is made from, by its spec.
 
-    Parameters
-    ----------
-    spec
-        Its spec.
-    files
-        Paths by role, as `Product.files` gave them to Snakemake.
+    `files` are paths by role, as `Product.files` gave them to Snakemake.
     """
     products = {
         role: [

@@ -72,17 +72,7 @@ class Job:
 
 
 def start(snakemake: Any) -> Job:
-    """Begin a job.
-
-    Parameters
-    ----------
-    snakemake
-        The object that Snakemake puts into a script.
-
-    Returns
-    -------
-    Job
-        The job's keys, paths and threads; the log is open and the threads are set.
+    """Begin a job, of the object that Snakemake puts into a script: open its log, set its threads.
 
     Raises
     ------

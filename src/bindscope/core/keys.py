@@ -71,16 +71,8 @@ def save_cache() -> None:
 def parse_module(path: Path) -> tuple[str, tuple[str, ...]]:
     """Return the hash of a module without comments and docstrings, and what it imports.
 
-    Parameters
-    ----------
-    path
-        A Python source file.
-
-    Returns
-    -------
-    tuple
-        Hex digest, and the dotted names in import statements, functions included, blocks under
-        ``if TYPE_CHECKING:`` excluded.
+    These are the dotted names in import statements, those in functions included, in blocks under
+    ``if TYPE_CHECKING:`` not.
     """
     source = path.read_bytes()
     raw = sha256(source)

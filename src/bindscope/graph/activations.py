@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bindscope.config.codes import SPLITS, Dataset
+from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS
+from bindscope.core.splits import SPLITS
 from bindscope.graph.data import (
     add_codes,
     add_scenes,

@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.codes.counting import largest_scene, n_feature_codes
-from bindscope.config.codes import (
-    SPLITS,
-    CountedSpace,
-    Dataset,
-    HashedSplit,
-    RankedSplit,
-)
+from bindscope.config.codes import Dataset, HashedSplit, RankedSplit
 from bindscope.config.genome import GenomeSource
-from bindscope.config.observed import ClevrSource, PythonSource, Source
+from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
+from bindscope.core.splits import SPLITS
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096

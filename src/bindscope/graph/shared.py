@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bindscope.config.codes import Dataset, Group, ShapesRenderer
+from bindscope.config.base import Group
+from bindscope.config.codes import Dataset, ShapesRenderer
 from bindscope.config.models import AnyModel
 from bindscope.config.observed import ClevrSource, TableSource
 from bindscope.config.solids import SolidsRenderer

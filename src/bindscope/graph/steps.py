@@ -61,26 +61,19 @@ _SHARED = (
     Step(
         "encoded", store(f"{_ACTIVATIONS}/encoded/{{split}}-{{shard}}-{{key}}"), makes="activations"
     ),
-    Step(
-        "pooled",
-        store(f"{_ACTIVATIONS}/pooled/{{split}}-{{shard}}-{{key}}"),
-        script="extract.py",
-        reads={"weights": ("weights",)},
-        makes="activations",
-    ),
-    Step(
-        "patches",
-        store(f"{_ACTIVATIONS}/patches-{{layer}}/{{split}}-{{shard}}-{{key}}"),
-        script="extract.py",
-        reads={"weights": ("weights",)},
-        makes="activations",
-    ),
-    Step(
-        "patches_temporary",
-        store(f"{_ACTIVATIONS}/temporary-{{layer}}/{{split}}-{{shard}}-{{key}}"),
-        script="extract.py",
-        reads={"weights": ("weights",)},
-        makes="activations",
+    *(
+        Step(
+            rule,
+            store(f"{_ACTIVATIONS}/{folder}/{{split}}-{{shard}}-{{key}}"),
+            script="extract.py",
+            reads={"weights": ("weights",)},
+            makes="activations",
+        )
+        for rule, folder in (
+            ("pooled", "pooled"),
+            ("patches", "patches-{layer}"),
+            ("patches_temporary", "temporary-{layer}"),
+        )
     ),
     Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}, makes="activations"),
     Step(
@@ -89,9 +82,7 @@ _SHARED = (
         leaf=True,
     ),
     Step(
-        "figure",
-        {kind: f"results/figures/{{figure}}.{kind}" for kind in ("png", "svg")},
-        leaf=True,
+        "figure", {kind: f"results/figures/{{figure}}.{kind}" for kind in ("png", "svg")}, leaf=True
     ),
     Step("report", {"page": "results/report.html"}, leaf=True),
 )

@@ -29,7 +29,8 @@ import numpy.typing as npt
 from bindscope.codes.counting import covers_by_counts
 from bindscope.codes.space import feature_code, group_slices
 from bindscope.codes.uniform import Uniform
-from bindscope.config.codes import CountedSpace, UniformSpace
+from bindscope.config.codes import UniformSpace
+from bindscope.config.observed import CountedSpace
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import CLIP_NATS, log_odds

@@ -101,5 +101,5 @@ def write_scenes(
         for first in range(0, len(objects), BLOCK):
             block = objects[first : first + BLOCK]
             for name, values in render_scenes(dataset, split, start + first, block).items():
-                writer.write(name, slice(first, first + len(block)), values)
+                writer.write(name, values)
             progress.advance(len(block))

@@ -69,7 +69,7 @@ def write_photos(
         for first in range(0, len(found.scenes), BLOCK):
             block = found.scenes[first : first + BLOCK]
             for name, values in _arrays(files, block, size_px, max_objects).items():
-                writer.write(name, slice(first, first + len(block)), values)
+                writer.write(name, values)
             progress.advance(len(block))
 
 

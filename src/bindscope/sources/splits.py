@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha1
 
-from bindscope.config.codes import HashedImagesSplit, HashedSplit, SceneDistribution
-from bindscope.config.observed import ColumnSplit, IndexSplit
+from bindscope.config.codes import HashedSplit, SceneDistribution
+from bindscope.config.observed import ColumnSplit, HashedImagesSplit, IndexSplit
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.splits import SPLITS
 from bindscope.sources.base import Scene

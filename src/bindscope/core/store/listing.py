@@ -49,16 +49,7 @@ def entry(manifest: Manifest, folder: Path | str) -> dict[str, Any]:
 
 
 def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Read a listing.
-
-    Parameters
-    ----------
-    path
-        The JSON file.
-    what
-        What it is called in messages.
-    keys
-        What it must have.
+    """Read a listing, called `what` in messages, which must have `keys`.
 
     Raises
     ------
@@ -79,25 +70,15 @@ def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]
 
 
 def open_listed(path: Path, listed: Mapping[str, Any], code: str) -> Store:
-    """Open a store of the listing at `path`.
-
-    Parameters
-    ----------
-    path
-        The listing.
-    listed
-        Its entry of the store.
-    code
-        What must have made the store.
+    """Open the store that is `listed` in the listing at `path`; `code` must have made it.
 
     Raises
     ------
     StoreError
         If the store is missing, damaged, or not the one that was listed.
     """
-    from bindscope.core.store.reader import (
-        open_store,  # imports zarr, which writing a listing need not
-    )
+    # It imports zarr, which writing a listing need not.
+    from bindscope.core.store.reader import open_store
 
     manifest = path.parent / listed["manifest"]
     store = open_store(manifest, code=code, spec_key=listed["spec_key"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 from bindscope import __version__
 from bindscope.core.errors import StoreError, snakemake_command
-from bindscope.core.files import canonical_json, sha256
+from bindscope.core.files import canonical_json, hash_file, sha256
 from bindscope.core.store.dtypes import storage_dtype
 
 CHUNK_BYTES = 4 << 20
@@ -32,19 +31,10 @@ def remedy(manifest_path: Path | str) -> str:
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Shape, type and chunks of one array.
+    """Shape, type (``bfloat16`` is stored as uint16) and chunk shape of one array.
 
-    Parameters
-    ----------
-    shape
-        Shape of the array; no axis is empty.
-    dtype
-        Type of the values; ``bfloat16`` is stored as uint16.
-    sample_axis
-        The axis of the scenes, 0 or 1. Before it, one layer can be read alone, or with a few others
-        where they are small; axes after it are never cut.
-    chunks
-        Shape of a chunk.
+    `sample_axis` is the axis of the scenes, 0 or 1. Before it, one layer can be read alone, or with
+    a few others where they are small; axes after it are never cut.
     """
 
     shape: tuple[int, ...]
@@ -106,27 +96,15 @@ class ArrayLayout:
         return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
 
 
-def hash_file(path: Path) -> tuple[str, int]:
-    """Return the SHA-256 and the size in bytes of a file."""
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as handle:
-        while block := handle.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    return digest.hexdigest(), size
-
-
-def array_entry(
-    folder: Path, layout: ArrayLayout, hashes: Mapping[str, tuple[str, int]]
-) -> dict[str, Any]:
-    """Describe a finished array for the manifest; `hashes` by chunk, from `hash_file`."""
-    ordered = [hashes[name] for name in layout.chunk_names()]
+def array_entry(folder: Path, layout: ArrayLayout, hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a finished array for the manifest; `hashes` by name of chunk file."""
+    names = layout.chunk_names()
     return {
         **asdict(layout),
-        "n_chunks": len(ordered),
-        "bytes": sum(size for _, size in ordered),
-        "sha256": [digest for digest, _ in ordered],
-        "metadata_sha256": hash_file(folder / "zarr.json")[0],
+        "n_chunks": len(names),
+        "bytes": sum((folder / name).stat().st_size for name in names),
+        "sha256": [hashes[name] for name in names],
+        "metadata_sha256": hash_file(folder / "zarr.json"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +15,15 @@ from zarr.buffer.cpu import NDBuffer
 from zarr.storage import LocalStore
 
 from bindscope.core.errors import StoreError
+from bindscope.core.files import hash_file
 from bindscope.core.store.dtypes import from_bfloat16, storage_dtype
-from bindscope.core.store.manifest import ArrayLayout, Manifest, hash_file, read_manifest, remedy
+from bindscope.core.store.manifest import ArrayLayout, Manifest, read_manifest, remedy
 
 READ_BYTES = 16 << 20  # decoded at once: several chunks together cost less than one by one
 
-Rows = slice | int | Sequence[int] | NDArray[Any] | None
-
 
 class Store:
-    """A finished store; see `open_store`.
-
-    Parameters
-    ----------
-    manifest
-        Its manifest.
-    """
+    """A finished store; see `open_store`."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -45,36 +38,31 @@ class Store:
         """Names of the arrays."""
         return tuple(self.manifest.arrays)
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of an array."""
-        return self._layout(name).shape
-
-    def dtype(self, name: str) -> str:
-        """Type that an array was stored in (bfloat16 is read as float32)."""
-        return self._layout(name).dtype
-
-    def n_rows(self, name: str) -> int:
-        """Number of scenes of an array."""
-        return self._layout(name).n_rows
-
-    def chunk_rows(self, name: str) -> int:
-        """Number of scenes per chunk of an array."""
-        return self._layout(name).chunk_rows
+    def layout(self, name: str) -> ArrayLayout:
+        """Shape, type (bfloat16 is read as float32) and chunks of an array."""
+        if name not in self.manifest.arrays:
+            raise StoreError(
+                str(self.manifest.path),
+                f"there is no array {name!r}; there are: {', '.join(self.names)}",
+                "ask for one of those arrays",
+            )
+        return self.manifest.arrays[name]
 
     def layers(self) -> tuple[str, ...]:
         """Names of the layers of the pooled arrays, in order; empty where there are none."""
         return tuple(self.attributes.get("layers", ()))
 
-    def read(self, name: str, rows: Rows = None, layer: str | int | None = None) -> NDArray[Any]:
-        """Read scenes of an array.
+    def read(
+        self, name: str, rows: slice = slice(None), layer: str | int | None = None
+    ) -> NDArray[Any]:
+        """Read successive scenes of an array.
 
         Parameters
         ----------
         name
             Name of the array.
         rows
-            A slice, one index, or an int array in any order (repeats allowed) along the sample
-            axis; all scenes where left out.
+            The scenes, without a step.
         layer
             For arrays (layer, scene, dim): the layer's name, such as ``3`` or ``"final"``; only
             its chunks are read. All layers where left out.
@@ -88,58 +76,37 @@ class Store:
         StoreError
             If a chunk is damaged or was deleted after opening, or there is no such array or layer.
         """
-        layout = self._layout(name)
-        if rows is None or (isinstance(rows, slice) and rows.step in (None, 1)):
-            start, stop, _ = (slice(None) if rows is None else rows).indices(layout.n_rows)
-            shape = list(layout.shape)
-            shape[layout.sample_axis] = max(stop - start, 0)
-            wide = layout.dtype == "bfloat16"
-            dtype = np.dtype("float32") if wide else storage_dtype(layout.dtype)
-            out = np.empty(shape if layer is None else shape[1:], dtype)
-            return self.read_into(name, start, out, layer)
-        wanted = np.arange(layout.n_rows)[rows]  # NumPy's rules for negative and boolean indices
-        ascending, back = np.unique(wanted, return_inverse=True)
-        number, leading = self._leading(name, layer)
-        step = layout.chunk_rows
-        files = {
-            file
-            for low in np.unique(ascending // step).tolist()
-            for file in layout.chunk_names(low * step, low * step + 1, number)
-        }
-        with self._checked(name, files):
-            values = np.asarray(self._array(name).oindex[(*leading, ascending)])
-        if layout.dtype == "bfloat16":
-            values = from_bfloat16(values)
-        axis = layout.sample_axis - (layer is not None)
-        return np.take(values, back.reshape(wanted.shape), axis=axis)
+        layout = self.layout(name)
+        start, stop, step = rows.indices(layout.n_rows)
+        if step != 1:
+            raise ValueError(f"scenes are read one after the other, not in steps of {step}")
+        shape = list(layout.shape)
+        shape[layout.sample_axis] = max(stop - start, 0)
+        wide = layout.dtype == "bfloat16"
+        dtype = np.dtype("float32") if wide else storage_dtype(layout.dtype)
+        out = np.empty(shape if layer is None else shape[1:], dtype)
+        return self.read_into(name, start, out, layer)
 
     def read_into(
         self, name: str, start: int, out: NDArray[Any], layer: str | int | None = None
     ) -> NDArray[Any]:
         """Read successive scenes into memory that the caller owns, and return it.
 
-        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time.
+        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time. Array,
+        layer and errors are those of `read`.
 
         Parameters
         ----------
-        name
-            Name of the array.
         start
             The first scene.
         out
             As many scenes as shall be read, in the shape that `read` gives them (of all layers:
             the layer axis first), of any type that holds theirs.
-        layer
-            As for `read`.
-
-        Raises
-        ------
-        StoreError
-            As for `read`.
         """
-        layout = self._layout(name)
+        layout = self.layout(name)
         axis = layout.sample_axis - (layer is not None)
-        number, leading = self._leading(name, layer)
+        number = None if layer is None else self._layer(name, layer)
+        leading = (slice(None),) * axis if number is None else (number,)
         stop = start + out.shape[axis]
         together = layout.chunk_bytes * len(layout.chunk_names(0, 1, number))
         step = layout.chunk_rows * max(1, READ_BYTES // together)
@@ -156,7 +123,7 @@ class Store:
         return out
 
     @contextmanager
-    def _checked(self, name: str, files: Iterable[str]) -> Iterator[None]:
+    def _checked(self, name: str, files: Sequence[str]) -> Iterator[None]:
         """Read chunks of an array; raise `StoreError` with the file's name if one is bad.
 
         zarr returns fill values for a chunk whose file is missing, and raises nothing. So the files
@@ -176,33 +143,15 @@ class Store:
         assert isinstance(array, zarr.Array)
         return array
 
-    def _leading(
-        self, name: str, layer: str | int | None
-    ) -> tuple[int | None, tuple[slice | int, ...]]:
-        """Return the number of a layer, and the index of the axes before the scenes."""
-        if layer is None:
-            return None, (slice(None),) * self._layout(name).sample_axis
-        number = self._layer(name, layer)
-        return number, (number,)
-
     def _layer(self, name: str, layer: str | int) -> int:
         layers = self.layers()
-        if self._layout(name).sample_axis != 1 or str(layer) not in layers:
+        if self.layout(name).sample_axis != 1 or str(layer) not in layers:
             raise StoreError(
                 str(self.manifest.path),
                 f"array {name!r} has no layer {layer!r}; it has: {', '.join(layers) or 'none'}",
                 "ask for one of those layers",
             )
         return layers.index(str(layer))
-
-    def _layout(self, name: str) -> ArrayLayout:
-        if name not in self.manifest.arrays:
-            raise StoreError(
-                str(self.manifest.path),
-                f"there is no array {name!r}; there are: {', '.join(self.names)}",
-                "ask for one of those arrays",
-            )
-        return self.manifest.arrays[name]
 
     @cached_property
     def _group(self) -> zarr.Group:
@@ -280,7 +229,7 @@ def chunk_problems(manifest: Manifest, name: str) -> list[tuple[Path, str]]:
         path = manifest.store / name / chunk
         if not path.is_file():
             problems.append((path, "the chunk is missing"))
-        elif hash_file(path)[0] != expected:
+        elif hash_file(path) != expected:
             problems.append((path, "the chunk is damaged (its checksum differs)"))
     return problems
 
@@ -288,6 +237,6 @@ def chunk_problems(manifest: Manifest, name: str) -> list[tuple[Path, str]]:
 def _metadata_problems(path: Path, expected: str) -> list[tuple[Path, str]]:
     if not path.is_file():
         return [(path, "the metadata file is missing")]
-    if hash_file(path)[0] != expected:
+    if hash_file(path) != expected:
         return [(path, "the metadata differ from the manifest's")]
     return []

@@ -14,12 +14,7 @@ from bindscope.core.store.reader import chunk_problems, structure_problems
 
 
 def verify(manifest_path: Path | str) -> list[str]:
-    """Hash every file of a store and compare with the manifest.
-
-    Parameters
-    ----------
-    manifest_path
-        The manifest, ``<x>.json``.
+    """Hash every file of a store and compare with its manifest, ``<x>.json``.
 
     Returns
     -------
@@ -38,12 +33,7 @@ def verify(manifest_path: Path | str) -> list[str]:
 
 
 def verify_listing(path: Path | str) -> tuple[list[str], list[str]]:
-    """Compare a listing (an index, the labels of a dataset) with the stores that it names.
-
-    Parameters
-    ----------
-    path
-        The listing; see `bindscope.core.store.listing`.
+    """Compare a listing (`bindscope.core.store.listing`) with the stores that it names.
 
     Returns
     -------

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from bindscope.core.files import (
     canonical_json,
     disk_errors,
     fsync_directory,
+    hash_file,
     remove_stale,
     sha256,
     sync_tree,
@@ -29,14 +29,7 @@ from bindscope.core.files import (
 )
 from bindscope.core.store.background import Background
 from bindscope.core.store.dtypes import FLOATS, all_finite, cast, fill_value, storage_dtype
-from bindscope.core.store.manifest import (
-    ArrayLayout,
-    array_entry,
-    hash_file,
-    library_versions,
-    remedy,
-    seal,
-)
+from bindscope.core.store.manifest import ArrayLayout, array_entry, library_versions, remedy, seal
 
 LEVEL = 3  # of zstd
 
@@ -93,26 +86,17 @@ class StoreWriter:
         self._disk = Background(1, "disk")  # a chunk is written while the next is filled
         return self
 
-    def create(
-        self, name: str, shape: tuple[int, ...], dtype: str, sample_axis: int = 0
-    ) -> ArrayLayout:
+    def create(self, name: str, shape: tuple[int, ...], dtype: str, sample_axis: int = 0) -> None:
         """Create an array; every row of it must be written before the exit.
 
         Parameters
         ----------
-        name
-            Name of the array.
-        shape
-            Its shape; the sample axis counts scenes.
+        name, shape
+            Name and shape of the array; the sample axis counts scenes.
         dtype
             ``uint8``, ``int16``, ..., ``float16``, ``bfloat16``, ``float32``.
         sample_axis
             Axis of the scenes; 1 for (layer, scene, dim).
-
-        Returns
-        -------
-        ArrayLayout
-            How it is cut into chunks.
         """
         if name in self._arrays:
             raise ValueError(f"array {name!r} exists")
@@ -131,30 +115,19 @@ class StoreWriter:
                 attributes={"dtype": dtype, "sample_axis": sample_axis},
                 config={"write_empty_chunks": True},
             )
-        folder = self._temporary / name
-        self._arrays[name] = _Pending(layout, array, folder, self._disk.submit)
-        return layout
+        self._arrays[name] = _Pending(layout, array, self._temporary / name, self._disk.submit)
 
     def write(
-        self,
-        name: str,
-        rows: slice,
-        values: NDArray[Any],
-        exact: Callable[[], NDArray[Any]] | None = None,
+        self, name: str, values: NDArray[Any], exact: Callable[[], NDArray[Any]] | None = None
     ) -> None:
-        """Write some scenes of an array.
+        """Write the next scenes of an array.
 
-        Scenes may come in any order and any partition. Those of an unfinished chunk wait in
-        memory, and so does the chunk that is being written: two per layer in ascending order.
+        Those of an unfinished chunk wait in memory, and so does the chunk that is being written.
 
         Parameters
         ----------
-        name
-            Name of the array.
-        rows
-            The scenes, ``slice(start, stop)``.
         values
-            Their values: the array's shape with ``stop - start`` along the sample axis.
+            The array's shape with any number of scenes along the sample axis.
         exact
             Where the caller did the cast: gives the values before it, for the message about one
             that is not finite.
@@ -164,17 +137,17 @@ class StoreWriter:
         StoreError
             If a value is not finite after the cast, or the disk is full.
         ValueError
-            If the shape is wrong, a scene was written before, or integers do not fit.
+            If the shape is wrong, there are more scenes than the array has, or integers do not fit.
         """
         array = self._arrays[name]
         values = np.asarray(values)
-        start, stop = array.claim(name, rows, values.shape)
+        array.check(name, values.shape)
         layout = array.layout
         stored = cast(values, layout.dtype)
         if not all_finite(stored, layout.dtype):
             self._refuse(name, values if exact is None else exact(), layout)
         with disk_errors(self.store_path):
-            array.put(start, stop, stored)
+            array.put(stored)
 
     def _refuse(self, name: str, values: NDArray[Any], layout: ArrayLayout) -> None:
         """Say which layer holds a value that is not finite after the cast."""
@@ -203,12 +176,7 @@ class StoreWriter:
             "or float32 mends only what overflows when it is stored",
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 with disk_errors(self.store_path):
@@ -220,12 +188,10 @@ class StoreWriter:
 
     def _commit(self) -> None:
         for name, array in self._arrays.items():
-            missing = np.flatnonzero(~array.written)
-            if len(missing):
+            if array.done < array.layout.n_rows:
                 raise StoreError(
                     f"{self.store_path} ({name})",
-                    f"{len(missing)} of {len(array.written)} scenes were not written, the first "
-                    f"is {missing[0]}",
+                    f"only {array.done} of {array.layout.n_rows} scenes were written",
                     remedy(self.manifest_path),
                 )
         content = {
@@ -240,7 +206,7 @@ class StoreWriter:
             name: array_entry(self._temporary / name, array.layout, array.hashes)
             for name, array in sorted(self._arrays.items())
         }
-        metadata, _ = hash_file(self._temporary / "zarr.json")
+        metadata = hash_file(self._temporary / "zarr.json")
         sync_tree(self._temporary)
         manifest = seal(
             {
@@ -270,7 +236,7 @@ class StoreWriter:
 
 
 class _Pending:
-    """An array under construction: which scenes are there, and chunks that are not yet full."""
+    """An array under construction, and the chunk of it that is not yet full."""
 
     def __init__(
         self,
@@ -280,45 +246,56 @@ class _Pending:
         later: Callable[[Callable[[], None]], None],
     ) -> None:
         self.layout, self._array, self._folder, self._later = layout, array, folder, later
-        self.written = np.zeros(layout.n_rows, dtype=bool)
-        self.hashes: dict[str, tuple[str, int]] = {}
-        self._waiting: dict[int, tuple[NDArray[Any], int]] = {}
+        self.done = 0
+        self.hashes: dict[str, str] = {}
+        self._chunk: NDArray[Any] = np.empty(0)
 
-    def claim(self, name: str, rows: slice, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Mark scenes as written, and return where they start and stop."""
-        axis, n = self.layout.sample_axis, self.layout.n_rows
-        start, stop, step = rows.indices(n)
-        wanted = (*self.layout.shape[:axis], stop - start, *self.layout.shape[axis + 1 :])
-        if step != 1 or (rows.stop is not None and rows.stop > n) or shape != wanted:
-            raise ValueError(f"{name}[{rows.start}:{rows.stop}] takes {wanted}, not {shape}")
-        if self.written[start:stop].any():
-            raise ValueError(f"scenes {start} to {stop} of {name} were written before")
-        self.written[start:stop] = True
-        return start, stop
+    def _shape(self, n: int) -> tuple[int, ...]:
+        """Shape of `n` scenes."""
+        axis = self.layout.sample_axis
+        return (*self.layout.shape[:axis], n, *self.layout.shape[axis + 1 :])
 
-    def put(self, start: int, stop: int, stored: NDArray[Any]) -> None:
-        """Copy scenes to their chunks, and hand on the chunks that become full."""
-        layout, axis = self.layout, self.layout.sample_axis
-        for low in range(start // layout.chunk_rows * layout.chunk_rows, stop, layout.chunk_rows):
+    def check(self, name: str, shape: tuple[int, ...]) -> None:
+        """Refuse scenes of another shape, or more than the array has."""
+        axis, room = self.layout.sample_axis, self.layout.n_rows - self.done
+        n = shape[axis] if len(shape) > axis else 0
+        if shape != self._shape(n) or n > room:
+            raise ValueError(f"{name} takes up to {self._shape(room)} now, not {shape}")
+
+    def put(self, stored: NDArray[Any]) -> None:
+        """Copy the next scenes to their chunks, and hand on the chunks that become full."""
+        layout, n, taken = self.layout, stored.shape[self.layout.sample_axis], 0
+        while taken < n:
+            low = self.done // layout.chunk_rows * layout.chunk_rows
             high = min(low + layout.chunk_rows, layout.n_rows)
-            first, last = max(start, low), min(stop, high)
-            if low not in self._waiting:
-                shape = (*layout.shape[:axis], high - low, *layout.shape[axis + 1 :])
-                self._waiting[low] = np.empty(shape, stored.dtype), 0
-            whole, have = self._waiting.pop(low)
-            whole[self._rows(first - low, last - low)] = stored[
-                self._rows(first - start, last - start)
-            ]
-            have += last - first
-            if have < high - low:
-                self._waiting[low] = whole, have
-            else:
-                self._later(partial(self._write, low, high, whole))
+            if self.done == low:
+                self._chunk = np.empty(self._shape(high - low), stored.dtype)
+            step = min(n - taken, high - self.done)
+            target = self._rows(self.done - low, self.done - low + step)
+            self._chunk[target] = stored[self._rows(taken, taken + step)]
+            taken, self.done = taken + step, self.done + step
+            if self.done == high:
+                self._later(partial(self._write, low, high, self._chunk))
 
-    def _write(self, low: int, high: int, whole: NDArray[Any]) -> None:
-        self._array[self._rows(low, high)] = whole
+    def _write(self, low: int, high: int, chunk: NDArray[Any]) -> None:
+        self._array[self._rows(low, high)] = chunk
         for name in self.layout.chunk_names(low, high):
             self.hashes[name] = hash_file(self._folder / name)
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
+
+
+def write_arrays(
+    store: Path | str,
+    manifest: Path | str,
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    spec: str,
+    code: str,
+) -> None:
+    """Write arrays that are in memory, the first axis counting scenes; see `StoreWriter`."""
+    with StoreWriter(store, manifest, spec=spec, code=code) as writer:
+        for name, values in arrays.items():
+            writer.create(name, values.shape, str(values.dtype))
+            writer.write(name, values)

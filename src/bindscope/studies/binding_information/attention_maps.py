@@ -43,7 +43,7 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
     activations = Activations(index)
     reader = activations.patches("test")
     shard = open_store(scenes)
-    n = min(MEASURED, shard.n_rows("images"))
+    n = min(MEASURED, shard.layout("images").n_rows)
     first = slice(0, n)
     objects = open_store(codes).read("objects", first)
     cls = reader.cls()
