@@ -35,6 +35,3 @@ class Balanced:
         """Counts of used values per group -> number of object codes of each such feature code."""
         assert self.chosen is not None
         return {self.chosen: covers(self.chosen, self.min_objects, self.max_objects)}
-
-
-__all__ = ["Balanced"]

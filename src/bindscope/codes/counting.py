@@ -89,6 +89,3 @@ def largest_scene(space: Space) -> int:
     if space.kind == "counted":
         return space.max_objects
     return min(space.max_objects, prod(group.size for group in space.groups))
-
-
-__all__ = ["covers", "covers_by_counts", "largest_scene", "n_feature_codes", "subsets"]

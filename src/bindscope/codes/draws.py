@@ -83,6 +83,3 @@ def uniform_cover_bits(space: Draws) -> float:
         * log2(covers(counts, 1, space.max_objects))
         for counts, ways in space.covers().items()
     )
-
-
-__all__ = ["Draws", "surjections", "uniform_cover_bits"]

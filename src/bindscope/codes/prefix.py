@@ -262,6 +262,3 @@ class _Block:
             left += (group[USED_AT] + kept[1]) * rest[some]
             total[some] += weight[some] * self.sum(g - 1, index[some], span, left)
         return total
-
-
-__all__ = ["Completions", "Counts", "Prefix", "distinct_rows", "finishing_table", "integer_dtype"]

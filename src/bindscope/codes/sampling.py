@@ -188,6 +188,3 @@ def _join(words: npt.NDArray[np.uint64]) -> npt.NDArray[Any]:
     for column in range(words.shape[1] - 2, -1, -1):
         value = value * 2**64 + words[:, column].astype(object)
     return value
-
-
-__all__ = ["sample_codes", "uniform_integers", "unrank", "unrank_free"]

@@ -106,14 +106,3 @@ def feature_counts(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt
     """Count the used values of each group: uint8 (N, n) -> int64 (N, G)."""
     columns = [features[:, part].sum(axis=1, dtype=np.int64) for part in group_slices(sizes)]
     return np.stack(columns, axis=1)
-
-
-__all__ = [
-    "SpaceProtocol",
-    "build_space",
-    "feature_code",
-    "feature_counts",
-    "group_slices",
-    "n_outcomes",
-    "outcome_weights",
-]

@@ -126,6 +126,3 @@ def _hashed(
             f"give {split} more buckets, change `salt`, or use `split: {{rule: random}}`",
         )
     return np.flatnonzero(mine)
-
-
-__all__ = ["MAX_FEATURE_CODES", "feature_codes", "space_feature_codes"]

@@ -110,6 +110,3 @@ def _finish(draws: int, types: int, missing: int) -> int:
     return sum(
         int((-1) ** i) * comb(missing, i) * int((types - i) ** draws) for i in range(missing + 1)
     )
-
-
-__all__ = ["sample_type_counts", "type_counts", "type_counts_of"]

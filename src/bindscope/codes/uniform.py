@@ -33,6 +33,3 @@ class Uniform:
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of object codes of each such feature code."""
         return covers_by_counts(self.sizes, self.min_objects, self.max_objects)
-
-
-__all__ = ["Uniform"]

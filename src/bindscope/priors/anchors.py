@@ -174,6 +174,3 @@ def _divide(numerator: int, denominator: int) -> float:
     if denominator:
         return numerator / denominator
     return np.inf if numerator else 1.0
-
-
-__all__ = ["CLIP_NATS", "anchors", "log_odds"]

@@ -95,6 +95,3 @@ def _from_here(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Number of true cells from each place on, itself included."""
     result: npt.NDArray[np.int64] = np.cumsum(cells[:, ::-1], axis=1, dtype=np.int64)[:, ::-1]
     return result
-
-
-__all__ = ["approximate_odds"]

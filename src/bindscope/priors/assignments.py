@@ -307,6 +307,3 @@ def _too_large(number: int, what: str, limit: int) -> BindscopeError:
         f"an exact count would take {what}, and {limit} are allowed",
         "allow fewer objects per scene, or fewer attribute values",
     )
-
-
-__all__ = ["AssignmentEntropies", "assignment_entropies", "assignment_rows", "corpus_log_weights"]

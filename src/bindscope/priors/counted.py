@@ -343,13 +343,3 @@ def _of_object_given_feature(
     quarter_octaves = (4 * np.log2(np.maximum(left, 1))).astype(np.int64)
     so_far = np.minimum(_before(objects), cap - 1)
     return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
-
-
-__all__ = [
-    "METHOD",
-    "CountedPrior",
-    "Exchangeable",
-    "counted_anchors",
-    "counted_entropies",
-    "read_codes",
-]

@@ -106,6 +106,3 @@ def _row(
         "split_gap_bits": log2(n_space / n_split),
         "method": "exact",
     }
-
-
-__all__ = ["entropies"]

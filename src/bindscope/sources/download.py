@@ -146,6 +146,3 @@ def _go_on(url: str, part: Path) -> bool:
                 got += len(chunk)
                 progress.advance(1)
     return not length or got == length
-
-
-__all__ = ["LICENCES", "fetch"]
