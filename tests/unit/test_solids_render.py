@@ -12,7 +12,7 @@ import pytest
 from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.codes.type_counts import sample_type_counts
+from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
@@ -63,7 +63,7 @@ def test_natural_scenes_hold_six_objects_repeats_included() -> None:
     given = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
     objects = sample_codes(given, "test", 0, 8)
     arrays = render_scenes(given, "test", 0, objects)
-    copies = sample_type_counts(given, "test", 0, 8)
+    copies = type_counts_of(given, "test", 0, objects)
     for row, cells in zip(copies, arrays["cells"], strict=True):
         np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
     assert arrays["cells"].shape == (8, 6)

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.space import SpaceProtocol, group_slices, n_outcomes, outcome_weights
+from bindscope.codes.space import CodeSpace, group_slices, n_outcomes, outcome_weights
 
 Counts = npt.NDArray[Any]  # int64 or Python integers
 Kept = tuple[int, int, int]
@@ -166,7 +166,7 @@ class Completions:
         States per block, which bounds the memory.
     """
 
-    def __init__(self, space: SpaceProtocol, block: int = 8192) -> None:
+    def __init__(self, space: CodeSpace, block: int = 8192) -> None:
         self.dtype = integer_dtype(n_outcomes(space))
         self.n_groups = len(space.sizes)
         self._block = block

@@ -21,7 +21,7 @@ from bindscope.codes.prefix import (
     integer_dtype,
 )
 from bindscope.codes.space import (
-    SpaceProtocol,
+    CodeSpace,
     build_space,
     feature_counts,
     n_outcomes,
@@ -79,7 +79,7 @@ def sample_codes(
     return unrank(space, features[which], ranks)
 
 
-def unrank_free(space: SpaceProtocol, ranks: Counts) -> npt.NDArray[np.uint8]:
+def unrank_free(space: CodeSpace, ranks: Counts) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, among all with an allowed number of objects.
 
     Parameters
@@ -109,7 +109,7 @@ def unrank_free(space: SpaceProtocol, ranks: Counts) -> npt.NDArray[np.uint8]:
 
 
 def unrank(
-    space: SpaceProtocol, features: npt.NDArray[np.uint8], ranks: Counts
+    space: CodeSpace, features: npt.NDArray[np.uint8], ranks: Counts
 ) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, each among the covers of its feature code.
 

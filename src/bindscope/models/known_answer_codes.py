@@ -23,7 +23,7 @@ from bindscope.models.known_answer_directions import general_directions, signed_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.codes.space import SpaceProtocol
+    from bindscope.codes.space import CodeSpace
     from bindscope.config.models import KnownAnswer
 
 Arrays = dict[str, "NDArray[Any]"]
@@ -76,7 +76,7 @@ class Scenes:
 
     objects: NDArray[np.uint8]
     features: NDArray[np.uint8]
-    space: SpaceProtocol
+    space: CodeSpace
     noise: Noise
 
     @property
@@ -147,9 +147,7 @@ def hadamard(config: KnownAnswer, scenes: Scenes) -> Arrays:
     return {"cls": scenes.objects @ hadamard_directions(config, scenes.space)[0]}
 
 
-def hadamard_directions(
-    config: KnownAnswer, space: SpaceProtocol
-) -> tuple[NDArray[np.float64], bool]:
+def hadamard_directions(config: KnownAnswer, space: CodeSpace) -> tuple[NDArray[np.float64], bool]:
     """Directions of the Hadamard code, float64 (K, dim), and whether no two codes collide."""
     dim = config.dim or 2 * space.n_cells
     return signed_directions(config.seed, space.n_cells, dim, space.min_objects, space.max_objects)
@@ -226,7 +224,7 @@ def cipher_three(config: KnownAnswer, scenes: Scenes) -> Arrays:
 # Tokens ---------------------------------------------------------------------------------------
 
 
-def grid_side(space: SpaceProtocol) -> int:
+def grid_side(space: CodeSpace) -> int:
     """Side of `token_grid`'s grid: the smallest that holds every object, and one more."""
     return isqrt(space.max_objects - 1) + 2
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from bindscope.codes.prefix import Completions, Counts, Prefix, finishing_table, integer_dtype
 from bindscope.codes.space import (
-    SpaceProtocol,
+    CodeSpace,
     build_space,
     feature_code,
     feature_counts,
@@ -59,7 +59,7 @@ def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[
     }
 
 
-def log_odds(space: SpaceProtocol, objects: Bits) -> dict[str, LogOdds]:
+def log_odds(space: CodeSpace, objects: Bits) -> dict[str, LogOdds]:
     """Compute the same as `anchors` in float64, with infinities where a bit is certain.
 
     Summed over bits, the cross-entropy of `object` is log2 of the number of codes for every scene,
@@ -76,7 +76,7 @@ def log_odds(space: SpaceProtocol, objects: Bits) -> dict[str, LogOdds]:
     }
 
 
-def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
+def _ways(space: CodeSpace, objects: Bits, features: Bits) -> Counts:
     """Look up the number of covers of each scene's feature code, and check the scenes."""
     table = space.covers()
     counts = feature_counts(features, space.sizes)
@@ -89,7 +89,7 @@ def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
     return np.array(ways, integer_dtype(n_outcomes(space)))
 
 
-def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
+def _object(space: CodeSpace, objects: Bits) -> LogOdds:
     """Log-odds of o_k given o_<k: uniform over the codes of the space."""
     if space.chosen is not None:
         prefix = Prefix(
@@ -106,9 +106,7 @@ def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
     return odds
 
 
-def _object_given_feature(
-    space: SpaceProtocol, objects: Bits, features: Bits, ways: Counts
-) -> LogOdds:
+def _object_given_feature(space: CodeSpace, objects: Bits, features: Bits, ways: Counts) -> LogOdds:
     """Log-odds of o_k given F and o_<k: uniform over the covers of F."""
     prefix = Prefix(space.sizes, features, feature_counts(features, space.sizes))
     return _walk(Completions(space), prefix, objects, ways)
@@ -130,7 +128,7 @@ def _walk(completions: Completions, prefix: Prefix, objects: Bits, total: Counts
     return odds
 
 
-def _feature(space: SpaceProtocol, features: Bits) -> LogOdds:
+def _feature(space: CodeSpace, features: Bits) -> LogOdds:
     """Log-odds of f_k given f_<k: a feature code weighs what it has object codes.
 
     The weight of a prefix depends on the counts of the finished groups and on the ones u of the

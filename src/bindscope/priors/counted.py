@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.counting import covers_by_counts
-from bindscope.codes.space import feature_code, group_slices
-from bindscope.codes.uniform import Uniform
-from bindscope.config.codes import CountedSpace, UniformSpace
+from bindscope.codes.counting import by_counts, covers
+from bindscope.codes.space import CodeSpace, feature_code, group_slices
+from bindscope.config.observed import CountedSpace
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.priors.anchors import CLIP_NATS, log_odds
@@ -48,7 +47,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class Exchangeable(Uniform):
+class Exchangeable(CodeSpace):
     """Numbers of objects as often as they were seen; given the number all codes equally likely.
 
     Parameters
@@ -60,8 +59,7 @@ class Exchangeable(Uniform):
     """
 
     def __init__(self, config: CountedSpace, numbers: Sequence[int]) -> None:
-        groups, largest = config.groups, config.max_objects
-        super().__init__(UniformSpace(kind="uniform", groups=groups, max_objects=largest))
+        super().__init__(config.groups, 1, config.max_objects)
         seen = Counter(numbers)
         allowed = range(1, self.max_objects + 1)
         self.shares = [(seen[m] + 0.5) / (len(numbers) + 0.5 * len(allowed)) for m in allowed]
@@ -85,11 +83,10 @@ class Exchangeable(Uniform):
 
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of outcomes of each such feature code."""
-        table: Counter[tuple[int, ...]] = Counter()
-        for m in range(1, self.max_objects + 1):
-            for counts, ways in covers_by_counts(self.sizes, m, m).items():
-                table[counts] += self.weight(m) * ways
-        return dict(sorted(table.items()))
+        numbers = range(1, self.max_objects + 1)
+        return by_counts(
+            self.sizes, lambda counts: sum(self.weight(m) * covers(counts, m, m) for m in numbers)
+        )
 
 
 @dataclass(frozen=True)

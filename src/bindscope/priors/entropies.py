@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.codes.counting import covers, n_feature_codes
-from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, outcome_weights
+from bindscope.codes.space import CodeSpace, build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.splits import SPLITS
@@ -57,7 +57,7 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     return rows
 
 
-def _weight_bits(space: SpaceProtocol, ways: Mapping[Counts, int]) -> dict[Counts, float]:
+def _weight_bits(space: CodeSpace, ways: Mapping[Counts, int]) -> dict[Counts, float]:
     """Return E[log2 weight of O | F], bits, by F's counts: 0 where object codes are equally likely.
 
     Given F, an object code with m objects has probability weight(m) / ways.
