@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.codes.counting import largest_scene
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.errors import ConfigError
 from bindscope.core.progress import Progress
 from bindscope.core.registries import RENDERERS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.core.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from bindscope.core.interfaces import Renderer
 
 BLOCK = 256  # scenes that are drawn, and held in memory, at a time
 
@@ -68,9 +72,15 @@ def render_scenes(
             f"object codes of shape {objects.shape} do not fit the space's {n_cells} cells",
             "pass the codes of this dataset, one scene a row",
         )
-    renderer = resolve(RENDERERS[dataset.render.kind])
-    arrays: dict[str, NDArray[Any]] = renderer(dataset, dataset.render, split, start, objects)
-    return arrays
+    counts, largest = objects.sum(axis=1, dtype=np.int64), largest_scene(dataset.space)
+    if counts.max(initial=0) > largest:
+        raise ConfigError(
+            f"dataset {dataset.name!r}, {split}, scene {start + int(counts.argmax())}",
+            f"has {counts.max()} objects, and the dataset's space allows {largest}",
+            "render the codes of this dataset, or widen its space",
+        )
+    renderer: Renderer = resolve(RENDERERS[dataset.render.kind])
+    return renderer(dataset, split, start, objects)
 
 
 def write_scenes(

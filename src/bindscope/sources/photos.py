@@ -57,15 +57,10 @@ def write_photos(
     found = read_records(records, split, start, stop)
     files = SourceFiles(found.images)
     progress = Progress(len(found.scenes), "images")
-    shapes = {
-        "images": ((size_px, size_px, 3), "uint8"),
-        "cells": ((max_objects,), "int16"),
-        "boxes": ((max_objects, 4), "int16"),
-    }
     attributes = {"split": split, "start": start}
     with StoreWriter(store, manifest, spec=spec, code=code, attributes=attributes) as writer:
-        for name, (shape, dtype) in shapes.items():
-            writer.create(name, (len(found.scenes), *shape), dtype)
+        for name, empty in _arrays(files, (), size_px, max_objects).items():
+            writer.create(name, (len(found.scenes), *empty.shape[1:]), str(empty.dtype))
         for first in range(0, len(found.scenes), BLOCK):
             block = found.scenes[first : first + BLOCK]
             for name, values in _arrays(files, block, size_px, max_objects).items():
