@@ -112,3 +112,18 @@ def feature_counts(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt
     """Count the used values of each group: uint8 (N, n) -> int64 (N, G)."""
     columns = [features[:, part].sum(axis=1, dtype=np.int64) for part in group_slices(sizes)]
     return np.stack(columns, axis=1)
+
+
+def cells_within(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Tell which cells have all their values in a feature code: uint8 (N, n) -> bool (N, K)."""
+    values = np.unravel_index(np.arange(prod(sizes)), tuple(sizes))
+    within = np.ones((len(features), prod(sizes)), bool)
+    for columns, value in zip(group_slices(sizes), values, strict=True):
+        within &= features[:, columns.start + value] == 1
+    return within
+
+
+def ones_before(bits: npt.NDArray[np.uint8] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Count the ones before each bit of a row, int64 (N, L)."""
+    before: npt.NDArray[np.int64] = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+    return before

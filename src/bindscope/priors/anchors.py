@@ -7,6 +7,7 @@ not known to any probe and stands in the table as `split_gap_bits`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import comb
 
 import numpy as np
@@ -20,6 +21,7 @@ from bindscope.codes.space import (
     feature_counts,
     group_slices,
     n_outcomes,
+    ones_before,
     outcome_weights,
 )
 from bindscope.config.codes import SceneDistribution
@@ -52,10 +54,14 @@ def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[
     ValueError
         If an object code is not in the space.
     """
-    space = build_space(dataset.space)
+    return clipped(log_odds(build_space(dataset.space), objects))
+
+
+def clipped(odds: Mapping[str, LogOdds]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return log-odds as they are stored: within +-30 nats, float32."""
     return {
         name: np.clip(values, -CLIP_NATS, CLIP_NATS).astype(np.float32)
-        for name, values in log_odds(space, objects).items()
+        for name, values in odds.items()
     }
 
 
@@ -100,9 +106,8 @@ def _object(space: CodeSpace, objects: Bits) -> LogOdds:
     dtype = integer_dtype(n_outcomes(space))
     table = finishing_table(space.n_cells - 1, outcome_weights(space))
     ways = np.array(table, dtype)
-    ones = np.cumsum(objects, axis=1, dtype=np.int64) - objects
     table_odds = _log_ratio(ways[:, 1:], ways[:, :-1])
-    odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones]
+    odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones_before(objects)]
     return odds
 
 
@@ -143,7 +148,7 @@ def _feature(space: CodeSpace, features: Bits) -> LogOdds:
     for group in reversed(range(len(space.sizes))):
         size, columns = space.sizes[group], group_slices(space.sizes)[group]
         bits = features[:, columns]
-        ones = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+        ones = ones_before(bits)
         done = tuple(counts[:, :group].T)
         left = weights
         for value in reversed(range(size)):

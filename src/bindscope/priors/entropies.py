@@ -81,19 +81,7 @@ def _row(
     weight_bits: Mapping[Counts, float],
     n_space: int,
 ) -> dict[str, Any]:
-    """Compute a row from the number of feature codes with each vector of counts.
-
-    Parameters
-    ----------
-    codes
-        Counts -> number of the split's feature codes.
-    ways
-        Counts -> outcomes per feature code.
-    weight_bits
-        Counts -> what `_weight_bits` says.
-    n_space
-        Number of outcomes of the space.
-    """
+    """Compute a row from the split's number of feature codes with each vector of counts."""
     n_split = sum(n * ways[counts] for counts, n in codes.items())
     # P(O) = weight / n_split and P(F) = ways / n_split, whatever the space.
     shares = [(n * ways[counts] / n_split, ways[counts]) for counts, n in codes.items()]
