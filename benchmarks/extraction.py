@@ -189,7 +189,6 @@ def write_shard(folder: Path, n: int, px: int) -> StoreImages:
     np.put_along_axis(objects, rng.random((n, 36)).argsort(1)[:, :9], 1, axis=1)
     folder.mkdir()
     manifest = folder / "scenes.json"
-    write_scenes(
-        dataset, "train", 0, objects, folder / "scenes.zarr", manifest, spec="{}", code="c"
-    )
+    with StoreWriter(folder / "scenes.zarr", manifest, spec="{}", code="c") as writer:
+        write_scenes(dataset, "train", 0, objects, writer)
     return StoreImages(open_store(manifest))

@@ -7,7 +7,7 @@ from math import comb, log2, prod
 import pytest
 from codes_by_hand import SPACES, all_codes, counts_of, feature_of, name_of
 
-from bindscope.codes.counting import covers, covers_by_counts, n_feature_codes, subsets
+from bindscope.codes.counting import by_counts, covers, n_feature_codes, subsets
 from bindscope.codes.space import build_space, n_outcomes
 
 GRIDS = [(1,), (5,), (1, 1), (1, 4), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2), (2, 1, 2, 2)]
@@ -40,7 +40,7 @@ def test_covers_of_a_space_agree_with_listing_all_codes(config):
 def test_every_code_has_exactly_one_feature_code():
     # Summed over feature codes, covers are all subsets: sum_a prod C(s, a) N_k(a) = C(K, k).
     for sizes, k in [((7, 7), 16), ((8, 3, 2, 2), 6), ((6, 6), 9)]:
-        table = covers_by_counts(sizes, k, k)
+        table = by_counts(sizes, lambda counts, k=k: covers(counts, k, k))
         total = sum(n_feature_codes(sizes, counts) * ways for counts, ways in table.items())
         assert total == comb(prod(sizes), k)
 

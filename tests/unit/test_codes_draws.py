@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from itertools import product
-from math import log2, prod
+from math import fsum, log2, prod
 from pathlib import Path
 
 import numpy as np
 import pytest
 from codes_by_hand import RANDOM, as_array, dataset, feature_of, groups
 
-from bindscope.codes.draws import surjections, uniform_cover_bits
+from bindscope.codes.counting import covers, n_feature_codes
+from bindscope.codes.draws import surjections
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, n_outcomes
 from bindscope.codes.splits import feature_codes
-from bindscope.codes.type_counts import sample_type_counts, type_counts
+from bindscope.codes.type_counts import type_counts, type_counts_of
 from bindscope.config.models import KnownAnswer
 from bindscope.config.observed import DrawsSpace
 from bindscope.models.known_answer_truth import truth
@@ -46,6 +47,18 @@ def sequences(sizes, n_objects):
 def entropy(numbers):
     total = sum(numbers)
     return sum(n / total * log2(total / n) for n in numbers)
+
+
+def uniform_cover_bits(space):
+    """E_F[log2 number of object codes of F], the count of the paper's released code for CLEVR."""
+    total = n_outcomes(space)
+    return fsum(
+        n_feature_codes(space.sizes, counts)
+        * ways
+        / total
+        * log2(covers(counts, 1, space.max_objects))
+        for counts, ways in space.covers().items()
+    )
 
 
 def losses(odds, bits):
@@ -146,10 +159,12 @@ def test_copies_number_all_sequences_of_a_code():
 def test_copies_of_clevr_scenes_belong_to_their_codes():
     data = dataset(CLEVR)
     objects = sample_codes(data, "test", 0, 400)
-    drawn = sample_type_counts(data, "test", 0, 400)
+    drawn = type_counts_of(data, "test", 0, objects)
     assert (drawn.sum(axis=1) == 6).all()
     np.testing.assert_array_equal(drawn > 0, objects == 1)
-    np.testing.assert_array_equal(sample_type_counts(data, "test", 150, 160), drawn[150:160])
+    np.testing.assert_array_equal(
+        type_counts_of(data, "test", 150, objects[150:160]), drawn[150:160]
+    )
     # P(some type twice) = 1 - 96!/(90! 96^6) = 0.147
     repeats = 1 - prod(range(91, 97)) / 96**6
     assert (drawn.max(axis=1) > 1).mean() == pytest.approx(repeats, abs=0.07)

@@ -15,9 +15,14 @@ from bindscope.codes.prefix import (
 from bindscope.codes.space import build_space, feature_counts
 
 
+@pytest.fixture(autouse=True)
+def _several_blocks(monkeypatch):
+    monkeypatch.setattr("bindscope.codes.prefix._BLOCK", 50)
+
+
 def walk(space, prefix, objects):
     """Completions after every cell of every code, (N, K)."""
-    completions = Completions(space, block=50)
+    completions = Completions(space)
     columns = []
     for cell in range(space.n_cells):
         prefix.reveal(cell, objects[:, cell])

@@ -137,7 +137,7 @@ def test_weights_from_a_corpus():
     scenes = [np.array([[0, 0], [0, 0], [1, 1]]), np.zeros((0, 2), int), np.array([[1, 1]])]
     expected = np.log([[0.5, 1e-12, 1e-12], [1e-12, 0.5, 1e-12]])
     assert corpus_log_weights(scenes, 2, 3) == pytest.approx(expected, abs=1e-12)
-    assert corpus_log_weights(scenes, 2, 3, floor=1e-3)[0, 1] == log(1e-3)
+    assert corpus_log_weights(scenes, 2, 3)[0, 1] == log(1e-12)
     with pytest.raises(BindscopeError, match="the corpus: has no object"):
         corpus_log_weights(scenes[1:2], 2, 3)
     with pytest.raises(BindscopeError, match="scene 2: names an object outside the 1 categories"):

@@ -10,6 +10,7 @@ import pytest
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, RandomWords, place
 from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
 
@@ -234,7 +235,8 @@ def test_no_scenes_and_empty_scenes_are_drawn() -> None:
 def test_a_shard_is_written_block_by_block(tmp_path: Path) -> None:
     dataset, objects = _dataset(), _codes(BLOCK + 44, 9)
     manifest = tmp_path / "shard.json"
-    write_scenes(dataset, "val", 7, objects, tmp_path / "shard.zarr", manifest, spec="{}", code="c")
+    with StoreWriter(tmp_path / "shard.zarr", manifest, spec="{}", code="c") as writer:
+        write_scenes(dataset, "val", 7, objects, writer)
     store = open_store(manifest)
     for name, values in render_scenes(dataset, "val", 7, objects).items():
         np.testing.assert_array_equal(store.read(name), values)

@@ -7,7 +7,7 @@ from math import pi, sin, sqrt
 import numpy as np
 import pytest
 
-from bindscope.config.codes import Dataset, ShapesRenderer
+from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
 from bindscope.scenes.render import render_scenes
@@ -95,8 +95,7 @@ def test_palette_is_the_papers() -> None:
 
 
 def test_hard_stamps_hold_two_colours_and_masks_say_where() -> None:
-    config = ShapesRenderer(kind="shapes", object_px=16)
-    drawn, masks = stamps(config, 8, 8)
+    drawn, masks = stamps(16, 1, 8, 8)
     for colour, rgb in enumerate(COLOURS.values()):
         for shape in range(8):
             expected = np.where(masks[shape][..., None], np.uint8(rgb), BACKGROUND)
@@ -104,8 +103,7 @@ def test_hard_stamps_hold_two_colours_and_masks_say_where() -> None:
 
 
 def test_antialiasing_blends_edges_and_keeps_masks_where_half_is_covered() -> None:
-    config = ShapesRenderer(kind="shapes", object_px=16, antialias=4)
-    drawn, masks = stamps(config, 1, 8)
+    drawn, masks = stamps(16, 4, 1, 8)
     covered = coverage(16, 4)
     red = drawn[..., 0].astype(float)
     np.testing.assert_allclose(red, 255 + covered * (220 - 255), atol=0.5)

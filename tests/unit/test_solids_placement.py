@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from solid_scenes import NATURAL, OCCLUSION, codes, dataset
 
-from bindscope.codes.type_counts import sample_type_counts
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.solids.description import Scene
@@ -45,7 +46,8 @@ def test_the_fullest_scenes_keep_all_rules() -> None:
 def test_natural_scenes_keep_all_rules_and_hold_what_was_drawn() -> None:
     given = dataset(NATURAL)
     composer = _composer(given)
-    for index, counts in enumerate(sample_type_counts(given, "train", 0, 40)):
+    objects = sample_codes(given, "train", 0, 40)
+    for index, counts in enumerate(type_counts_of(given, "train", 0, objects)):
         scene = composer.compose(index, counts)
         _keeps_rules(scene)
         found = np.bincount([one.cell for one in scene.objects], minlength=96)

@@ -12,10 +12,11 @@ import pytest
 from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.codes.type_counts import sample_type_counts
+from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.render import render_scenes, write_scenes
 from bindscope.scenes.solids.description import Scene, unpack
 from bindscope.scenes.solids.labels import cast
@@ -63,7 +64,7 @@ def test_natural_scenes_hold_six_objects_repeats_included() -> None:
     given = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
     objects = sample_codes(given, "test", 0, 8)
     arrays = render_scenes(given, "test", 0, objects)
-    copies = sample_type_counts(given, "test", 0, 8)
+    copies = type_counts_of(given, "test", 0, objects)
     for row, cells in zip(copies, arrays["cells"], strict=True):
         np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
     assert arrays["cells"].shape == (8, 6)
@@ -73,7 +74,8 @@ def test_a_shard_is_written_and_read(tmp_path: Path) -> None:
     given = dataset(**SMALL)
     objects = codes(3)
     paths = tmp_path / "s.zarr", tmp_path / "s.json"
-    write_scenes(given, "test", 4, objects, *paths, spec="{}", code="a:b")
+    with StoreWriter(*paths, spec="{}", code="a:b") as writer:
+        write_scenes(given, "test", 4, objects, writer)
     store = open_store(paths[1])
     for name, array in render_scenes(given, "test", 4, objects).items():
         np.testing.assert_array_equal(store.read(name), array, err_msg=name)
@@ -87,9 +89,13 @@ def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_pa
         (tmp_path / "0.zarr", tmp_path / "0.json"),
         (tmp_path / "1.zarr", tmp_path / "1.json"),
     )
-    write_scenes(given, "test", 0, objects[:1], *good, spec="{}", code="a:b")
-    with pytest.raises(ConfigError, match=r"dataset 'solids', test, scene 1: its 12 objects"):
-        write_scenes(given, "test", 1, objects[1:], *bad, spec="{}", code="a:b")
+    with StoreWriter(*good, spec="{}", code="a:b") as writer:
+        write_scenes(given, "test", 0, objects[:1], writer)
+    with (
+        pytest.raises(ConfigError, match=r"dataset 'solids', test, scene 1: its 12 objects"),
+        StoreWriter(*bad, spec="{}", code="a:b") as writer,
+    ):
+        write_scenes(given, "test", 1, objects[1:], writer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "0.zarr"]
     assert open_store(good[1]).read("images").shape == (1, 48, 48, 3)
 

@@ -18,6 +18,7 @@ from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import BindscopeError, ConfigError, InputError, StoreError
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.metadata import read_about
 from bindscope.sources.photos import load_image, write_photos
@@ -363,10 +364,8 @@ def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
     half.save(folder / "a.png")
     _, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
     write_records(folder / "r.parquet", str(folder), splits, VALUES, KEYS)
-    write_photos(
-        folder / "r.parquet", "train", 0, 1, 20, 3, folder / "s.zarr", folder / "s.json",
-        spec="{}", code="c:c",
-    )  # fmt: skip
+    with StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer:
+        write_photos(folder / "r.parquet", "train", 0, 1, 20, 3, writer)
     store = open_store(folder / "s.json")
     (image,) = store.read("images")
     assert image.shape == (20, 20, 3)
@@ -409,11 +408,11 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
     else:
         half = buffer.getvalue()[: len(buffer.getvalue()) // 2]
         (folder / "a.png").write_bytes(half if damage == "cut off" else b"not an image")
-    with pytest.raises(BindscopeError) as error:
-        write_photos(
-            folder / "r.parquet", "train", 0, 1, 20, 2, folder / "s.zarr", folder / "s.json",
-            spec="{}", code="c:c",
-        )  # fmt: skip
+    with (
+        pytest.raises(BindscopeError) as error,
+        StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer,
+    ):
+        write_photos(folder / "r.parquet", "train", 0, 1, 20, 2, writer)
     assert str(folder / "a.png") in error.value.where
     assert error.value.remedy
     assert not list(folder.glob("s.*"))

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.photos import write_photos
 
 if TYPE_CHECKING:
@@ -14,11 +15,13 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `images`, `cells` and `boxes`."""
     spec = job.spec
-    write_photos(
-        job.input.records[0], spec["split"], spec["start"], spec["stop"],
-        spec["render"]["size_px"], spec["max_objects"], job.output.store, job.output.manifest,
-        spec=job.spec_text, code=job.code,
-    )  # fmt: skip
+    with StoreWriter(
+        job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
+    ) as writer:
+        write_photos(
+            job.input.records[0], spec["split"], spec["start"], spec["stop"],
+            spec["render"]["size_px"], spec["max_objects"], writer,
+        )  # fmt: skip
 
 
 if "snakemake" in globals():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from bindscope.codes.counting import covers
+from bindscope.codes.space import CodeSpace
 from bindscope.config.codes import BalancedSpace
 
 
-class Balanced:
+class Balanced(CodeSpace):
     """`chosen` values of every group, and `n_objects` objects that use every chosen value.
 
     The chosen values are uniform, and the objects are uniform given them (spec 1, section 3,
@@ -21,20 +20,10 @@ class Balanced:
     """
 
     def __init__(self, config: BalancedSpace) -> None:
-        self.sizes = tuple(group.size for group in config.groups)
-        self.n_cells = prod(self.sizes)
-        self.n_features = sum(self.sizes)
-        self.min_objects = self.max_objects = config.n_objects
-        self.chosen: tuple[int, ...] | None = tuple(config.chosen)
-
-    def weight(self, n_objects: int) -> int:
-        """1: all object codes are equally likely."""
-        return 1
+        super().__init__(config.groups, config.n_objects, config.n_objects)
+        self.chosen = config.chosen
 
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of object codes of each such feature code."""
         assert self.chosen is not None
         return {self.chosen: covers(self.chosen, self.min_objects, self.max_objects)}
-
-
-__all__ = ["Balanced"]

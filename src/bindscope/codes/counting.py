@@ -5,7 +5,7 @@ Everything else in the rooms `codes` and `priors` (sampling, entropies, anchors)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from math import comb, prod
@@ -23,14 +23,7 @@ def subsets(cells: int, smallest: int, largest: int) -> int:
 
 @cache
 def covers(counts: tuple[int, ...], smallest: int, largest: int) -> int:
-    r"""Count the object codes over a grid that use every value of every group.
-
-    Inclusion-exclusion over the values that are left out (spec 1, section 3):
-
-    .. math:: N_k(a_1..a_G) = \sum_{i_1..i_G} (-1)^{\sum i} \prod_g \binom{a_g}{i_g}
-              \binom{\prod_g (a_g - i_g)}{k}
-
-    summed over `smallest` <= k <= `largest`.
+    """Count the object codes over a grid that use every value of every group.
 
     Parameters
     ----------
@@ -44,34 +37,47 @@ def covers(counts: tuple[int, ...], smallest: int, largest: int) -> int:
     int
         Number of object codes whose feature code is a given one with these counts.
     """
+    return ways_that_use_all(counts, lambda cells: subsets(cells, smallest, largest))
+
+
+def ways_that_use_all(counts: Sequence[int], ways: Callable[[int], int]) -> int:
+    r"""Count the ways to fill a grid that use every value of every group.
+
+    Inclusion-exclusion over the values that are left out (spec 1, section 3), for w_k(n) = C(n, k):
+
+    .. math:: N_k(a_1..a_G) = \sum_{i_1..i_G} (-1)^{\sum i} \prod_g \binom{a_g}{i_g}
+              w_k(\prod_g (a_g - i_g))
+
+    Parameters
+    ----------
+    counts
+        a_1..a_G: number of values of each group.
+    ways
+        Number of cells that may be used -> ways to fill them, whatever values that uses.
+    """
     total = 0
     for left_out in product(*(range(count + 1) for count in counts)):
-        ways = prod(comb(count, i) for count, i in zip(counts, left_out, strict=True))
+        choices = prod(comb(count, i) for count, i in zip(counts, left_out, strict=True))
         cells = prod(count - i for count, i in zip(counts, left_out, strict=True))
-        total += (-1) ** sum(left_out) * ways * subsets(cells, smallest, largest)
+        total += (-1) ** sum(left_out) * choices * ways(cells)
     return total
 
 
-def covers_by_counts(
-    sizes: Sequence[int], smallest: int, largest: int
+def by_counts(
+    sizes: Sequence[int], ways: Callable[[tuple[int, ...]], int]
 ) -> dict[tuple[int, ...], int]:
-    """Tabulate `covers` for every vector of counts that occurs, in lexicographic order.
+    """Tabulate a count for every vector of counts of used values, in lexicographic order.
 
     Parameters
     ----------
     sizes
         Number of values of each group.
-    smallest, largest
-        Allowed numbers of objects; `smallest` is at least 1.
-
-    Returns
-    -------
-    dict
-        Counts per group -> object codes per feature code; entries without a code are left out.
+    ways
+        Counts per group, each at least 1 -> ways per feature code; vectors without any are left
+        out.
     """
     vectors = product(*(range(1, size + 1) for size in sizes))
-    table = {counts: covers(counts, smallest, largest) for counts in vectors}
-    return {counts: ways for counts, ways in table.items() if ways}
+    return {counts: found for counts in vectors if (found := ways(counts))}
 
 
 def n_feature_codes(sizes: Sequence[int], counts: Sequence[int]) -> int:
@@ -82,13 +88,10 @@ def n_feature_codes(sizes: Sequence[int], counts: Sequence[int]) -> int:
 def largest_scene(space: Space) -> int:
     """Return the largest number of objects in a scene of a space, repeats of a type included.
 
-    An object code has at most one bit per type, so `SpaceProtocol.max_objects` can be smaller.
+    An object code has at most one bit per type, so `CodeSpace.max_objects` can be smaller.
     """
     if space.kind == "balanced" or space.kind == "draws":
         return space.n_objects
     if space.kind == "counted":
         return space.max_objects
     return min(space.max_objects, prod(group.size for group in space.groups))
-
-
-__all__ = ["covers", "covers_by_counts", "largest_scene", "n_feature_codes", "subsets"]

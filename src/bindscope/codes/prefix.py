@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.space import SpaceProtocol, group_slices, n_outcomes, outcome_weights
+from bindscope.codes.space import CodeSpace, group_slices, n_outcomes, outcome_weights
 
 Counts = npt.NDArray[Any]  # int64 or Python integers
 Kept = tuple[int, int, int]
@@ -40,6 +40,7 @@ Kept = tuple[int, int, int]
 # Columns of a state, per group; the last column of all is the number of objects so far.
 USED_AT, USED_AFTER, USED, FREE_BEFORE, FREE_AT, FREE_AFTER, MISSING = range(7)
 WIDTH = 7
+_BLOCK = 8192  # states that are counted together, which bounds the memory
 
 
 def integer_dtype(largest: int) -> np.dtype[Any]:
@@ -162,14 +163,11 @@ class Completions:
     ----------
     space
         The space; only its group sizes and allowed numbers of objects matter here.
-    block
-        States per block, which bounds the memory.
     """
 
-    def __init__(self, space: SpaceProtocol, block: int = 8192) -> None:
+    def __init__(self, space: CodeSpace) -> None:
         self.dtype = integer_dtype(n_outcomes(space))
         self.n_groups = len(space.sizes)
-        self._block = block
         self._table = _wrapped(finishing_table(space.n_cells, outcome_weights(space)), self.dtype)
         top = max(space.sizes)
         binomials = [[comb(n, k) for k in range(top + 1)] for n in range(top + 1)]
@@ -179,9 +177,8 @@ class Completions:
         """Count the continuations of each row of `Prefix.states`: (N,) exact integers."""
         rows, inverse = distinct_rows(states)
         counts = np.zeros(len(rows), self.dtype)
-        for start in range(0, len(rows), self._block):
-            block = rows[start : start + self._block]
-            counts[start : start + self._block] = self._count_block(block)
+        for start in range(0, len(rows), _BLOCK):
+            counts[start : start + _BLOCK] = self._count_block(rows[start : start + _BLOCK])
         return counts[inverse]
 
     def _count_block(self, states: npt.NDArray[np.int64]) -> Counts:
@@ -262,6 +259,3 @@ class _Block:
             left += (group[USED_AT] + kept[1]) * rest[some]
             total[some] += weight[some] * self.sum(g - 1, index[some], span, left)
         return total
-
-
-__all__ = ["Completions", "Counts", "Prefix", "distinct_rows", "finishing_table", "integer_dtype"]

@@ -21,7 +21,7 @@ from bindscope.codes.prefix import (
     integer_dtype,
 )
 from bindscope.codes.space import (
-    SpaceProtocol,
+    CodeSpace,
     build_space,
     feature_counts,
     n_outcomes,
@@ -79,7 +79,7 @@ def sample_codes(
     return unrank(space, features[which], ranks)
 
 
-def unrank_free(space: SpaceProtocol, ranks: Counts) -> npt.NDArray[np.uint8]:
+def unrank_free(space: CodeSpace, ranks: Counts) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, among all with an allowed number of objects.
 
     Parameters
@@ -109,7 +109,7 @@ def unrank_free(space: SpaceProtocol, ranks: Counts) -> npt.NDArray[np.uint8]:
 
 
 def unrank(
-    space: SpaceProtocol, features: npt.NDArray[np.uint8], ranks: Counts
+    space: CodeSpace, features: npt.NDArray[np.uint8], ranks: Counts
 ) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, each among the covers of its feature code.
 
@@ -188,6 +188,3 @@ def _join(words: npt.NDArray[np.uint64]) -> npt.NDArray[Any]:
     for column in range(words.shape[1] - 2, -1, -1):
         value = value * 2**64 + words[:, column].astype(object)
     return value
-
-
-__all__ = ["sample_codes", "uniform_integers", "unrank", "unrank_free"]

@@ -2,72 +2,78 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bindscope.codes.counting import n_feature_codes
+from bindscope.config.base import Group
 from bindscope.config.codes import Space
 from bindscope.core.registries import SPACES, resolve
 
 
-class SpaceProtocol(Protocol):
-    """The interface of a space of object codes, from which all counts are made.
+class CodeSpace(ABC):
+    """A space of object codes, from which all counts are made.
 
     A space has equally likely outcomes, and an object code with m objects stands for ``weight(m)``
     of them. Where all weights are 1 the outcomes are the object codes. A feature code's probability
     is proportional to ``covers()[its counts]``.
+
+    Parameters
+    ----------
+    groups
+        The feature groups.
+    min_objects, max_objects
+        Allowed numbers of objects.
+
+    Attributes
+    ----------
+    sizes
+        Number of values of each feature group.
+    n_cells, n_features
+        Length K of an object code, and n of a feature code.
+    min_objects, max_objects
+        Allowed numbers of ones in an object code, at most K; see `counting.largest_scene`.
+    chosen
+        How many values of each group every code uses; None where that is free.
     """
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of values of each feature group."""
+    chosen: tuple[int, ...] | None = None
 
-    @property
-    def n_cells(self) -> int:
-        """Length K of an object code."""
-
-    @property
-    def n_features(self) -> int:
-        """Length n of a feature code."""
-
-    @property
-    def min_objects(self) -> int:
-        """Smallest number of ones in an object code."""
-
-    @property
-    def max_objects(self) -> int:
-        """Largest number of ones in an object code, at most K; see `counting.largest_scene`."""
-
-    @property
-    def chosen(self) -> tuple[int, ...] | None:
-        """How many values of each group every code uses; None where that is free."""
+    def __init__(self, groups: Sequence[Group], min_objects: int, max_objects: int) -> None:
+        self.sizes = tuple(group.size for group in groups)
+        self.n_cells = prod(self.sizes)
+        self.n_features = sum(self.sizes)
+        self.min_objects = min_objects
+        self.max_objects = min(max_objects, self.n_cells)
 
     def weight(self, n_objects: int) -> int:
         """Outcomes of an object code with an allowed number of objects; at least 1."""
+        return 1
 
+    @abstractmethod
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of outcomes of each such feature code."""
 
 
-def build_space(config: Space) -> SpaceProtocol:
+def build_space(config: Space) -> CodeSpace:
     """Build the space that a `space` section describes."""
-    space: SpaceProtocol = resolve(SPACES[config.kind])(config)
+    space: CodeSpace = resolve(SPACES[config.kind])(config)
     return space
 
 
-def n_outcomes(space: SpaceProtocol) -> int:
+def n_outcomes(space: CodeSpace) -> int:
     """Count the outcomes of a space: its object codes, each as often as its weight says."""
     return sum(
         n_feature_codes(space.sizes, counts) * ways for counts, ways in space.covers().items()
     )
 
 
-def outcome_weights(space: SpaceProtocol) -> list[int]:
+def outcome_weights(space: CodeSpace) -> list[int]:
     """Return the outcomes of an object code by its number of objects, 0 for numbers not allowed."""
     allowed = range(space.min_objects, space.max_objects + 1)
     return [space.weight(m) if m in allowed else 0 for m in range(space.max_objects + 1)]
@@ -108,12 +114,16 @@ def feature_counts(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt
     return np.stack(columns, axis=1)
 
 
-__all__ = [
-    "SpaceProtocol",
-    "build_space",
-    "feature_code",
-    "feature_counts",
-    "group_slices",
-    "n_outcomes",
-    "outcome_weights",
-]
+def cells_within(features: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Tell which cells have all their values in a feature code: uint8 (N, n) -> bool (N, K)."""
+    values = np.unravel_index(np.arange(prod(sizes)), tuple(sizes))
+    within = np.ones((len(features), prod(sizes)), bool)
+    for columns, value in zip(group_slices(sizes), values, strict=True):
+        within &= features[:, columns.start + value] == 1
+    return within
+
+
+def ones_before(bits: npt.NDArray[np.uint8] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Count the ones before each bit of a row, int64 (N, L)."""
+    before: npt.NDArray[np.int64] = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+    return before

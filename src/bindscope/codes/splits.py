@@ -10,7 +10,7 @@ from math import comb, prod
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.space import SpaceProtocol, build_space, feature_counts
+from bindscope.codes.space import CodeSpace, build_space, feature_counts
 from bindscope.config.codes import HashedSplit, RankedSplit, SceneDistribution
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
@@ -51,7 +51,7 @@ def feature_codes(dataset: SceneDistribution, split: str) -> npt.NDArray[np.uint
     return codes
 
 
-def space_feature_codes(space: SpaceProtocol, where: str) -> npt.NDArray[np.uint8]:
+def space_feature_codes(space: CodeSpace, where: str) -> npt.NDArray[np.uint8]:
     """List all feature codes of a space, uint8 (m, n), in lexicographic order of their bits."""
     counts = space.covers()
     sizes = [sorted({vector[g] for vector in counts}) for g in range(len(space.sizes))]
@@ -126,6 +126,3 @@ def _hashed(
             f"give {split} more buckets, change `salt`, or use `split: {{rule: random}}`",
         )
     return np.flatnonzero(mine)
-
-
-__all__ = ["MAX_FEATURE_CODES", "feature_codes", "space_feature_codes"]

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from math import comb, lcm
+from math import lcm
 
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.codes.counting import ways_that_use_all
 from bindscope.codes.draws import surjections
-from bindscope.codes.sampling import sample_codes, uniform_integers
+from bindscope.codes.sampling import uniform_integers
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.observed import DrawsSpace
 from bindscope.core.splits import SPLITS
 
 # Apart from the codes' random stream of the same seed.
 _STREAM = int.from_bytes(b"copies", "big")
-
-
-def sample_type_counts(
-    dataset: SceneDistribution, split: str, start: int, stop: int
-) -> npt.NDArray[np.uint8]:
-    """Sample the number of objects of each type in scenes `start` to `stop` - 1 of a split.
-
-    Parameters
-    ----------
-    dataset, split, start, stop
-        As in `sample_codes`, whose codes these numbers belong to.
-
-    Returns
-    -------
-    ndarray
-        uint8 (stop - start, K): positive exactly where the object code is 1. In the space `draws`
-        each row sums to `n_objects`, and given the code all sequences of draws are equally likely;
-        in the other spaces no object occurs twice, so it is the code.
-    """
-    return type_counts_of(dataset, split, start, sample_codes(dataset, split, start, stop))
 
 
 def type_counts_of(
@@ -55,7 +36,9 @@ def type_counts_of(
     Returns
     -------
     ndarray
-        uint8 (N, K), see `sample_type_counts`.
+        uint8 (N, K): positive exactly where the object code is 1. In the space `draws` each row
+        sums to `n_objects`, and given the code all sequences of draws are equally likely; in the
+        other spaces no object occurs twice, so it is the code.
     """
     if not isinstance(dataset.space, DrawsSpace):
         return objects
@@ -108,9 +91,4 @@ def type_counts(
 @cache
 def _finish(draws: int, types: int, missing: int) -> int:
     """Count the sequences over `types` types in which `missing` given ones all occur."""
-    return sum(
-        int((-1) ** i) * comb(missing, i) * int((types - i) ** draws) for i in range(missing + 1)
-    )
-
-
-__all__ = ["sample_type_counts", "type_counts", "type_counts_of"]
+    return ways_that_use_all([missing], lambda used: int((used + types - missing) ** draws))

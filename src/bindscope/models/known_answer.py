@@ -33,7 +33,7 @@ from bindscope.models.known_answer_directions import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.codes.space import SpaceProtocol
+    from bindscope.codes.space import CodeSpace
     from bindscope.config.codes import SceneDistribution
     from bindscope.config.models import KnownAnswer
 
@@ -84,7 +84,7 @@ class Scenes:
 
     objects: NDArray[np.uint8]
     features: NDArray[np.uint8]
-    space: SpaceProtocol
+    space: CodeSpace
     noise: Noise
 
 
@@ -204,7 +204,7 @@ def cipher_three(config: KnownAnswer, scenes: Scenes) -> Arrays:
 # Tokens ---------------------------------------------------------------------------------------
 
 
-def grid_side(space: SpaceProtocol) -> int:
+def grid_side(space: CodeSpace) -> int:
     """Side of `token_grid`'s grid: the smallest that holds every object, and one more."""
     return isqrt(space.max_objects - 1) + 2
 

@@ -15,7 +15,7 @@ from scipy.linalg import qr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bindscope.codes.space import SpaceProtocol
+    from bindscope.codes.space import CodeSpace
     from bindscope.config.models import KnownAnswer
 
 # Largest K - rank for which collisions are searched for: 3^13 = 1.6 million candidates.
@@ -38,9 +38,7 @@ def noise_level(config: KnownAnswer) -> float:
     return PROBABILITY[encoder_name(config)]
 
 
-def hadamard_directions(
-    config: KnownAnswer, space: SpaceProtocol
-) -> tuple[NDArray[np.float64], bool]:
+def hadamard_directions(config: KnownAnswer, space: CodeSpace) -> tuple[NDArray[np.float64], bool]:
     """Directions of the Hadamard code, float64 (K, dim), and whether no two codes collide."""
     dim = config.dim or 2 * space.n_cells
     return signed_directions(config.seed, space.n_cells, dim, space.min_objects, space.max_objects)

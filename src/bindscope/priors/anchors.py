@@ -7,6 +7,7 @@ not known to any probe and stands in the table as `split_gap_bits`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import comb
 
 import numpy as np
@@ -14,12 +15,13 @@ import numpy.typing as npt
 
 from bindscope.codes.prefix import Completions, Counts, Prefix, finishing_table, integer_dtype
 from bindscope.codes.space import (
-    SpaceProtocol,
+    CodeSpace,
     build_space,
     feature_code,
     feature_counts,
     group_slices,
     n_outcomes,
+    ones_before,
     outcome_weights,
 )
 from bindscope.config.codes import SceneDistribution
@@ -52,14 +54,18 @@ def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[
     ValueError
         If an object code is not in the space.
     """
-    space = build_space(dataset.space)
+    return clipped(log_odds(build_space(dataset.space), objects))
+
+
+def clipped(odds: Mapping[str, LogOdds]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return log-odds as they are stored: within +-30 nats, float32."""
     return {
         name: np.clip(values, -CLIP_NATS, CLIP_NATS).astype(np.float32)
-        for name, values in log_odds(space, objects).items()
+        for name, values in odds.items()
     }
 
 
-def log_odds(space: SpaceProtocol, objects: Bits) -> dict[str, LogOdds]:
+def log_odds(space: CodeSpace, objects: Bits) -> dict[str, LogOdds]:
     """Compute the same as `anchors` in float64, with infinities where a bit is certain.
 
     Summed over bits, the cross-entropy of `object` is log2 of the number of codes for every scene,
@@ -76,7 +82,7 @@ def log_odds(space: SpaceProtocol, objects: Bits) -> dict[str, LogOdds]:
     }
 
 
-def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
+def _ways(space: CodeSpace, objects: Bits, features: Bits) -> Counts:
     """Look up the number of covers of each scene's feature code, and check the scenes."""
     table = space.covers()
     counts = feature_counts(features, space.sizes)
@@ -89,7 +95,7 @@ def _ways(space: SpaceProtocol, objects: Bits, features: Bits) -> Counts:
     return np.array(ways, integer_dtype(n_outcomes(space)))
 
 
-def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
+def _object(space: CodeSpace, objects: Bits) -> LogOdds:
     """Log-odds of o_k given o_<k: uniform over the codes of the space."""
     if space.chosen is not None:
         prefix = Prefix(
@@ -100,15 +106,12 @@ def _object(space: SpaceProtocol, objects: Bits) -> LogOdds:
     dtype = integer_dtype(n_outcomes(space))
     table = finishing_table(space.n_cells - 1, outcome_weights(space))
     ways = np.array(table, dtype)
-    ones = np.cumsum(objects, axis=1, dtype=np.int64) - objects
     table_odds = _log_ratio(ways[:, 1:], ways[:, :-1])
-    odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones]
+    odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones_before(objects)]
     return odds
 
 
-def _object_given_feature(
-    space: SpaceProtocol, objects: Bits, features: Bits, ways: Counts
-) -> LogOdds:
+def _object_given_feature(space: CodeSpace, objects: Bits, features: Bits, ways: Counts) -> LogOdds:
     """Log-odds of o_k given F and o_<k: uniform over the covers of F."""
     prefix = Prefix(space.sizes, features, feature_counts(features, space.sizes))
     return _walk(Completions(space), prefix, objects, ways)
@@ -130,7 +133,7 @@ def _walk(completions: Completions, prefix: Prefix, objects: Bits, total: Counts
     return odds
 
 
-def _feature(space: SpaceProtocol, features: Bits) -> LogOdds:
+def _feature(space: CodeSpace, features: Bits) -> LogOdds:
     """Log-odds of f_k given f_<k: a feature code weighs what it has object codes.
 
     The weight of a prefix depends on the counts of the finished groups and on the ones u of the
@@ -145,7 +148,7 @@ def _feature(space: SpaceProtocol, features: Bits) -> LogOdds:
     for group in reversed(range(len(space.sizes))):
         size, columns = space.sizes[group], group_slices(space.sizes)[group]
         bits = features[:, columns]
-        ones = np.cumsum(bits, axis=1, dtype=np.int64) - bits
+        ones = ones_before(bits)
         done = tuple(counts[:, :group].T)
         left = weights
         for value in reversed(range(size)):
@@ -174,6 +177,3 @@ def _divide(numerator: int, denominator: int) -> float:
     if denominator:
         return numerator / denominator
     return np.inf if numerator else 1.0
-
-
-__all__ = ["CLIP_NATS", "anchors", "log_odds"]

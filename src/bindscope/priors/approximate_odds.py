@@ -14,7 +14,7 @@ from math import comb, log
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.space import feature_code, group_slices
+from bindscope.codes.space import cells_within, feature_code, group_slices, ones_before
 
 Bits = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
@@ -60,8 +60,7 @@ def _object(objects: Bits, shares: Sequence[float]) -> Floats:
         with np.errstate(invalid="ignore"):
             odds[cell] = row[1:] - row[:-1]
         row = np.append(np.logaddexp(row[:-1], row[1:]), -np.inf)
-    so_far = np.cumsum(objects, axis=1, dtype=np.int64) - objects
-    result: Floats = odds[np.arange(n_cells), so_far]
+    result: Floats = odds[np.arange(n_cells), ones_before(objects)]
     return result
 
 
@@ -74,16 +73,12 @@ def _feature(features: Bits, sizes: Sequence[int]) -> Floats:
 
 
 def _object_given_feature(objects: Bits, features: Bits, sizes: Sequence[int]) -> Floats:
-    values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
-    starts = [columns.start for columns in group_slices(sizes)]
-    inside = np.ones(objects.shape, bool)
-    for start, value in zip(starts, values, strict=True):
-        inside &= features[:, start + value] == 1
+    inside = cells_within(features, sizes)
     share = 0.5 / (_from_here(inside) + 1)
+    values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
     for value, size in zip(values, sizes, strict=True):
         for cells in (np.flatnonzero(value == v) for v in range(size)):
-            mine = objects[:, cells]
-            unused = np.cumsum(mine, axis=1, dtype=np.int64) - mine == 0
+            unused = ones_before(objects[:, cells]) == 0
             places = np.maximum(_from_here(inside[:, cells]), 1)
             share[:, cells] = np.maximum(share[:, cells], unused / places)
     with np.errstate(divide="ignore"):
@@ -95,6 +90,3 @@ def _from_here(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """Number of true cells from each place on, itself included."""
     result: npt.NDArray[np.int64] = np.cumsum(cells[:, ::-1], axis=1, dtype=np.int64)[:, ::-1]
     return result
-
-
-__all__ = ["approximate_odds"]

@@ -36,6 +36,7 @@ from bindscope.core.errors import BindscopeError
 from bindscope.priors.multisets import Floats, Lattice, Row, level_sizes
 from bindscope.priors.shared_codes import TooManyTablesError, entropy_given_code
 
+SMALLEST_WEIGHT = 1e-12  # of pairs that never occur, as in the released code
 # The largest dynamic program for one scene. Both are far above scenes of 20 objects with 8 values.
 MAX_STATES = 1 << 20
 MAX_PAIRS = 1 << 26  # pairs of states compared; about two seconds
@@ -77,10 +78,8 @@ class _Problem:
     column_sizes: Margins
 
 
-def corpus_log_weights(
-    scenes: Iterable[Scene], n_categories: int, n_values: int, floor: float = 1e-12
-) -> Floats:
-    """Return log w(category, value), w the share of the corpus' objects, at least `floor`.
+def corpus_log_weights(scenes: Iterable[Scene], n_categories: int, n_values: int) -> Floats:
+    """Return log w(category, value); w is the share of the corpus' objects, at least 1e-12.
 
     Parameters
     ----------
@@ -88,8 +87,6 @@ def corpus_log_weights(
         Integer (n, 2) each: category and value of every object. Use the training split.
     n_categories, n_values
         Shape of the result.
-    floor
-        Weight of pairs that never occur; the released code's epsilon by default.
 
     Returns
     -------
@@ -108,7 +105,7 @@ def corpus_log_weights(
         np.add.at(counts, (scene[:, 0], scene[:, 1]), 1)
     if not counts.any():
         raise BindscopeError("the corpus", "has no object", "give the scenes of a training split")
-    return np.asarray(np.log(np.maximum(counts / counts.sum(), floor)))
+    return np.asarray(np.log(np.maximum(counts / counts.sum(), SMALLEST_WEIGHT)))
 
 
 def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> AssignmentEntropies:
@@ -307,6 +304,3 @@ def _too_large(number: int, what: str, limit: int) -> BindscopeError:
         f"an exact count would take {what}, and {limit} are allowed",
         "allow fewer objects per scene, or fewer attribute values",
     )
-
-
-__all__ = ["AssignmentEntropies", "assignment_entropies", "assignment_rows", "corpus_log_weights"]

@@ -26,14 +26,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.codes.counting import covers_by_counts
-from bindscope.codes.space import feature_code, group_slices
-from bindscope.codes.uniform import Uniform
-from bindscope.config.codes import UniformSpace
+from bindscope.codes.counting import by_counts, covers
+from bindscope.codes.space import (
+    CodeSpace,
+    cells_within,
+    feature_code,
+    group_slices,
+    ones_before,
+)
 from bindscope.config.observed import CountedSpace
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
-from bindscope.priors.anchors import CLIP_NATS, log_odds
+from bindscope.priors.anchors import clipped, log_odds
 from bindscope.priors.approximate_odds import approximate_odds
 
 METHOD = "train_cross_entropy"
@@ -49,7 +53,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class Exchangeable(Uniform):
+class Exchangeable(CodeSpace):
     """Numbers of objects as often as they were seen; given the number all codes equally likely.
 
     Parameters
@@ -61,8 +65,7 @@ class Exchangeable(Uniform):
     """
 
     def __init__(self, config: CountedSpace, numbers: Sequence[int]) -> None:
-        groups, largest = config.groups, config.max_objects
-        super().__init__(UniformSpace(kind="uniform", groups=groups, max_objects=largest))
+        super().__init__(config.groups, 1, config.max_objects)
         seen = Counter(numbers)
         allowed = range(1, self.max_objects + 1)
         self.shares = [(seen[m] + 0.5) / (len(numbers) + 0.5 * len(allowed)) for m in allowed]
@@ -86,11 +89,10 @@ class Exchangeable(Uniform):
 
     def covers(self) -> dict[tuple[int, ...], int]:
         """Counts of used values per group -> number of outcomes of each such feature code."""
-        table: Counter[tuple[int, ...]] = Counter()
-        for m in range(1, self.max_objects + 1):
-            for counts, ways in covers_by_counts(self.sizes, m, m).items():
-                table[counts] += self.weight(m) * ways
-        return dict(sorted(table.items()))
+        numbers = range(1, self.max_objects + 1)
+        return by_counts(
+            self.sizes, lambda counts: sum(self.weight(m) * covers(counts, m, m) for m in numbers)
+        )
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,7 @@ def counted_anchors(
     codes: Mapping[str, Bits], split: str, config: CountedSpace
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Estimated prior log-odds of a split's scenes, float32 nats, clipped like exact ones."""
-    odds = CountedPrior(codes, config).log_odds(split)
-    return {
-        name: np.clip(values, -CLIP_NATS, CLIP_NATS).astype(np.float32)
-        for name, values in odds.items()
-    }
+    return clipped(CountedPrior(codes, config).log_odds(split))
 
 
 def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[dict[str, Any]]:
@@ -204,10 +202,9 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
         The columns of `bindscope.priors.entropies.entropies`. H(F) is the split's mean
         cross-entropy under the prior of F; H(O|F) that under the prior of O given F, or what that
         under the prior of O is larger than H(F), whichever is smaller on `val`; H(O) is their sum.
-        `method`
-        is "train_cross_entropy". The row of `train` itself is biased downwards. `n_feature_codes`
-        counts those seen; `split_gap_bits` is 0: what a split by feature code costs is part of the
-        cross-entropy.
+        `method` is "train_cross_entropy".
+        The row of `train` itself is biased downwards. `n_feature_codes` counts those seen;
+        `split_gap_bits` is 0: what a split by feature code costs is part of the cross-entropy.
     """
     prior = CountedPrior(codes, config)
     losses = {
@@ -303,15 +300,9 @@ def _logit(probability: Floats) -> Floats:
     return result
 
 
-def _before(bits: npt.NDArray[Any]) -> Ints:
-    """Number of ones before each bit."""
-    result: Ints = np.cumsum(bits, axis=1, dtype=np.int64) - bits
-    return result
-
-
 def _of_object(objects: Bits, base: Floats, cap: int) -> Contexts:
     """O: how many objects there are so far, and in which part of the code we are."""
-    so_far = np.minimum(_before(objects), cap - 1)
+    so_far = np.minimum(ones_before(objects), cap - 1)
     part = np.arange(objects.shape[1]) * _PARTS // objects.shape[1]
     return Contexts(objects, base, so_far * _PARTS + part, (so_far,))
 
@@ -321,7 +312,7 @@ def _of_feature(features: Bits, base: Floats, sizes: Sequence[int], cap: int) ->
     within, earlier = np.empty((2, *features.shape), np.int64)
     group_of = np.empty(features.shape[1], np.int64)
     for group, columns in enumerate(group_slices(sizes)):
-        within[:, columns] = _before(features[:, columns])
+        within[:, columns] = ones_before(features[:, columns])
         earlier[:, columns] = features[:, : columns.start].sum(1, dtype=np.int64)[:, None]
         group_of[columns] = min(group, _PARTS - 1)
     within, earlier = np.minimum(within, cap - 1), np.minimum(earlier, cap - 1)
@@ -336,21 +327,8 @@ def _of_object_given_feature(
 
     No contexts of a cell by itself: what it is worth depends on F, and the base knows that.
     """
-    inside = np.ones(objects.shape, bool)
-    values = np.unravel_index(np.arange(objects.shape[1]), tuple(sizes))
-    for columns, value in zip(group_slices(sizes), values, strict=True):
-        inside &= features[:, columns.start + value] == 1
-    left = inside.sum(1, keepdims=True) - _before(inside)
+    inside = cells_within(features, sizes)
+    left = inside.sum(1, keepdims=True) - ones_before(inside)
     quarter_octaves = (4 * np.log2(np.maximum(left, 1))).astype(np.int64)
-    so_far = np.minimum(_before(objects), cap - 1)
+    so_far = np.minimum(ones_before(objects), cap - 1)
     return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())
-
-
-__all__ = [
-    "METHOD",
-    "CountedPrior",
-    "Exchangeable",
-    "counted_anchors",
-    "counted_entropies",
-    "read_codes",
-]

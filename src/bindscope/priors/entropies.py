@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.codes.counting import covers, n_feature_codes
-from bindscope.codes.space import SpaceProtocol, build_space, feature_counts, outcome_weights
+from bindscope.codes.space import CodeSpace, build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.splits import SPLITS
@@ -57,7 +57,7 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     return rows
 
 
-def _weight_bits(space: SpaceProtocol, ways: Mapping[Counts, int]) -> dict[Counts, float]:
+def _weight_bits(space: CodeSpace, ways: Mapping[Counts, int]) -> dict[Counts, float]:
     """Return E[log2 weight of O | F], bits, by F's counts: 0 where object codes are equally likely.
 
     Given F, an object code with m objects has probability weight(m) / ways.
@@ -81,19 +81,7 @@ def _row(
     weight_bits: Mapping[Counts, float],
     n_space: int,
 ) -> dict[str, Any]:
-    """Compute a row from the number of feature codes with each vector of counts.
-
-    Parameters
-    ----------
-    codes
-        Counts -> number of the split's feature codes.
-    ways
-        Counts -> outcomes per feature code.
-    weight_bits
-        Counts -> what `_weight_bits` says.
-    n_space
-        Number of outcomes of the space.
-    """
+    """Compute a row from the split's number of feature codes with each vector of counts."""
     n_split = sum(n * ways[counts] for counts, n in codes.items())
     # P(O) = weight / n_split and P(F) = ways / n_split, whatever the space.
     shares = [(n * ways[counts] / n_split, ways[counts]) for counts, n in codes.items()]
@@ -106,6 +94,3 @@ def _row(
         "split_gap_bits": log2(n_space / n_split),
         "method": "exact",
     }
-
-
-__all__ = ["entropies"]

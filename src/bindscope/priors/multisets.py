@@ -251,6 +251,3 @@ def _times_geometric(sizes: list[int], units: int) -> list[int]:
     """Multiply a polynomial by 1 + x + ... + x^units: differences of running sums."""
     sums = [0] * (units + 1) + [*accumulate([*sizes, *[0] * units])]
     return [after - before for after, before in zip(sums[units + 1 :], sums, strict=False)]
-
-
-__all__ = ["Edges", "Lattice", "Partial", "Row", "Runs", "level_sizes", "merge"]

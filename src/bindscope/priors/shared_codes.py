@@ -50,11 +50,7 @@ class _Groups(NamedTuple):
 
 
 def entropy_given_code(
-    lattice: Lattice,
-    rows: Sequence[int],
-    log_weights: Floats,
-    log_total: Floats,
-    max_tables: int,
+    lattice: Lattice, rows: Sequence[int], log_weights: Floats, log_total: Floats, max_tables: int
 ) -> Floats:
     """Compute the entropy of the table given its object code.
 

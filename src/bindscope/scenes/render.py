@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.codes.counting import largest_scene
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.errors import ConfigError
-from bindscope.core.progress import Progress
 from bindscope.core.registries import RENDERERS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.core.store.writer import StoreWriter
+from bindscope.scenes.shards import write_blocks
+
+if TYPE_CHECKING:
+    from bindscope.core.interfaces import Renderer
 
 BLOCK = 256  # scenes that are drawn, and held in memory, at a time
 
@@ -68,9 +71,15 @@ def render_scenes(
             f"object codes of shape {objects.shape} do not fit the space's {n_cells} cells",
             "pass the codes of this dataset, one scene a row",
         )
-    renderer = resolve(RENDERERS[dataset.render.kind])
-    arrays: dict[str, NDArray[Any]] = renderer(dataset, dataset.render, split, start, objects)
-    return arrays
+    counts, largest = objects.sum(axis=1, dtype=np.int64), largest_scene(dataset.space)
+    if counts.max(initial=0) > largest:
+        raise ConfigError(
+            f"dataset {dataset.name!r}, {split}, scene {start + int(counts.argmax())}",
+            f"has {counts.max()} objects, and the dataset's space allows {largest}",
+            "render the codes of this dataset, or widen its space",
+        )
+    renderer: Renderer = resolve(RENDERERS[dataset.render.kind])
+    return renderer(dataset, split, start, objects)
 
 
 def write_scenes(
@@ -78,28 +87,12 @@ def write_scenes(
     split: SplitName,
     start: int,
     objects: NDArray[np.uint8],
-    store: Path | str,
-    manifest: Path | str,
-    *,
-    spec: str,
-    code: str,
+    writer: StoreWriter,
 ) -> None:
-    """Draw the scenes of a shard into a store; see `render_scenes` and `StoreWriter`.
+    """Draw the scenes of a shard into a store that is being written; see `render_scenes`."""
 
-    Parameters
-    ----------
-    dataset, split, start, objects
-        As in `render_scenes`.
-    store, manifest, spec, code
-        As in `StoreWriter`.
-    """
-    progress = Progress(len(objects), "scenes")
-    attributes = {"split": split, "start": start}
-    with StoreWriter(store, manifest, spec=spec, code=code, attributes=attributes) as writer:
-        for name, empty in render_scenes(dataset, split, start, objects[:0]).items():
-            writer.create(name, (len(objects), *empty.shape[1:]), str(empty.dtype))
-        for first in range(0, len(objects), BLOCK):
-            block = objects[first : first + BLOCK]
-            for name, values in render_scenes(dataset, split, start + first, block).items():
-                writer.write(name, values)
-            progress.advance(len(block))
+    def drawn(first: int, last: int) -> dict[str, NDArray[Any]]:
+        return render_scenes(dataset, split, start + first, objects[first:last])
+
+    writer.attributes.update(split=split, start=start)
+    write_blocks(writer, len(objects), BLOCK, "scenes", drawn)

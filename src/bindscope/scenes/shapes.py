@@ -95,13 +95,14 @@ def coverage(size_px: int, antialias: int = 1) -> Floats:
     return covered
 
 
-def stamps(config: ShapesRenderer, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
+@cache
+def stamps(object_px: int, antialias: int, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
     """Draw every object of a dataset once.
 
     Parameters
     ----------
-    config
-        Sizes.
+    object_px, antialias
+        As in `coverage`.
     n_colours, n_shapes
         How many of the palette's are used.
 
@@ -109,13 +110,8 @@ def stamps(config: ShapesRenderer, n_colours: int, n_shapes: int) -> tuple[UInt8
     -------
     Colours on the background, uint8 (n_colours * n_shapes, box, box, 3), in order of object-code
     index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both
-    read-only: they are drawn once per process.
+    read-only.
     """
-    return _stamps(config.object_px, config.antialias, n_colours, n_shapes)
-
-
-@cache
-def _stamps(object_px: int, antialias: int, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
     covered = coverage(object_px, antialias)[:n_shapes]
     colours = np.array(list(COLOURS.values())[:n_colours], float)
     ink = covered[None, ..., None] * (colours[:, None, None, None] - BACKGROUND)
@@ -125,47 +121,23 @@ def _stamps(object_px: int, antialias: int, n_colours: int, n_shapes: int) -> tu
     return drawn, masks
 
 
-@cache
-def _are_distinct(object_px: int, antialias: int, n_shapes: int) -> bool:
-    """Tell whether no two shapes have the same mask."""
-    _, masks = _stamps(object_px, antialias, 1, n_shapes)
-    return len(np.unique(masks.reshape(n_shapes, -1), axis=0)) == n_shapes
-
-
 def render(
-    dataset: SceneDistribution, config: ShapesRenderer, split: SplitName, start: int, objects: UInt8
+    dataset: SceneDistribution, split: SplitName, start: int, objects: UInt8
 ) -> dict[str, NDArray[np.generic]]:
-    """Draw scenes; see `bindscope.scenes.render.render_scenes`.
-
-    Parameters
-    ----------
-    dataset, split, start, objects
-        As there.
-    config
-        The dataset's `render` section.
-
-    Returns
-    -------
-    `images`, `masks`, `boxes`, `cells`, as there.
-    """
-    where = f"dataset {dataset.name!r}, {split}"
+    """Draw scenes; see `bindscope.scenes.render.render_scenes`."""
+    config = dataset.render
+    assert isinstance(config, ShapesRenderer)
     n_colours, n_shapes = _palette_sizes(dataset, config)
     box, largest = config.object_px, largest_scene(dataset.space)
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
-    if counts.max(initial=0) > largest:
-        raise ConfigError(
-            f"{where}, scene {start + int(counts.argmax())}",
-            f"has {counts.max()} objects, and the dataset's space allows {largest}",
-            "render the codes of this dataset, or widen its space",
-        )
     rank = np.arange(len(scene)) - np.repeat(np.cumsum(counts) - counts, counts)
     canvas = Canvas(config.size_px, box, config.margin_px, largest)
     words = RandomWords(dataset.seed, split, start)
-    corners = place(config.placement, canvas, words, counts, where)
+    corners = place(config.placement, canvas, words, counts, f"dataset {dataset.name!r}, {split}")
     x, y = corners[scene, rank].astype(np.intp).T
 
-    drawn, covered = stamps(config, n_colours, n_shapes)
+    drawn, covered = stamps(box, config.antialias, n_colours, n_shapes)
     images = np.full((len(objects), config.size_px, config.size_px * 3), BACKGROUND, np.uint8)
     _windows(images, box, box * 3)[scene, y, x * 3] = drawn.reshape(-1, box, box * 3)[cell]
     masks = np.zeros((len(objects), config.size_px, config.size_px), np.uint8)
@@ -196,7 +168,8 @@ def _palette_sizes(dataset: SceneDistribution, config: ShapesRenderer) -> tuple[
                 f"({', '.join(known)})",
                 f"lower the group's size to {len(known)} or less",
             )
-    if not _are_distinct(config.object_px, config.antialias, n_shapes):
+    _, masks = stamps(config.object_px, config.antialias, n_colours, n_shapes)
+    if len(np.unique(masks.reshape(n_shapes, -1), axis=0)) < n_shapes:
         raise ConfigError(
             f"dataset {dataset.name!r}, render.object_px",
             f"{config.object_px} px are too few to tell the {n_shapes} shapes apart",

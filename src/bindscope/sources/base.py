@@ -128,7 +128,13 @@ class _Place:
                 str(root), "there is no such folder or archive",
                 "correct `source.path`, or `source.images` where that says where images are",
             )  # fmt: skip
-        self._archive = open_archive(root) if root.is_file() else None
+        try:
+            self._archive = ZipFile(root) if root.is_file() else None
+        except (BadZipFile, OSError, EOFError) as error:
+            raise InputError(
+                str(root), f"is no whole zip archive ({error})",
+                "it was cut off or is something else: copy or download it again",
+            ) from error  # fmt: skip
 
     @cached_property
     def _members(self) -> frozenset[str]:
@@ -139,20 +145,3 @@ class _Place:
 
     def open(self, name: str) -> IO[bytes]:
         return self._archive.open(name) if self._archive else (self.root / name).open("rb")
-
-
-def open_archive(path: Path) -> ZipFile:
-    """Open a zip archive.
-
-    Raises
-    ------
-    InputError
-        If it is none, or its end is missing.
-    """
-    try:
-        return ZipFile(path)
-    except (BadZipFile, OSError, EOFError) as error:
-        raise InputError(
-            str(path), f"is no whole zip archive ({error})",
-            "it was cut off or is something else: copy or download it again",
-        ) from error  # fmt: skip

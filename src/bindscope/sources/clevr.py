@@ -72,6 +72,3 @@ class ClevrReader:
                         yield Scene(image, values, where, split=part if self.by_part else None)
                 except (KeyError, TypeError) as error:
                     raise InputError(where, f"is no scene of CLEVR (no {error})", _OWN) from error
-
-
-__all__ = ["ClevrReader"]

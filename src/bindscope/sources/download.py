@@ -74,10 +74,10 @@ def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dic
     with disk_errors(target), _alone(part):
         if not target.exists():
             _download(url, part, wait_s)
-            _check(part, sha256, f"delete {part}")
+            _check(part, sha256)
             part.replace(target)
         else:
-            _check(target, sha256, f"delete {target}")
+            _check(target, sha256)
     return {
         "url": url, "path": str(target), "bytes": target.stat().st_size, "sha256": sha256,
         "licence": licence,
@@ -93,14 +93,14 @@ def _alone(part: Path) -> Iterator[None]:
         yield
 
 
-def _check(path: Path, sha256: str, remedy: str) -> None:
+def _check(path: Path, sha256: str) -> None:
     log.info("checksum of %s", path)
     found = file_sha256(path)
     if found != sha256:
         raise InputError(
             str(path), f"its SHA-256 is {found}, not {sha256}",
-            f"if `source.sha256` is right, the file is damaged or another one: {remedy} and run "
-            "again",
+            "if `source.sha256` is right, the file is damaged or another one: "
+            f"delete {path} and run again",
         )  # fmt: skip
 
 
@@ -144,8 +144,5 @@ def _go_on(url: str, part: Path) -> bool:
             while chunk := answer.read(CHUNK):
                 handle.write(chunk)
                 got += len(chunk)
-                progress.advance(1)
+                progress.advance()
     return not length or got == length
-
-
-__all__ = ["LICENCES", "fetch"]

@@ -40,6 +40,3 @@ def damaged(path: Path | str, error: Exception) -> StoreError:
     return StoreError(
         str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
     )
-
-
-__all__ = ["damaged", "metadata", "read_about"]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from bindscope.core.errors import InputError
-from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
+from bindscope.scenes.shards import write_blocks
 from bindscope.sources.base import SourceFiles
 from bindscope.sources.records import Record, read_records
 
@@ -27,13 +27,9 @@ def write_photos(
     stop: int,
     size_px: int,
     max_objects: int,
-    store: Path | str,
-    manifest: Path | str,
-    *,
-    spec: str,
-    code: str,
+    writer: StoreWriter,
 ) -> None:
-    """Read the images of a shard into a store; nothing is left behind where one cannot be read.
+    """Read the images of a shard into a store.
 
     Parameters
     ----------
@@ -43,11 +39,11 @@ def write_photos(
         Which scenes.
     size_px, max_objects
         Side of the stored images, and M below.
-    store, manifest, spec, code
-        As in `StoreWriter`. The arrays are `images` uint8 (n, size_px, size_px, 3), RGB; `cells`
-        int16 (n, M), the object-code index of the j-th object in the source's order, -1 = none;
-        `boxes` int16 (n, M, 4): x0 y0 x1 y1 in stored pixels, -1 where there is none. There are no
-        masks.
+    writer
+        A store that is being written. The arrays are `images` uint8 (n, size_px, size_px, 3), RGB;
+        `cells` int16 (n, M), the object-code index of the j-th object in the source's order, -1 =
+        none; `boxes` int16 (n, M, 4): x0 y0 x1 y1 in stored pixels, -1 where there is none. There
+        are no masks.
 
     Raises
     ------
@@ -56,21 +52,12 @@ def write_photos(
     """
     found = read_records(records, split, start, stop)
     files = SourceFiles(found.images)
-    progress = Progress(len(found.scenes), "images")
-    shapes = {
-        "images": ((size_px, size_px, 3), "uint8"),
-        "cells": ((max_objects,), "int16"),
-        "boxes": ((max_objects, 4), "int16"),
-    }
-    attributes = {"split": split, "start": start}
-    with StoreWriter(store, manifest, spec=spec, code=code, attributes=attributes) as writer:
-        for name, (shape, dtype) in shapes.items():
-            writer.create(name, (len(found.scenes), *shape), dtype)
-        for first in range(0, len(found.scenes), BLOCK):
-            block = found.scenes[first : first + BLOCK]
-            for name, values in _arrays(files, block, size_px, max_objects).items():
-                writer.write(name, values)
-            progress.advance(len(block))
+
+    def decoded(first: int, last: int) -> dict[str, npt.NDArray[np.integer]]:
+        return _arrays(files, found.scenes[first:last], size_px, max_objects)
+
+    writer.attributes.update(split=split, start=start)
+    write_blocks(writer, len(found.scenes), BLOCK, "images", decoded)
 
 
 def _arrays(

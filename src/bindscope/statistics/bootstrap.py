@@ -106,7 +106,6 @@ def resampled_means(
     n_samples: int,
     seed: int,
     clusters: NDArray[np.integer] | None = None,
-    block: int = _BLOCK,
 ) -> NDArray[np.float64]:
     """Means over resampled scenes; all columns share each resample, so that differences are paired.
 
@@ -120,8 +119,6 @@ def resampled_means(
         Seed of the resamples.
     clusters
         Integers (N,): scenes with the same number are drawn together. Default: each by itself.
-    block
-        Number of drawn indices held in memory; changes nothing else.
 
     Returns
     -------
@@ -132,7 +129,7 @@ def resampled_means(
     table = np.column_stack([sums, sizes])
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     means = np.empty((n_samples, sums.shape[1]))
-    step = max(1, block // g)
+    step = max(1, _BLOCK // g)
     for start in range(0, n_samples, step):
         rows = min(step, n_samples - start)
         drawn = rng.integers(0, g, size=(rows, g)) + g * np.arange(rows)[:, None]

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from bindscope.config.solids import BlenderBackend
 from bindscope.core.errors import BindscopeError, ConfigError
-from bindscope.core.progress import Progress
 from bindscope.scenes.solids import blender_script
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import LENS_OVER_SENSOR
@@ -33,19 +32,8 @@ INSTALL = "apt-get install blender, or set BLENDER to the program's path"
 TAIL = 15  # lines of Blender's output in a message
 
 
-def draw(config: BlenderBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
-    """Draw scenes of one size.
-
-    Parameters
-    ----------
-    config
-        The `backend` section.
-    scenes
-        None at all: only what the backend needs is checked.
-
-    Returns
-    -------
-    uint8 (n, H, W, 3), sRGB.
+def draw(config: BlenderBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
+    """Draw scenes of one size; see `bindscope.scenes.solids.render.draw`.
 
     Raises
     ------
@@ -56,13 +44,12 @@ def draw(config: BlenderBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
     """
     program = find_blender(config.version)
     if not scenes:
-        return np.zeros(0, np.uint8)
-    with TemporaryDirectory(prefix="bindscope-blender-") as name:
-        folder = Path(name)
-        job = folder / "job.json"
+        return
+    with TemporaryDirectory(prefix="bindscope-blender-") as folder:
+        job = Path(folder) / "job.json"
         job.write_text(json.dumps(_job(config, scenes)))
-        _run(program, job, len(scenes))
-        return np.stack([read_bmp((folder / f"{i}.bmp").read_bytes()) for i in range(len(scenes))])
+        for file in _run(program, job, len(scenes)):
+            yield read_bmp(file.read_bytes())
 
 
 def read_bmp(data: bytes) -> NDArray[np.uint8]:
@@ -125,11 +112,12 @@ def _job(config: BlenderBackend, scenes: Sequence[Scene]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _run(program: str, job: Path, n: int) -> None:
+def _run(program: str, job: Path, n: int) -> Iterator[Path]:
+    """Run the script; yield the files of images as they are finished."""
     script = str(Path(blender_script.__file__))
     command = [program, "--background", "--factory-startup", "--python-exit-code", "1"]
-    progress = Progress(n, "images")
     lines: list[str] = []
+    done = 0
     with subprocess.Popen(
         [*command, "--python", script, "--", str(job)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -137,12 +125,13 @@ def _run(program: str, job: Path, n: int) -> None:
         assert child.stdout is not None
         for line in child.stdout:
             lines = [*lines[-TAIL:], line.rstrip()]
-            if re.fullmatch(r"image \d+\n", line):
-                progress.advance()
-    if child.returncode or progress.done < n:
+            if finished := re.fullmatch(r"image (\d+)\n", line):
+                yield job.with_name(f"{finished[1]}.bmp")
+                done += 1
+    if child.returncode or done < n:
         raise BindscopeError(
             "render.backend: blender",
-            f"{program} ended with {child.returncode} after {progress.done} of {n} images:\n  "
+            f"{program} ended with {child.returncode} after {done} of {n} images:\n  "
             + "\n  ".join(lines[-TAIL:]),
             "see what Blender says; shards that are done stay",
         )

@@ -130,9 +130,8 @@ def _turned(profile: Floats, normals: Floats) -> Mesh:
         rings = np.concatenate([wide, high], axis=-1).reshape(-1, 3)
         return np.concatenate([rings, ends])
 
-    top = 1.0
-    vertices = swept(profile, np.array([(0, 0, top), (0, 0, -top)]))
-    directions = swept(normals, np.array([(0, 0, 1.0), (0, 0, -1.0)]))
+    poles = np.array([(0, 0, 1.0), (0, 0, -1.0)])
+    vertices, directions = swept(profile, poles), swept(normals, poles)
     ring = np.arange(SEGMENTS)
     after = (ring + 1) % SEGMENTS
     faces = []

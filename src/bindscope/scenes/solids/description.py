@@ -209,8 +209,6 @@ def pack(texts: Sequence[str], length: int) -> NDArray[np.uint8]:
     rows = np.zeros((len(texts), length), np.uint8)
     for row, text in zip(rows, texts, strict=True):
         data = text.encode("ascii")
-        if len(data) > length:
-            raise ValueError(f"a description of {len(data)} bytes does not fit {length}")
         row[: len(data)] = np.frombuffer(data, np.uint8)
     return rows
 

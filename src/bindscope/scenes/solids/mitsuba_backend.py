@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bindscope.config.solids import MitsubaBackend
 from bindscope.core.errors import ConfigError
-from bindscope.core.progress import Progress
 from bindscope.scenes.solids.bodies import mesh
 from bindscope.scenes.solids.camera import FIELD_OF_VIEW
 from bindscope.scenes.solids.description import Light, Scene, Solid
@@ -24,23 +23,12 @@ VERSION = "3.9.1"  # another one may draw other pixels, so it stands here and in
 BOUNCES = 6
 
 
-def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
-    """Draw scenes of one size.
+def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
+    """Draw scenes of one size; see `bindscope.scenes.solids.render.draw`.
 
     Nothing is loaded in parallel or merged: both leave lamps in an order that differs from run to
     run (by which thread ends first, by memory address), and the same random numbers then choose
     other lamps (seen).
-
-    Parameters
-    ----------
-    config
-        The `backend` section.
-    scenes
-        None at all: only what the backend needs is checked.
-
-    Returns
-    -------
-    uint8 (n, H, W, 3), sRGB.
 
     Raises
     ------
@@ -48,17 +36,13 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
         If this version of Mitsuba, or the variant of it, is not there.
     """
     mi = _mitsuba(config.variant)
-    progress = Progress(len(scenes), "images")
-    images = []
     with TemporaryDirectory() as folder:
         files = {shape: _write_ply(mi, shape, Path(folder)) for shape in ("cube", "cylinder")}
         for scene in scenes:
             content = _world(mi, scene, config.samples, files)
             world = mi.load_dict(content, parallel=False, optimize=False)
             pixels = np.array(mi.render(world, seed=scene.noise_seed))
-            images.append(to_srgb(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY))
-            progress.advance()
-    return np.array(images, np.uint8)
+            yield to_srgb(pixels[..., :3] + (1 - pixels[..., 3:]) * SKY)
 
 
 @cache

@@ -7,13 +7,12 @@ tracers, so images of all backends are about equally bright. An image is a funct
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.solids import RaycastBackend
-from bindscope.core.progress import Progress
 from bindscope.scenes.solids.bodies import bounding_radius, normal
 from bindscope.scenes.solids.description import Light, Scene
 from bindscope.scenes.solids.rays import dot, nearest, outlines, ray_lengths
@@ -27,26 +26,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 
-def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> NDArray[np.uint8]:
-    """Draw scenes of one size.
-
-    Parameters
-    ----------
-    config
-        The `backend` section.
-    scenes
-        None at all: only what the backend needs is checked.
-
-    Returns
-    -------
-    uint8 (n, H, W, 3), sRGB.
-    """
-    progress = Progress(len(scenes), "images")
-    images = []
-    for scene in scenes:
-        images.append(_image(scene, config.antialias))
-        progress.advance()
-    return np.array(images, np.uint8)
+def draw(config: RaycastBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np.uint8]]:
+    """Draw scenes of one size; see `bindscope.scenes.solids.render.draw`."""
+    return (_image(scene, config.antialias) for scene in scenes)
 
 
 def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bindscope.codes.counting import largest_scene
 from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.solids import Backend, SolidsRenderer
-from bindscope.core.errors import ConfigError
+from bindscope.core.progress import Progress
 from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.scenes.solids.description import Scene, pack
@@ -42,16 +42,18 @@ def draw(config: Backend, scenes: Sequence[Scene]) -> UInt8:
     ConfigError
         If the backend is not installed.
     """
-    backend: Callable[[Backend, Sequence[Scene]], UInt8] = resolve(BACKENDS[config.kind])
-    return backend(config, scenes)
+    backend: Callable[[Backend, Sequence[Scene]], Iterator[UInt8]]
+    backend = resolve(BACKENDS[config.kind])
+    progress = Progress(len(scenes), "images")
+    images = []
+    for image in backend(config, scenes):
+        images.append(image)
+        progress.advance()
+    return np.array(images, np.uint8)
 
 
 def render(
-    dataset: SceneDistribution,
-    config: SolidsRenderer,
-    split: SplitName,
-    start: int,
-    objects: UInt8,
+    dataset: SceneDistribution, split: SplitName, start: int, objects: UInt8
 ) -> dict[str, NDArray[Any]]:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
@@ -59,8 +61,6 @@ def render(
     ----------
     dataset, split, start, objects
         As there; where the space draws with repeats, how often is drawn here.
-    config
-        The dataset's `render` section.
 
     Returns
     -------
@@ -81,29 +81,27 @@ def render(
     ConfigError
         If a scene cannot be placed, or the backend is not there.
     """
-    where = f"dataset {dataset.name!r}"
+    config, where = dataset.render, f"dataset {dataset.name!r}"
+    assert isinstance(config, SolidsRenderer)
     most = largest_scene(dataset.space)
     check_room(config, most, where)
-    counts = type_counts_of(dataset, split, start, objects)
-    _check_counts(counts, most, f"{where}, {split}", start)
-    drawn = _Drawn(config, most)
+    labels: list[PixelLabels] = []
+
+    def judge(scene: Scene) -> str | None:
+        """Say why a scene is refused; keep the labels of one that is not."""
+        found = cast(scene)
+        problem = _problem(found, config.min_visible_px)
+        if problem is None:
+            labels.append(found)
+        return problem
+
     features = cell_features(dataset, config)
-    composer = Composer(config, features, dataset.seed, split, where, drawn.judge)
-    for i, row in enumerate(counts):
-        drawn.add(composer.compose(start + i, row))
+    composer = Composer(config, features, dataset.seed, split, where, judge)
+    counts = type_counts_of(dataset, split, start, objects)
+    scenes = [composer.compose(start + i, row) for i, row in enumerate(counts)]
     size = config.size_px
-    images = draw(config.backend, drawn.scenes).reshape(-1, size, size, 3)
-    return {"images": images, **drawn.arrays()}
-
-
-def _check_counts(counts: UInt8, most: int, where: str, start: int) -> None:
-    found = counts.sum(axis=1, dtype=np.int64)
-    if found.max(initial=0) > most:
-        raise ConfigError(
-            f"{where}, scene {start + int(found.argmax())}",
-            f"has {found.max()} objects, and the dataset's space allows {most}",
-            "render the codes of this dataset, or widen its space",
-        )
+    images = draw(config.backend, scenes).reshape(-1, size, size, 3)
+    return {"images": images, **_arrays(scenes, labels, size, most)}
 
 
 def description_bytes(most: int) -> int:
@@ -111,45 +109,32 @@ def description_bytes(most: int) -> int:
     return 2000 + 330 * most + 8 * most * most
 
 
-class _Drawn:
-    """Scenes and their labels while they are collected."""
+def _problem(labels: PixelLabels, min_visible_px: int) -> str | None:
+    """Say why a scene with these labels shows too little of an object."""
+    if not labels.alone.all():
+        return "an object would stand outside the image, or be smaller than a pixel"
+    if labels.visible.min(initial=min_visible_px) < min_visible_px:
+        return f"fewer than {min_visible_px} pixels of an object are visible"
+    return None
 
-    def __init__(self, config: SolidsRenderer, most: int) -> None:
-        self.config, self.most = config, most
-        self.scenes: list[Scene] = []
-        self._labels: list[PixelLabels] = []
-        self._judged: PixelLabels | None = None
 
-    def judge(self, scene: Scene) -> str | None:
-        """Say which object shows too little of itself; keep the labels for `add`."""
-        labels = self._judged = cast(scene)
-        if not labels.alone.all():
-            return "an object would stand outside the image, or be smaller than a pixel"
-        if labels.visible.min(initial=self.config.min_visible_px) < self.config.min_visible_px:
-            return f"fewer than {self.config.min_visible_px} pixels of an object are visible"
-        return None
-
-    def add(self, scene: Scene) -> None:
-        """Keep the scene that was judged last."""
-        assert self._judged is not None
-        self.scenes.append(scene)
-        self._labels.append(self._judged)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Stack the labels."""
-        n, size = len(self.scenes), self.config.size_px
-        boxes = np.full((n, self.most, 4), -1, np.int16)
-        cells = np.full((n, self.most), -1, np.int16)
-        visible = np.full((n, self.most), -1, np.float32)
-        masks, depth = np.zeros((n, size, size), np.uint8), np.zeros((n, size, size), np.uint16)
-        for i, (scene, labels) in enumerate(zip(self.scenes, self._labels, strict=True)):
-            m = len(scene.objects)
-            boxes[i, :m] = labels.boxes
-            cells[i, :m] = [solid.cell for solid in scene.objects]
-            visible[i, :m] = labels.visible / labels.alone
-            masks[i], depth[i] = labels.mask, labels.depth
-        texts = [scene.to_json() for scene in self.scenes]
-        return {
-            "masks": masks, "boxes": boxes, "cells": cells, "depth": depth, "visible": visible,
-            "descriptions": pack(texts, description_bytes(self.most)),
-        }  # fmt: skip
+def _arrays(
+    scenes: Sequence[Scene], labels: Sequence[PixelLabels], size: int, most: int
+) -> dict[str, NDArray[Any]]:
+    """Stack the labels of scenes."""
+    n = len(scenes)
+    boxes = np.full((n, most, 4), -1, np.int16)
+    cells = np.full((n, most), -1, np.int16)
+    visible = np.full((n, most), -1, np.float32)
+    masks, depth = np.zeros((n, size, size), np.uint8), np.zeros((n, size, size), np.uint16)
+    for i, (scene, found) in enumerate(zip(scenes, labels, strict=True)):
+        m = len(scene.objects)
+        boxes[i, :m] = found.boxes
+        cells[i, :m] = [solid.cell for solid in scene.objects]
+        visible[i, :m] = found.visible / found.alone
+        masks[i], depth[i] = found.mask, found.depth
+    texts = [scene.to_json() for scene in scenes]
+    return {
+        "masks": masks, "boxes": boxes, "cells": cells, "depth": depth, "visible": visible,
+        "descriptions": pack(texts, description_bytes(most)),
+    }  # fmt: skip

@@ -201,6 +201,3 @@ def _open(path: Path) -> Iterator[TextIO]:
         raise InputError(str(path), "does not exist", _RELEASE) from error
     except (OSError, UnicodeDecodeError, BadZipFile, EOFError, zlib.error) as error:
         raise InputError(str(path), f"cannot be read ({error})", _AGAIN) from error
-
-
-__all__ = ["MAX_WAITING", "Annotated", "Image", "read_annotations", "read_images", "stream"]

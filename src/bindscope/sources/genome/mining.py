@@ -219,6 +219,3 @@ def _edges(box: Box, image: Image) -> Box:
     x, y, width, height = box
     right, bottom = min(x + width, image.width), min(y + height, image.height)
     return max(x, 0.0), max(y, 0.0), right, bottom
-
-
-__all__ = ["NO_VALUE", "MinedScene", "Miner", "Release", "Vocabulary", "iou"]

@@ -127,6 +127,3 @@ def _blend(size_px: int) -> Floats:
     down, right = (axis.ravel() for axis in np.meshgrid(ramp, ramp, indexing="ij"))
     weights = ((1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right)
     return np.stack(weights, axis=1)
-
-
-__all__ = ["COLORS", "KINDS", "Thing", "paint", "sides"]

@@ -104,6 +104,3 @@ def find_images(folder: Path) -> tuple[str, ...]:
             "add the archives of images to `source.downloads`, or give `path` and `images`",
         )  # fmt: skip
     return found
-
-
-__all__ = ["GenomeReader", "find_images", "find_release"]

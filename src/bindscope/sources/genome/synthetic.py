@@ -242,6 +242,3 @@ def _zipped(name: str, text: str) -> bytes:
     with ZipFile(content, "w") as archive:
         archive.writestr(_member(name, ZIP_DEFLATED), text)
     return content.getvalue()
-
-
-__all__ = ["CodeDistribution", "code_distribution", "picture", "write_release"]

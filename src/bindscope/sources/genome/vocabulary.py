@@ -186,19 +186,3 @@ def commonest(
             "ask for fewer, or lower the smallest number of images",
         )  # fmt: skip
     return chosen
-
-
-__all__ = [
-    "ATTRIBUTE_WORDS",
-    "CATEGORY_WORDS",
-    "COLOR_WORDS",
-    "SHADES",
-    "attributes_of",
-    "canonical",
-    "colors_of",
-    "commonest",
-    "invert",
-    "normalise",
-    "parts",
-    "read_aliases",
-]
