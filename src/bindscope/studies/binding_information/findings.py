@@ -12,9 +12,9 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.studies.binding_information import sentences
 from bindscope.studies.binding_information.published import (
-    TREND_COLUMNS,
     beside,
-    read_published,
+    read_papers_table,
+    read_trends,
     why_not,
 )
 from bindscope.studies.binding_information.rules import flag_list
@@ -113,8 +113,7 @@ _ABOUT_ROWS = (
 
 def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     """Put the papers' numbers beside those of the run, or say why that cannot be done."""
-    published = read_published(inputs.resources["binding_information"])
-    trends = read_published(inputs.resources["trends"], TREND_COLUMNS)
+    published, trends = read_papers_table(inputs), read_trends(inputs)
     compared = beside(table, published)
     reasons = why_not(table, published)
     if len(compared):

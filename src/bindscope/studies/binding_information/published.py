@@ -44,12 +44,12 @@ def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame
 
 
 def read_papers_table(inputs: Inputs) -> pd.DataFrame:
-    """Read the paper's main table, for a figure."""
+    """Read the paper's main table."""
     return read_published(inputs.resources["binding_information"])
 
 
 def read_trends(inputs: Inputs) -> pd.DataFrame:
-    """Read what the paper reports of its further studies, for a figure."""
+    """Read what the paper reports of its further studies."""
     return read_published(inputs.resources["trends"], TREND_COLUMNS)
 
 
@@ -177,27 +177,34 @@ def trend_beside(
     return found[pd.Series(agree, index=found.index, dtype=bool) & found["value"].notna()]
 
 
-def trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
-    """Say in a sentence or two what the paper reports, and whether it is comparable with this run.
+def trend_of(
+    study: str, trends: pd.DataFrame | None, table: pd.DataFrame, cells: Mapping[str, int]
+) -> tuple[pd.DataFrame, str]:
+    """Return what a figure shows of the paper's numbers of a study; see `trend_beside`.
 
-    Parameters
-    ----------
-    trends
-        Rows of one study.
-    marks
-        Those that `trend_beside` kept.
+    Returns
+    -------
+    marks, note
+        The comparable numbers; and in a sentence or two all of them.
     """
-    if not len(trends):
-        return ""
-    said = []
+    rows = trends[trends["study"] == study] if trends is not None else pd.DataFrame()
+    if not len(rows):
+        return rows, ""
+    marks = trend_beside(table, rows, cells)
+    return marks, _trend_note(rows, marks)
+
+
+def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
+    """Say what the paper reports of one study, and whether it is comparable with this run."""
+    reported = []
     for row in trends.to_dict("records"):
         where = " on ".join(part for part in (slug(row["model"]), row["dataset"]) if part)
         at = f"{row['axis']} {row['axis_value']}".strip()
         number = f"{100 * row['value']:.1f} %" if pd.notna(row["value"]) else row["note"]
         if not at and number != row["note"]:
             number += f" ({row['note']})"
-        said.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
-    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(said)}."
+        reported.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
+    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(reported)}."
     if len(marks):
         return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
     return f"{text} Not comparable with this run, which has other scenes or models."

@@ -30,7 +30,7 @@ AVERAGED = [
 ]
 
 
-def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFrame:
+def measured(table: pd.DataFrame, *, known_answer: bool) -> pd.DataFrame:
     """Return the rows that hold numbers and are no control.
 
     Added are the probe's `family` and whether the row rests on an `assumed_prior`.
@@ -40,12 +40,10 @@ def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFr
     table
         A `binding_information` table.
     known_answer
-        True: only known-answer encoders; False: only other models; None: both.
+        Whether known-answer encoders are wanted, or all other models.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
-    if known_answer is not None:
-        keep &= (table["model_kind"] == "known-answer") == known_answer
-    rows = table[keep].copy()
+    rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
     rows["family"] = rows["options"].map(family_of)
     rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
     return rows.reset_index(drop=True)
@@ -91,8 +89,16 @@ def family_order(families: Iterable[str]) -> list[str]:
 
 def token_order(tokens: Iterable[str]) -> list[str]:
     """Order token inputs: cls, mean, cls_mean, patches."""
-    found = set(tokens)
-    return [name for name in TOKENS if name in found]
+    return name_order(tokens, TOKENS)
+
+
+def dataset_tokens(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the dataset and token input of each panel, or row of panels, in order."""
+    return [
+        (dataset, token)
+        for dataset in sorted(rows["dataset"].unique())
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    ]
 
 
 def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:

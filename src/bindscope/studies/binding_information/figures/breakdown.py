@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.figures.colours import BLUE, ORANGE
-from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.figures.style import WIDTH_IN, new_figure, styled, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.assumed import marked
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.rules import family_of
@@ -114,7 +114,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
     estimated = assumed_prior(binding["table"])
     chosen = choose_fits(fits, binding["models"])
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
-    shown = max((spaces[name] for name in datasets), key=_n_cells, default=[])
+    shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])
     found = {}
     for dataset, model, tokens, probe in chosen:
         null = _merged(nulls, (dataset, "", "", probe))
@@ -164,8 +164,7 @@ def _merged(details: Details, name: Name) -> dict[str, Any]:
     return merged
 
 
-def _n_cells(groups: Sequence[Group]) -> int:
-    """Return the number of possible objects."""
+def _n_objects(groups: Sequence[Group]) -> int:
     return prod(len(values) for _, values in groups)
 
 
@@ -231,9 +230,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     axes.grid(visible=False)
     axes.set_frame_on(False)
     axes.tick_params(length=0)
-    names = [
-        " ".join(combination) for combination in product(*(values for _, values in groups[1:]))
-    ]
+    names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", labelsize=6.5)
     what = "given features" if part.chained else "and features"
@@ -259,9 +256,8 @@ def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[
     for g, (start, stop) in enumerate(pairwise(starts)):
         y = np.arange(start, stop) + 0.6 * g
         axes.barh(y, part.features[start:stop], 0.8, color=(BLUE, ORANGE)[g % 2], linewidth=0)
-    axes.axvline(0, color="#666666", linewidth=0.7)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
+    zero_line(axes, vertical=True)
+    values_along_x(axes)
     axes.set_xlim(min(0.0, min(reach)) * 1.05, max(0.01, max(reach)) * 1.05)
     axes.set_xlabel(f"features: {_bits(part.features)}", fontsize=8)
 
@@ -269,12 +265,9 @@ def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[
 def _value_names(grid: npt.NDArray[Any], groups: Sequence[Group]) -> None:
     grid[0, 0].set_yticks(range(len(groups[0][1])), list(groups[0][1]))
     grid[0, 0].set_ylabel(groups[0][0])
-    places = [i + 0.6 * g for i, g in enumerate(_group_of(groups))]
+    group_of = [g for g, (_, values) in enumerate(groups) for _ in values]
+    places = [i + 0.6 * g for i, g in enumerate(group_of)]
     names = [name for _, values in groups for name in values]
     grid[1, 0].set_yticks(places, names)
     grid[1, 0].tick_params(axis="y", labelsize=6.5, length=0)
     grid[1, 0].set_ylim(places[-1] + 0.7, -0.7)
-
-
-def _group_of(groups: Sequence[Group]) -> list[int]:
-    return [g for g, (_, values) in enumerate(groups) for _ in values]
