@@ -38,11 +38,7 @@ def make_report(job: Job) -> str:
     parts = make_parts(job.spec["chapters"], inputs)
     config = inputs.content["config"]
     return build_page(
-        config["report"]["title"],
-        parts,
-        config=config,
-        versions=numeric_versions(),
-        keys=job.keys,
+        config["report"]["title"], parts, config=config, versions=numeric_versions(), keys=job.keys
     )
 
 

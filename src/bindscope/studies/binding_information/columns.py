@@ -108,32 +108,16 @@ _NAMES = (
 )
 
 _SIZES = (
-    _scenes(
-        "n_train",
-        "Scenes the probe was fitted on.",
-        "config `n_scenes.train`",
-    ),
-    _scenes(
-        "n_val",
-        "Scenes that selected the weights.",
-        "config `n_scenes.val`",
-    ),
-    _scenes(
-        "n_test",
-        "Scenes every number below is measured on.",
-        "`n_scenes.test`",
-    ),
+    _scenes("n_train", "Scenes the probe was fitted on.", "config `n_scenes.train`"),
+    _scenes("n_val", "Scenes that selected the weights.", "config `n_scenes.val`"),
+    _scenes("n_test", "Scenes every number below is measured on.", "`n_scenes.test`"),
     _entropy(
         "h_object_bits",
         "H(O) of the test split; an estimate from above in rows flagged `assumed_prior`, whose "
         "differences from it are no lower bounds.",
         "`priors`",
     ),
-    _entropy(
-        "h_feature_bits",
-        "H(F) of the test split.",
-        "`priors`",
-    ),
+    _entropy("h_feature_bits", "H(F) of the test split.", "`priors`"),
     _entropy(
         "h_object_given_feature_bits",
         "H(O|F) = H(O) - H(F), because F = f(O).",

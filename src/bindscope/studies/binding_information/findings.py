@@ -127,10 +127,7 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     listed = "Numbers of the paper that have no counterpart here, and why:"
     found = [page_table("The paper's numbers beside ours", COMPARED, _sourced(compared, "table"))]
     others = page_table(
-        "Further numbers that the paper reports",
-        TRENDS,
-        _sourced(trends, "source"),
-        folded=True,
+        "Further numbers that the paper reports", TRENDS, _sourced(trends, "source"), folded=True
     )
     return Section(
         "published",

@@ -23,12 +23,7 @@ from bindscope.tables.schema import (
     validate,
 )
 
-_PRIOR_FIELDS = (
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "split_gap_bits",
-)
+_PRIOR_FIELDS = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "split_gap_bits")
 _MODEL_FIELDS = ("model_kind", "model_seed", "n_layers")
 
 
