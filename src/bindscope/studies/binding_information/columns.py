@@ -26,10 +26,11 @@ FLAGS = ("above_prior", "above_truth", "assumed_prior", "collapsed", "diverged",
 _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
 
 
-def _interval(estimate: str, words: str) -> tuple[Column, Column]:
+def _interval(estimate: str) -> tuple[Column, Column]:
+    of = f"end of the 95 % interval of `{estimate}`."
     return (
-        bits(f"{estimate}_low", f"Lower end of the 95 % interval of {words}.", _BOOTSTRAP),
-        bits(f"{estimate}_high", f"Upper end of the 95 % interval of {words}.", _BOOTSTRAP),
+        bits(f"{estimate}_low", f"Lower {of}", _BOOTSTRAP),
+        bits(f"{estimate}_high", f"Upper {of}", _BOOTSTRAP),
     )
 
 
@@ -209,10 +210,10 @@ _ESTIMATES = (
         "`information`; ours",
         reference="close",
     ),
-    *_interval("binding_bits", "`binding_bits`"),
-    *_interval("conditional_binding_bits", "`conditional_binding_bits`"),
-    *_interval("binding_lower_bound_bits", "`binding_lower_bound_bits`"),
-    *_interval("conditional_binding_lower_bound_bits", "`conditional_binding_lower_bound_bits`"),
+    *_interval("binding_bits"),
+    *_interval("conditional_binding_bits"),
+    *_interval("binding_lower_bound_bits"),
+    *_interval("conditional_binding_lower_bound_bits"),
     _measured(
         "truth_bits",
         "I(O;Z) of a known-answer encoder; 0 under shuffled labels. Empty for other models and "

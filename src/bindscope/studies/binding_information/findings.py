@@ -71,15 +71,7 @@ TRENDS = (
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say what was found about binding information.
-
-    Parameters
-    ----------
-    tables
-        All tables of the run; `binding_information` is read.
-    inputs
-        The configuration; as resources the introduction and the papers' numbers.
-    """
+    """Say what was found about binding information; see `core.interfaces.Findings`."""
     table, config = tables["binding_information"], inputs.content
     order = [str(model["name"]) for model in config.get("models", ())]
     introduction = inputs.resources["binding_information_introduction"]

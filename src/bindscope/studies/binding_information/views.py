@@ -6,28 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from bindscope.studies.binding_information.columns import TOKENS
+from bindscope.studies.binding_information.columns import BINDING_COLUMNS, TOKENS
 from bindscope.studies.binding_information.names import FAMILY_ORDER
-from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
+from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
-AVERAGED = [
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "loss_object_bits",
-    "loss_feature_bits",
-    "loss_object_given_feature_bits",
-    "null_loss_object_bits",
-    "null_loss_feature_bits",
-    "split_gap_bits",
-    "binding_ratio",
-    "conditional_binding_ratio",
-    "truth_bits",
-    "truth_conditional_bits",
-    "accuracy_object",
-    *(f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")),
-]
+NUMBERS = [column.name for column in BINDING_COLUMNS if column.kind == "float64"]
 
 
 def measured(table: pd.DataFrame, *, known_answer: bool) -> pd.DataFrame:
@@ -76,7 +60,7 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     labels = [
         name for name in ("family", "model_kind", "n_layers", "assumed_prior") if name in rows
     ]
-    means = groups[AVERAGED].mean()
+    means = groups[NUMBERS].mean()
     means[labels] = groups[labels].first()
     means["n_seeds"] = groups.size()
     return means.reset_index()

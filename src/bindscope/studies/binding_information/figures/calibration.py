@@ -59,10 +59,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
     Parameters
     ----------
-    table
-        `binding_information`.
-    models
-        Order of the encoders, the configuration's.
+    table, models
+        As `read_binding` returns them.
 
     Returns
     -------

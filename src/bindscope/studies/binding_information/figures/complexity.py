@@ -56,12 +56,10 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     cells
         Per dataset the number of possible objects K, the product of its groups' sizes.
-    models
-        Order of the models, the configuration's.
     trends
         What the paper reports (`resources/published/trends.csv`): no numbers for this curve, so
         that it is quoted in words.

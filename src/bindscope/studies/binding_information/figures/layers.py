@@ -70,10 +70,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
     Parameters
     ----------
-    table
-        `binding_information`.
-    models
-        Order of the models, the configuration's.
+    table, models
+        As `read_binding` returns them.
 
     Returns
     -------

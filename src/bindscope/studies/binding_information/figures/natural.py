@@ -75,16 +75,14 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     priors
         `priors`: the entropy of re-assigned attributes is read, where a dataset has it.
     datasets
         Names of the datasets of natural images.
     cells
         Per dataset the number of possible objects.
-    models
-        Order of the models, the configuration's.
     trends
         The paper's numbers (`resources/published/trends.csv`): stars where dataset and model
         agree, words where not.

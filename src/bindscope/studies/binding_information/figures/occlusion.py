@@ -69,14 +69,12 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     statistics
         `scene_statistics`.
     cells
         Per dataset the number of possible objects.
-    models
-        Order of the models, the configuration's.
     trends
         What the paper reports; it names no model for these numbers, so that they are quoted in
         words.

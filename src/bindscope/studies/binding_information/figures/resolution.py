@@ -89,7 +89,7 @@ def draw(
     Parameters
     ----------
     table
-        `binding_information`.
+        As `read_binding` returns it.
     families
         Names of families with their models.
     input_px

@@ -92,12 +92,10 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     published
         The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
-    models
-        Order of the models, the configuration's.
     costs
         What `sharing_costs` returned.
 

@@ -65,13 +65,11 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     published
         The paper's numbers; drawn only where dataset, model, tokens and probe agree, otherwise
         quoted in words.
-    models
-        Order of the models, the configuration's.
 
     Returns
     -------
