@@ -154,8 +154,7 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
                 "give the table the truth of every known-answer model",
             )
         truth = truths[names]
-        row["truth_bits"] = truth["truth_bits"]
-        row["truth_conditional_bits"] = truth["truth_conditional_bits"]
+        row |= {name: truth[name] for name in ("truth_bits", "truth_conditional_bits")}
 
 
 def _flagged(frame: pd.DataFrame) -> pd.DataFrame:

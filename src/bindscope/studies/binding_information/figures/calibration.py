@@ -91,9 +91,9 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         handle(family_shown(f).name, marker="s", color=family_shown(f).colour, linestyle="none")
         for f in families
     ]
-    ours = {"marker": "o", "color": INK, "linestyle": "none"}
-    entries.append(handle("paper's estimate", markerfacecolor="white", **ours))
-    entries.append(handle("our lower bound", **ours))
+    circle = {"marker": "o", "color": INK, "linestyle": "none"}
+    entries.append(handle("paper's estimate", markerfacecolor="white", **circle))
+    entries.append(handle("our lower bound", **circle))
     legend_below(figure, entries, 6)
     return figure
 
