@@ -8,8 +8,7 @@ from sample_tables import KEYS, given
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_information.attention_maps import summary
-from bindscope.studies.binding_information.attention_share import attention_share
+from bindscope.studies.binding_information.attention_maps import attention_share, summary
 from bindscope.studies.binding_information.tables import ATTENTION
 
 

@@ -37,14 +37,14 @@ def test_breakdown_takes_more_than_two_groups():
 
 
 def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
-    fits = [
-        (("d", "m", "mean", "quadratic"), "quadratic", {}),
-        (("d", "m", "cls", "linear"), "linear", {}),
-        (("d", "m", "cls", "quadratic"), "quadratic", {}),
-        (("d", "n", "mean", "dnn"), "dnn", {}),
-        (("d", "n", "patches", "attention"), "attention_quadratic", {}),
-    ]
-    assert breakdown.choose_fits(fits, ("n", "m")) == [
+    families = {
+        ("d", "m", "mean", "quadratic"): "quadratic",
+        ("d", "m", "cls", "linear"): "linear",
+        ("d", "m", "cls", "quadratic"): "quadratic",
+        ("d", "n", "mean", "dnn"): "dnn",
+        ("d", "n", "patches", "attention"): "attention_quadratic",
+    }
+    assert breakdown.choose_fits(families, ("n", "m")) == [
         ("d", "n", "mean", "dnn"),
         ("d", "m", "cls", "quadratic"),
     ]

@@ -30,6 +30,7 @@ from bindscope.core.keys import closure
 from bindscope.core.registries import studies
 from bindscope.figures import style
 from bindscope.figures.job import make_figure
+from bindscope.studies.binding_information.attention_maps import attention_share
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.figures import (
     attention,
@@ -87,9 +88,11 @@ def attention_arrays(n_scenes=2, n_objects=3):
     maps = np.full((n_scenes, n_objects, 16), 1 / 16, np.float32)
     maps[:, 2] = np.nan
     images = np.full((n_scenes, 8, 8, 3), 255, np.uint8)
+    share, baseline = attention_share(maps, masks, (4, 4), 2)
     return {
         "images": images, "masks": masks, "maps": maps, "grid": np.array([4, 4]),
-        "patch_px": np.array([2]),
+        "patch_px": np.array([2]), "share": share[:, :2].ravel(),
+        "baseline": baseline[:, :2].ravel(),
     }  # fmt: skip
 
 
@@ -344,9 +347,6 @@ def test_training_draws_models_and_probes():
 
 def test_attention_draws_present_objects_and_the_share():
     arrays = attention_arrays()
-    share, baseline = attention.shares(arrays)
-    assert len(share) == len(baseline) == 4
-    np.testing.assert_allclose(share, baseline)  # a uniform query
     more = arrays | {"share": np.array([0.5, 1.0]), "baseline": np.array([0.1, 0.1])}
     assert "75 %" in words(attention.draw({"one": more}))
     assert {"one", "two"} <= set(words(attention.draw({"one": arrays, "two": more})))

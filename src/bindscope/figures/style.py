@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, ParamSpec, TypeVar
@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
 from bindscope.figures.colours import INK, PALETTE
@@ -120,19 +121,22 @@ def placeholder(reason: str) -> Figure:
     return figure
 
 
-def colours(names: Sequence[str]) -> dict[str, str]:
-    """Give each name a colour of the palette, in order; after eight they repeat."""
-    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
-
-
-def markers(names: Sequence[str]) -> dict[str, str]:
-    """Give each name a marker, in order; after eight they repeat."""
-    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(names)}
+def looks(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Give each name a `color` of the palette and a `marker`, in order; after eight they repeat."""
+    return {
+        name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)]}
+        for i, name in enumerate(names)
+    }
 
 
 def handle(label: str, **style: Any) -> Line2D:
     """Return a legend entry."""
     return Line2D([], [], label=label, **style)
+
+
+def paper_entry(marks: Sized) -> list[Line2D]:
+    """Return the legend's entry for the paper's numbers where there are any, else nothing."""
+    return [handle("the paper's number", linestyle="none", **PAPER_MARK)] if len(marks) else []
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> None:
@@ -155,15 +159,34 @@ def note_above(figure: Figure, text: str) -> None:
 
 def reference_line(axes: Axes, value: float, label: str, vertical: bool = False) -> None:
     """Draw a dashed line at an entropy and write its name at the line's end."""
+    line: dict[str, Any] = {"color": INK, "linestyle": (0, (4, 2)), "linewidth": 0.9}
+    text: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7.5}
     if vertical:
-        axes.axvline(value, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
-        axes.annotate(
-            label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
-            textcoords="offset points", ha="center", va="bottom", fontsize=7.5,
-        )  # fmt: skip
-        return
-    axes.axhline(value, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
-    axes.annotate(
-        label, (1, value), xycoords=("axes fraction", "data"), xytext=(3, 0),
-        textcoords="offset points", ha="left", va="center", fontsize=7.5,
-    )  # fmt: skip
+        axes.axvline(value, **line)
+        axes.annotate(label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
+                      ha="center", va="bottom", **text)  # fmt: skip
+    else:
+        axes.axhline(value, **line)
+        axes.annotate(label, (1, value), xycoords=("axes fraction", "data"), xytext=(3, 0),
+                      ha="left", va="center", **text)  # fmt: skip
+
+
+def zero_line(axes: Axes, vertical: bool = False) -> None:
+    """Draw a thin line at 0."""
+    (axes.axvline if vertical else axes.axhline)(0, color="#666666", linewidth=0.7)
+
+
+def values_along_x(axes: Axes) -> None:
+    """Turn the grid, for bars that lie."""
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x")
+
+
+def lowest_panels(grid: NDArray[Any], n_panels: int) -> list[Axes]:
+    """Return the lowest panel of each column, its ticks named; blank a grid's unused places."""
+    for axes in grid.flat[n_panels:]:
+        axes.set_axis_off()
+    lowest: list[Axes] = list(grid.flat)[:n_panels][-grid.shape[1] :]
+    for axes in lowest:
+        axes.tick_params(labelbottom=True)
+    return lowest

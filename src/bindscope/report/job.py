@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.keys import numeric_versions
 from bindscope.core.registries import resolve
@@ -38,11 +36,7 @@ def make_report(job: Job) -> str:
     parts = make_parts(job.spec["chapters"], inputs)
     config = inputs.content["config"]
     return build_page(
-        config["report"]["title"],
-        parts,
-        config=config,
-        versions=numeric_versions(),
-        keys=job.keys,
+        config["report"]["title"], parts, config=config, versions=numeric_versions(), keys=job.keys
     )
 
 
@@ -55,8 +49,15 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
         The spec's `chapters`.
     inputs
         What the report is made from.
+
+    Raises
+    ------
+    StoreError
+        If a table is missing or does not fit its schema.
     """
-    tables = read_tables(inputs.of("tables"))
+    schemas = declared()
+    names = {given.names["table"]: given.path for given in inputs.of("tables")}
+    tables = {name: read_table(path, schemas[name]) for name, path in names.items()}
     # In the order of the graph; a spec does not keep the order of its keys.
     drawn = {given.names["figure"]: given for given in inputs.of("figures")}
     about = Inputs(content=inputs.content["config"], resources=inputs.resources)
@@ -73,21 +74,6 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
         )
         for chapter in chapters
     ]
-
-
-def read_tables(given: Sequence[Given]) -> dict[str, pd.DataFrame]:
-    """Read tables by name, each with the schema that its study declares.
-
-    Raises
-    ------
-    StoreError
-        If a file is missing or does not fit its schema.
-    """
-    schemas = declared()
-    return {
-        product.names["table"]: read_table(product.path, schemas[product.names["table"]])
-        for product in given
-    }
 
 
 def _drawing(figure: Given, title: str, resources: Mapping[str, str]) -> Drawing:

@@ -77,7 +77,7 @@ def build_page(
     parts
         The chapters.
     config
-        The whole configuration as JSON-able mappings.
+        The whole configuration, as JSON has it.
     versions
         Versions of the libraries by name.
     keys
@@ -91,7 +91,7 @@ def build_page(
     return _template().render(
         title=title,
         parts=[_laid_out(part) for part in parts],
-        config=yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True, width=100),
+        config=yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
         versions=sorted(versions.items()),
         keys=sorted(keys.items()),
         provenance=[table for part in parts for table in part.chapter.provenance],
@@ -163,12 +163,3 @@ def _embedded(figure: Drawing) -> dict[str, Any]:
         "source": f"data:image/{kind};base64,{base64.b64encode(content).decode()}",
         "caption": caption_html(figure.caption),
     }
-
-
-def _plain(value: Any) -> Any:
-    """Turn tuples and mappings into what YAML writes plainly."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return value

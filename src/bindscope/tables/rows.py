@@ -40,7 +40,7 @@ def read_rows(given: Given, output: str = "") -> list[Row]:
         If the file is missing, damaged or empty, or made by another specification or code.
     """
     path = given.files[output] if output else given.path
-    rows = _parse_lines(path) if path.endswith(".jsonl") else _parse(path)
+    rows = _parse(path)
     if not rows:
         raise StoreError(path, "holds no row", rerun(path))
     for i, row in enumerate(rows, 1):
@@ -75,38 +75,26 @@ def rerun(path: PathLike) -> str:
 
 def _parse(path: str) -> list[Row]:
     try:
-        content = json.loads(_read(path), parse_constant=_refuse)
-    except ValueError as error:
-        raise StoreError(path, f"is not JSON ({error})", rerun(path)) from error
-    rows = content if isinstance(content, list) else [content]
-    return [_checked(f"{path}:{i}", row, path) for i, row in enumerate(rows, 1)]
-
-
-def _parse_lines(path: str) -> list[Row]:
-    rows = []
-    for i, line in enumerate(_read(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path}:{i}"
-        try:
-            row = json.loads(line, parse_constant=_refuse)
-        except ValueError as error:
-            raise StoreError(where, f"is not a whole row ({error})", rerun(path)) from error
-        rows.append(_checked(where, row, path))
-    return rows
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
+        text = Path(path).read_text()
     except FileNotFoundError as error:
         raise StoreError(path, "is missing", rerun(path)) from error
+    if path.endswith(".jsonl"):
+        numbered = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+        rows = [(i, _load(f"{path}:{i}", line, "a whole row", path)) for i, line in numbered]
+    else:
+        content = _load(path, text, "JSON", path)
+        rows = list(enumerate(content if isinstance(content, list) else [content], 1))
+    for i, row in rows:
+        if not isinstance(row, dict):
+            raise StoreError(f"{path}:{i}", "is not a JSON object", rerun(path))
+    return [row for _, row in rows]
 
 
-def _checked(where: str, row: Any, path: str) -> Row:
-    if not isinstance(row, dict):
-        raise StoreError(where, "is not a JSON object", rerun(path))
-    return row
+def _load(where: str, text: str, what: str, path: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        raise StoreError(where, f"is not {what} ({error})", rerun(path)) from error
 
 
 def _check_names(where: str, row: Row, given: Given) -> None:

@@ -15,7 +15,9 @@ import pandas as pd
 import pyarrow as pa
 
 from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.interfaces import Inputs
 from bindscope.core.registries import resolve, studies
+from bindscope.tables.rows import rows_of
 
 Kind = Literal["string", "int64", "float64"]
 Null = Literal["never", "reason", "allowed"]
@@ -201,6 +203,27 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataF
         If a row has a field that is no column, or breaks the schema.
     """
     return validate(ordered(frame_of(rows, schema), schema), schema, schema.name)
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """A `core.interfaces.Table` of the rows of one role, as the jobs left them.
+
+    Attributes
+    ----------
+    schema
+        Its schema.
+    role, output
+        Which products hold its rows, and in which of their files (empty: the first).
+    """
+
+    schema: TableSchema
+    role: str
+    output: str = ""
+
+    def build(self, inputs: Inputs) -> pd.DataFrame:
+        """Build the table."""
+        return table_of(rows_of(inputs.of(self.role), self.output), self.schema)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataFrame:

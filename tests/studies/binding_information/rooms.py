@@ -24,7 +24,6 @@ ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{f"{name}.py": set() for name in ("config", "products", "registry", "study")},
     "attention_maps.py": {"attention"},
-    "attention_share.py": {"attention", *_OF_MAPS},
     **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
     "probes/": FITS,
     **{f"probes/{name}.py": READERS for name in ("attention", "base", "module", "weights")},
@@ -42,11 +41,11 @@ ROOMS: dict[str, set[str]] = {
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},
     "figures/assumed.py": figures("tokens", "layers", "structure", "breakdown"),
     "figures/bars.py": figures("tokens"),
+    "figures/curves.py": figures("layers"),
     "figures/reading.py": _OF_TABLE,
     # This preset has nothing that these figures show.
     **{
-        f"figures/{name}.py": set()
-        for name in ("complexity", "curves", "natural", "occlusion", "resolution")
+        f"figures/{name}.py": set() for name in ("complexity", "natural", "occlusion", "resolution")
     },
 }
 

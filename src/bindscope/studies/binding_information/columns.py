@@ -26,10 +26,11 @@ FLAGS = ("above_prior", "above_truth", "assumed_prior", "collapsed", "diverged",
 _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
 
 
-def _interval(estimate: str, words: str) -> tuple[Column, Column]:
+def _interval(estimate: str) -> tuple[Column, Column]:
+    of = f"end of the 95 % interval of `{estimate}`."
     return (
-        bits(f"{estimate}_low", f"Lower end of the 95 % interval of {words}.", _BOOTSTRAP),
-        bits(f"{estimate}_high", f"Upper end of the 95 % interval of {words}.", _BOOTSTRAP),
+        bits(f"{estimate}_low", f"Lower {of}", _BOOTSTRAP),
+        bits(f"{estimate}_high", f"Upper {of}", _BOOTSTRAP),
     )
 
 
@@ -108,32 +109,16 @@ _NAMES = (
 )
 
 _SIZES = (
-    _scenes(
-        "n_train",
-        "Scenes the probe was fitted on.",
-        "config `n_scenes.train`",
-    ),
-    _scenes(
-        "n_val",
-        "Scenes that selected the weights.",
-        "config `n_scenes.val`",
-    ),
-    _scenes(
-        "n_test",
-        "Scenes every number below is measured on.",
-        "`n_scenes.test`",
-    ),
+    _scenes("n_train", "Scenes the probe was fitted on.", "config `n_scenes.train`"),
+    _scenes("n_val", "Scenes that selected the weights.", "config `n_scenes.val`"),
+    _scenes("n_test", "Scenes every number below is measured on.", "`n_scenes.test`"),
     _entropy(
         "h_object_bits",
         "H(O) of the test split; an estimate from above in rows flagged `assumed_prior`, whose "
         "differences from it are no lower bounds.",
         "`priors`",
     ),
-    _entropy(
-        "h_feature_bits",
-        "H(F) of the test split.",
-        "`priors`",
-    ),
+    _entropy("h_feature_bits", "H(F) of the test split.", "`priors`"),
     _entropy(
         "h_object_given_feature_bits",
         "H(O|F) = H(O) - H(F), because F = f(O).",
@@ -225,10 +210,10 @@ _ESTIMATES = (
         "`information`; ours",
         reference="close",
     ),
-    *_interval("binding_bits", "`binding_bits`"),
-    *_interval("conditional_binding_bits", "`conditional_binding_bits`"),
-    *_interval("binding_lower_bound_bits", "`binding_lower_bound_bits`"),
-    *_interval("conditional_binding_lower_bound_bits", "`conditional_binding_lower_bound_bits`"),
+    *_interval("binding_bits"),
+    *_interval("conditional_binding_bits"),
+    *_interval("binding_lower_bound_bits"),
+    *_interval("conditional_binding_lower_bound_bits"),
     _measured(
         "truth_bits",
         "I(O;Z) of a known-answer encoder; 0 under shuffled labels. Empty for other models and "

@@ -12,9 +12,9 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.studies.binding_information import sentences
 from bindscope.studies.binding_information.published import (
-    TREND_COLUMNS,
     beside,
-    read_published,
+    read_papers_table,
+    read_trends,
     why_not,
 )
 from bindscope.studies.binding_information.rules import flag_list
@@ -71,15 +71,7 @@ TRENDS = (
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say what was found about binding information.
-
-    Parameters
-    ----------
-    tables
-        All tables of the run; `binding_information` is read.
-    inputs
-        The configuration; as resources the introduction and the papers' numbers.
-    """
+    """Say what was found about binding information; see `core.interfaces.Findings`."""
     table, config = tables["binding_information"], inputs.content
     order = [str(model["name"]) for model in config.get("models", ())]
     introduction = inputs.resources["binding_information_introduction"]
@@ -113,8 +105,7 @@ _ABOUT_ROWS = (
 
 def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     """Put the papers' numbers beside those of the run, or say why that cannot be done."""
-    published = read_published(inputs.resources["binding_information"])
-    trends = read_published(inputs.resources["trends"], TREND_COLUMNS)
+    published, trends = read_papers_table(inputs), read_trends(inputs)
     compared = beside(table, published)
     reasons = why_not(table, published)
     if len(compared):
@@ -128,10 +119,7 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     listed = "Numbers of the paper that have no counterpart here, and why:"
     found = [page_table("The paper's numbers beside ours", COMPARED, _sourced(compared, "table"))]
     others = page_table(
-        "Further numbers that the paper reports",
-        TRENDS,
-        _sourced(trends, "source"),
-        folded=True,
+        "Further numbers that the paper reports", TRENDS, _sourced(trends, "source"), folded=True
     )
     return Section(
         "published",

@@ -44,12 +44,12 @@ def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame
 
 
 def read_papers_table(inputs: Inputs) -> pd.DataFrame:
-    """Read the paper's main table, for a figure."""
+    """Read the paper's main table."""
     return read_published(inputs.resources["binding_information"])
 
 
 def read_trends(inputs: Inputs) -> pd.DataFrame:
-    """Read what the paper reports of its further studies, for a figure."""
+    """Read what the paper reports of its further studies."""
     return read_published(inputs.resources["trends"], TREND_COLUMNS)
 
 
@@ -79,16 +79,8 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         left = numbers.assign(
             our_dataset=numbers["dataset"].map(slug), our_model=numbers["model"].map(slug)
         )
-        right = ours.rename(
-            columns={
-                "dataset": "our_dataset",
-                "model": "our_model",
-                "probe": "our_probe",
-                "layer": "our_layer",
-                "family": "probe",
-                str(quantity): "ours",
-            }
-        )
+        new_names = {name: f"our_{name}" for name in ("dataset", "model", "probe", "layer")}
+        right = ours.rename(columns={**new_names, "family": "probe", str(quantity): "ours"})
         names = ["our_dataset", "our_model", "tokens", "probe"]
         both = left.merge(right[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names)
         parts.append(both.dropna(subset=["value", "ours"]))
@@ -141,28 +133,38 @@ def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> s
     )
 
 
-def trend_beside(
-    table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
-) -> pd.DataFrame:
-    """Keep the published numbers of a study that belong to a dataset and a model of this run.
-
-    A dataset agrees if it has the paper's name and as many possible objects, a model if it is that
-    checkpoint. Which probe the paper read them with is not stated beside these numbers.
+def trend_of(
+    study: str, trends: pd.DataFrame | None, table: pd.DataFrame, cells: Mapping[str, int]
+) -> tuple[pd.DataFrame, str]:
+    """Return what a figure shows of the numbers that the paper reports of a study.
 
     Parameters
     ----------
+    study, trends
+        Which rows of `resources/published/trends.csv`.
     table
         `binding_information`.
-    trends
-        Rows of `resources/published/trends.csv`, of one study.
     cells
         Per dataset of the run the number of possible objects.
 
     Returns
     -------
-    DataFrame
-        The rows that agree, with `our_dataset` and `our_model`; rows without a number are left out.
+    marks, note
+        The numbers that belong to a dataset and a model of this run, with `our_dataset` and
+        `our_model`; and in a sentence or two all of them. A dataset agrees if it has the paper's
+        name and as many possible objects, a model if it is that checkpoint. Which probe the paper
+        read them with is not stated beside these numbers.
     """
+    rows = trends[trends["study"] == study] if trends is not None else pd.DataFrame()
+    if not len(rows):
+        return rows, ""
+    marks = _trend_beside(table, rows, cells)
+    return marks, _trend_note(rows, marks)
+
+
+def _trend_beside(
+    table: pd.DataFrame, trends: pd.DataFrame, cells: Mapping[str, int]
+) -> pd.DataFrame:
     rows = measured(table, known_answer=False)
     rows = rows[rows["model_kind"].isin(["hf", "timm"])]
     here = set(zip(rows["dataset"], rows["model"], strict=True))
@@ -177,27 +179,17 @@ def trend_beside(
     return found[pd.Series(agree, index=found.index, dtype=bool) & found["value"].notna()]
 
 
-def trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
-    """Say in a sentence or two what the paper reports, and whether it is comparable with this run.
-
-    Parameters
-    ----------
-    trends
-        Rows of one study.
-    marks
-        Those that `trend_beside` kept.
-    """
-    if not len(trends):
-        return ""
-    said = []
+def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
+    """Say what the paper reports of one study, and whether it is comparable with this run."""
+    reported = []
     for row in trends.to_dict("records"):
         where = " on ".join(part for part in (slug(row["model"]), row["dataset"]) if part)
         at = f"{row['axis']} {row['axis_value']}".strip()
         number = f"{100 * row['value']:.1f} %" if pd.notna(row["value"]) else row["note"]
         if not at and number != row["note"]:
             number += f" ({row['note']})"
-        said.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
-    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(said)}."
+        reported.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
+    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(reported)}."
     if len(marks):
         return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
     return f"{text} Not comparable with this run, which has other scenes or models."

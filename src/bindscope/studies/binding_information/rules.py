@@ -34,14 +34,13 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
-    whole = frame["binding_lower_bound_bits"] <= frame["h_object_bits"] + TOLERANCE
-    part = (
-        frame["conditional_binding_lower_bound_bits"]
-        <= frame["h_object_given_feature_bits"] + TOLERANCE
-    )
-    return (whole | frame["binding_lower_bound_bits"].isna()) & (
-        part | frame["conditional_binding_lower_bound_bits"].isna()
-    )
+    good = pd.Series(True, index=frame.index)
+    for bound, entropy in (
+        ("binding_lower_bound_bits", "h_object_bits"),
+        ("conditional_binding_lower_bound_bits", "h_object_given_feature_bits"),
+    ):
+        good &= (frame[bound] <= frame[entropy] + TOLERANCE) | frame[bound].isna()
+    return good
 
 
 def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:

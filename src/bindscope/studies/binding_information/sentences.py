@@ -25,7 +25,7 @@ from bindscope.studies.binding_information.views import (
 )
 
 Config = Mapping[str, Any]
-Record = Mapping[str, Any]
+Record = Mapping[Any, Any]
 
 _MODEL_WORDS = {
     "controlled:objects": "a vision transformer trained to name the objects",
@@ -64,7 +64,7 @@ def quoted_rows(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     rows = rows[rows[_QUANTITIES].notna().all(axis=1)].copy()
     orders = {
         "model": name_order(rows["model"], models),
-        "tokens": name_order(rows["tokens"], token_order(rows["tokens"])),
+        "tokens": token_order(rows["tokens"]),
         "family": name_order(rows["family"], _QUOTED),
     }
     for name, order in orders.items():
@@ -86,27 +86,17 @@ def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
     dataset = first["dataset"]
     estimated = dataset in assumed_prior(table)
     about = "about " if estimated else ""
+    whole, given = (bits(first[f"h_object{end}_bits"]) for end in ("", "_given_feature"))
+    binding = "of these are binding: they are left to say once the features are known"
     numbers = [
-        KeyNumber(
-            f"{about}{bits(first['h_object_bits'])}",
-            "bits",
-            f"say which objects a scene of {dataset} has",
-        ),
-        KeyNumber(
-            f"{about}{bits(first['h_object_given_feature_bits'])}",
-            "bits",
-            "of these are binding: they are left to say once the features are known",
-        ),
+        KeyNumber(f"{about}{whole}", "bits", f"say which objects a scene of {dataset} has"),
+        KeyNumber(f"{about}{given}", "bits", binding),
     ]
-    for row in _records(rows.drop_duplicates("model")):
+    for row in rows.drop_duplicates("model").to_dict("records"):
         flagged = f" (flagged {', '.join(row['doubts'])})" if row["doubts"] else ""
-        numbers.append(
-            KeyNumber(
-                _amount(row["conditional_binding_lower_bound_bits"], estimated),
-                "bits",
-                f"of binding in {tokens_shown(row['tokens']).words} of {row['model']}{flagged}",
-            )
-        )
+        found = _amount(row["conditional_binding_lower_bound_bits"], estimated)
+        words = f"of binding in {tokens_shown(row['tokens']).words} of {row['model']}{flagged}"
+        numbers.append(KeyNumber(found, "bits", words))
     return numbers
 
 
@@ -201,14 +191,14 @@ def warnings(table: pd.DataFrame) -> list[Warned]:
     for status, meaning in STATUS_WORDS.items():
         rows = table[table["status"] == status]
         if len(rows):
-            lines = [f"{row_name(row)}: {row['reason']}" for row in _records(rows)]
+            lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
             found.append(Warned(f"{status}: {meaning}", tuple(lines)))
     flags = table["flags"].map(flag_list)
     for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
         rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
         if len(rows):
             words = f"{flag}: {FLAG_WORDS[flag]}" if flag in FLAG_WORDS else flag
-            found.append(Warned(words, tuple(row_name(row) for row in _records(rows))))
+            found.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
     return found
 
 
@@ -225,7 +215,7 @@ def controls(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def row_name(row: Mapping[str, Any]) -> str:
+def row_name(row: Record) -> str:
     """Name a row by its labels."""
     control = "" if row["control"] == "none" else f", {row['control']}"
     return (
@@ -234,13 +224,9 @@ def row_name(row: Mapping[str, Any]) -> str:
     )
 
 
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in rows.to_dict("records")]
-
-
 def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
     """Say what one model's token inputs hold; no bounds where the prior is estimated."""
-    first, *further = _records(rows)
+    first, *further = rows.to_dict("records")
     model = _model_words(source)
     text = (
         f"{f' ({model})' if model else ''}: from {tokens_shown(first['tokens']).words}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -47,10 +47,6 @@ def _attention_table(graph: Graph, shared: Shared, section: Section) -> Request 
     return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
 
 
-def _known_answer(shared: Shared, name: str) -> bool:
-    return isinstance(shared.models[name], KnownAnswer)
-
-
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     """Fits of models' last layers, known-answer encoders and controls left out.
 
@@ -59,7 +55,7 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     fits = [
         fit
         for fit in graph.of("fit", control="none")
-        if not _known_answer(shared, fit.wildcards["model"])
+        if not isinstance(shared.models[fit.wildcards["model"]], KnownAnswer)
     ]
     deepest = {name: str(depth(model)) for name, model in shared.models.items()}
     read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
@@ -68,11 +64,16 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
 
 
 def _about_table(
-    graph: Graph, shared: Shared, content: dict[str, Any] | None = None, **inputs: list[Product]
+    graph: Graph,
+    shared: Shared,
+    content: Mapping[str, Any] | None = None,
+    reads: Mapping[str, tuple[str, ...]] | None = None,
+    **inputs: list[Product],
 ) -> Request:
     """Ask for the study's table, the order of the models, and more."""
     table = graph.of("table", table="binding_information")
-    return Request({"table": table, **inputs}, {"models": list(shared.models), **(content or {})})
+    content = {"models": list(shared.models), **(content or {})}
+    return Request({"table": table, **inputs}, content, reads or {})
 
 
 def _cells(shared: Shared) -> dict[str, int]:
@@ -111,8 +112,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
         return None
     compared = [fit for fit in fits if families[fit.wildcards["probe"]] in _SHARING]
     content = {"information": section.information.model_dump(mode="json")}
-    asked = _about_table(graph, shared, content, fits=compared)
-    return Request(asked.inputs, asked.content, {"fits": ("details",)})
+    return _about_table(graph, shared, content, {"fits": ("details",)}, fits=compared)
 
 
 def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -129,11 +129,9 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     if not (fits := last_layer_fits(graph, shared)):
         return None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
-    groups = {name: value_names(dataset) for name, dataset in names.items()}
-    asked = _about_table(
-        graph, shared, {"groups": groups}, fits=fits, nulls=graph.of("null")
-    )  # fmt: skip
-    return Request(asked.inputs, asked.content, {"fits": ("details",), "nulls": ("details",)})
+    content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
+    details = dict.fromkeys(("fits", "nulls"), ("details",))
+    return _about_table(graph, shared, content, details, fits=fits, nulls=graph.of("null"))
 
 
 def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -141,9 +139,7 @@ def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | No
     return _about_table(graph, shared) if known else None
 
 
-def _several(
-    graph: Graph, shared: Shared, value: Callable[[Dataset], float | None]
-) -> bool:  # fmt: skip
+def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | None]) -> bool:
     """Whether a model is read on datasets that differ in a value, of those that have it."""
     values: dict[str, set[float | None]] = {}
     for fit in last_layer_fits(graph, shared):

@@ -15,31 +15,16 @@ from bindscope.studies.binding_information.rules import above_truth, flag_list
 from bindscope.studies.binding_information.schemas import ATTENTION_SCHEMA, BINDING_SCHEMA
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
+    RowTable,
     frame_of,
     ordered,
     refuse_other_fields,
     row_name,
-    table_of,
     validate,
 )
 
-_PRIOR_FIELDS = (
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "split_gap_bits",
-)
+_PRIOR_FIELDS = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "split_gap_bits")
 _MODEL_FIELDS = ("model_kind", "model_seed", "n_layers")
-
-
-class AttentionTable:
-    """What attention probes look at."""
-
-    schema = ATTENTION_SCHEMA
-
-    def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Build the table of the rows (`attention_maps.summary`) beside the maps."""
-        return table_of(rows_of(inputs.of("maps"), "share"), self.schema)
 
 
 class BindingTable:
@@ -89,7 +74,7 @@ class BindingTable:
 
 
 BINDING_INFORMATION = BindingTable()
-ATTENTION = AttentionTable()
+ATTENTION = RowTable(ATTENTION_SCHEMA, "maps", "share")  # rows of `attention_maps.summary`
 
 
 def _seed_rows(given: Given) -> list[Row]:
@@ -169,15 +154,10 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
                 "give the table the truth of every known-answer model",
             )
         truth = truths[names]
-        row["truth_bits"] = truth["truth_bits"]
-        row["truth_conditional_bits"] = truth["truth_conditional_bits"]
+        row |= {name: truth[name] for name in ("truth_bits", "truth_conditional_bits")}
 
 
 def _flagged(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the flag `above_truth` where a bound exceeds a known truth."""
-    above = above_truth(frame)
-    texts = [
-        _flag_text([*flag_list(flags), *(["above_truth"] if is_above else [])])
-        for flags, is_above in zip(frame["flags"], above, strict=True)
-    ]
-    return frame.assign(flags=pd.Series(texts, index=frame.index, dtype="str"))
+    with_flag = frame["flags"].map(lambda flags: _flag_text([*flag_list(flags), "above_truth"]))
+    return frame.assign(flags=frame["flags"].mask(above_truth(frame), with_flag))

@@ -6,31 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from bindscope.studies.binding_information.columns import TOKENS
+from bindscope.studies.binding_information.columns import BINDING_COLUMNS, TOKENS
 from bindscope.studies.binding_information.names import FAMILY_ORDER
-from bindscope.studies.binding_information.rules import ESTIMATES, family_of, flag_list
+from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
-AVERAGED = [
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "loss_object_bits",
-    "loss_feature_bits",
-    "loss_object_given_feature_bits",
-    "null_loss_object_bits",
-    "null_loss_feature_bits",
-    "split_gap_bits",
-    "binding_ratio",
-    "conditional_binding_ratio",
-    "truth_bits",
-    "truth_conditional_bits",
-    "accuracy_object",
-    *(f"{name}{end}" for name in ESTIMATES for end in ("", "_low", "_high")),
-]
+NUMBERS = [column.name for column in BINDING_COLUMNS if column.kind == "float64"]
 
 
-def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFrame:
+def measured(table: pd.DataFrame, *, known_answer: bool) -> pd.DataFrame:
     """Return the rows that hold numbers and are no control.
 
     Added are the probe's `family` and whether the row rests on an `assumed_prior`.
@@ -40,12 +24,10 @@ def measured(table: pd.DataFrame, known_answer: bool | None = None) -> pd.DataFr
     table
         A `binding_information` table.
     known_answer
-        True: only known-answer encoders; False: only other models; None: both.
+        Whether known-answer encoders are wanted, or all other models.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
-    if known_answer is not None:
-        keep &= (table["model_kind"] == "known-answer") == known_answer
-    rows = table[keep].copy()
+    rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
     rows["family"] = rows["options"].map(family_of)
     rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
     return rows.reset_index(drop=True)
@@ -78,7 +60,7 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     labels = [
         name for name in ("family", "model_kind", "n_layers", "assumed_prior") if name in rows
     ]
-    means = groups[AVERAGED].mean()
+    means = groups[NUMBERS].mean()
     means[labels] = groups[labels].first()
     means["n_seeds"] = groups.size()
     return means.reset_index()
@@ -91,8 +73,16 @@ def family_order(families: Iterable[str]) -> list[str]:
 
 def token_order(tokens: Iterable[str]) -> list[str]:
     """Order token inputs: cls, mean, cls_mean, patches."""
-    found = set(tokens)
-    return [name for name in TOKENS if name in found]
+    return name_order(tokens, TOKENS)
+
+
+def dataset_tokens(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the dataset and token input of each panel, or row of panels, in order."""
+    return [
+        (dataset, token)
+        for dataset in sorted(rows["dataset"].unique())
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    ]
 
 
 def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:

@@ -10,28 +10,30 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Section, page_table
 
 
-def _number(heading: str, source: str, form: str, explanation: str) -> Column:
-    return Column(heading, source, "number", explanation, form)
+def _bits(heading: str, source: str, explanation: str) -> Column:
+    return Column(f"{heading}, bits", source, "number", explanation)
 
 
 ENTROPIES = (
     Column("dataset", "dataset"),
     Column("split", "split"),
-    _number("H(O), bits", "h_object_bits", "z.2f", "entropy of the objects of a scene"),
-    _number("H(F), bits", "h_feature_bits", "z.2f", "entropy of the features of a scene"),
-    _number(
-        "H(O|F), bits",
+    _bits("H(O)", "h_object_bits", "entropy of the objects of a scene"),
+    _bits("H(F)", "h_feature_bits", "entropy of the features of a scene"),
+    _bits(
+        "H(O|F)",
         "h_object_given_feature_bits",
-        "z.2f",
         "entropy of the objects once the features are known",
     ),
-    _number(
-        "feature codes", "n_feature_codes", "d", "sets of features that occur in the split's scenes"
+    Column(
+        "feature codes",
+        "n_feature_codes",
+        "number",
+        "sets of features that occur in the split's scenes",
+        "d",
     ),
-    _number(
-        "split gap, bits",
+    _bits(
+        "split gap",
         "split_gap_bits",
-        "z.2f",
         "log2 of the sets of features that are possible over those that occur in the split; 0 for "
         "a random split",
     ),
@@ -40,15 +42,7 @@ ENTROPIES = (
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say what there is to know about the scenes, before any model is asked.
-
-    Parameters
-    ----------
-    tables
-        All tables of the run; `priors` is read.
-    inputs
-        Not used.
-    """
+    """Say what is known of the scenes before any model is asked; see `core.interfaces.Findings`."""
     priors = tables["priors"]
     text = (
         "How many bits it takes to say which objects a scene has, O, and which features occur in "

@@ -16,6 +16,7 @@ from bindscope.tables.schema import (
     DATASET,
     KEYS,
     Column,
+    RowTable,
     TableSchema,
     bits,
     count,
@@ -136,10 +137,9 @@ class PriorTable:
         return table_of(rows, self.schema)
 
 
-class SceneStatisticsTable:
-    """How much of the objects is hidden in the scenes that were drawn."""
-
-    schema = TableSchema(
+# How much of the objects is hidden: rows of `scenes.statistics`, one per split of a dataset.
+SCENE_STATISTICS = RowTable(
+    TableSchema(
         name="scene_statistics",
         version=1,
         description="One row per dataset of solids and split: what is hidden in its scenes. The "
@@ -179,12 +179,7 @@ class SceneStatisticsTable:
         ),
         key=("dataset", "split"),
         order={"split": _split_order},
-    )
-
-    def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Build the table of the rows of `scenes.statistics`, one per split of a dataset."""
-        return table_of(rows_of(inputs.of("statistics")), self.schema)
-
-
+    ),
+    "statistics",
+)
 PRIORS = PriorTable()
-SCENE_STATISTICS = SceneStatisticsTable()

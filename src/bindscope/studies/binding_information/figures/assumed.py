@@ -43,6 +43,3 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
             label=f"hatched,{DAGGER}: prior estimated, no bound",
         )
     ]  # fmt: skip
-
-
-__all__ = ["DAGGER", "assumed_entry", "hatched", "marked", "rests_on_one"]

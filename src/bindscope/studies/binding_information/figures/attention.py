@@ -15,8 +15,7 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import BLUE, GREY, INK, ORANGE
-from bindscope.figures.style import handle, new_figure, styled
-from bindscope.studies.binding_information.attention_share import attention_share
+from bindscope.figures.style import handle, new_figure, styled, values_along_x
 
 Maps = Mapping[str, npt.NDArray[Any]]
 log = logging.getLogger(__name__)
@@ -24,23 +23,6 @@ log = logging.getLogger(__name__)
 OBJECTS = 5
 _CELL_IN = 1.2
 _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that uniform looks pale
-
-
-def shares(maps: Maps) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return share and uniform baseline of every present object, float64 (N,) each.
-
-    Parameters
-    ----------
-    maps
-        `images` uint8 (S, H, W, 3), `masks` uint8 (S, H, W), `maps` float32 (S, M, T), `grid` (2,)
-        and `patch_px` (1,); optional `share` and `baseline` (N,) over more scenes than are drawn.
-    """
-    if "share" in maps and "baseline" in maps:
-        return np.asarray(maps["share"], float), np.asarray(maps["baseline"], float)
-    share, baseline = attention_share(
-        maps["maps"], maps["masks"], maps["grid"].tolist(), int(maps["patch_px"].ravel()[0])
-    )
-    return share[~np.isnan(share)], baseline[~np.isnan(baseline)]
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -67,7 +49,7 @@ def draw(maps: Mapping[str, Maps]) -> Figure:
     Parameters
     ----------
     maps
-        Per label (a model) the arrays that `shares` describes.
+        Per label (a model) the arrays of `attention_maps.read_maps`.
 
     Returns
     -------
@@ -132,10 +114,9 @@ def _outline(axes: Axes, mask: npt.NDArray[np.bool_], colour: str) -> None:
 
 def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
     axes = figure.subplots()
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
+    values_along_x(axes)
     for i, arrays in enumerate(maps.values()):
-        share, baseline = shares(arrays)
+        share, baseline = arrays["share"], arrays["baseline"]
         low, middle, high = np.percentile(share, [25, 50, 75])
         axes.barh(i, high - low, 0.5, left=low, color=BLUE, alpha=0.35, linewidth=0)
         axes.plot([middle, middle], [i - 0.25, i + 0.25], color=BLUE, linewidth=2)

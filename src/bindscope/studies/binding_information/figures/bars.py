@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from bindscope.figures.colours import INK
-from bindscope.figures.style import handle
-from bindscope.studies.binding_information.figures.assumed import hatched
+from bindscope.figures.style import handle, legend_below, paper_entry
+from bindscope.studies.binding_information.figures.assumed import assumed_entry, hatched
+from bindscope.studies.binding_information.names import Shown
 
 _PAPER: dict[str, Any] = {
     "marker": "D", "color": "white", "markeredgecolor": INK, "markersize": 3.8,
@@ -40,12 +46,32 @@ def bound_bar(
     axes.plot(scale * float(getattr(row, f"{quantity}_bits")), y, **_PAPER)
 
 
-def bar_entries() -> list[object]:
-    """Return the legend's entries for the interval and the paper's estimate."""
-    return [
+def bar_legend(
+    figure: Figure,
+    rows: pd.DataFrame,
+    bars: Iterable[Shown],
+    further: Iterable[Line2D],
+    marks: pd.DataFrame,
+) -> None:
+    """Put the legend of a bar figure below it.
+
+    Parameters
+    ----------
+    figure, rows
+        The figure, and all rows that it shows.
+    bars
+        What the bars' colours mean.
+    further
+        Entries for what this figure alone draws.
+    marks
+        The paper's numbers that are drawn.
+    """
+    entries = [
+        *(Patch(color=shown.colour, alpha=0.85, label=shown.name) for shown in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
         handle("paper's estimate", **_PAPER),
+        *further,
+        *paper_entry(marks),
+        *assumed_entry(rows),
     ]
-
-
-__all__ = ["bar_entries", "bound_bar"]
+    legend_below(figure, entries, 4)

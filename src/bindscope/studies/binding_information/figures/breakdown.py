@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.figures.colours import BLUE, ORANGE
-from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.figures.style import WIDTH_IN, new_figure, styled, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.assumed import marked
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.rules import family_of
@@ -28,7 +28,7 @@ from bindscope.tables.rows import read_rows
 
 Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
-Details = list[tuple[Name, str, dict[str, Any]]]
+Details = dict[Name, tuple[str, dict[str, Any]]]  # family, arrays
 log = logging.getLogger(__name__)
 
 COLUMNS = 3
@@ -112,60 +112,53 @@ def read(inputs: Inputs) -> dict[str, Any]:
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
     binding = read_binding(inputs)
     estimated = assumed_prior(binding["table"])
-    chosen = choose_fits(fits, binding["models"])
+    families = {name: family for name, (family, _) in fits.items()}
+    chosen = choose_fits(families, binding["models"])
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
-    shown = max((spaces[name] for name in datasets), key=_n_cells, default=[])
+    shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])
     found = {}
     for dataset, model, tokens, probe in chosen:
-        null = _merged(nulls, (dataset, "", "", probe))
-        if dataset not in spaces or not null:
+        if dataset not in spaces or (dataset, "", "", probe) not in nulls:
             continue
         if spaces[dataset] != shown:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
         label = f"{model} ({dataset})" if len(datasets) > 1 else model
-        details = _merged(fits, (dataset, model, tokens, probe))
+        _, details = fits[dataset, model, tokens, probe]
+        _, null = nulls[dataset, "", "", probe]
         sizes = [len(values) for _, values in shown]
         found[marked(label, dataset in estimated)] = gains(details, null, sizes)
     return {"breakdowns": found, "groups": shown}
 
 
-def choose_fits(fits: Details, models: Sequence[str]) -> list[Name]:
+def choose_fits(families: Mapping[Name, str], models: Sequence[str]) -> list[Name]:
     """Choose one fit per dataset and model: quadratic on [CLS], or what comes nearest."""
-    best: dict[tuple[str, str], tuple[int, int, Name]] = {}
-    for name, family, _ in fits:
-        dataset, model, tokens, _ = name
-        if tokens not in _TOKENS or family not in _FAMILIES:
-            continue
-        rank = (_TOKENS.index(tokens), _FAMILIES.index(family), name)
-        if (dataset, model) not in best or rank < best[dataset, model]:
-            best[dataset, model] = rank
+    ranked = sorted(
+        (_TOKENS.index(name[2]), _FAMILIES.index(family), name)
+        for name, family in families.items()
+        if name[2] in _TOKENS and family in _FAMILIES
+    )
+    best: dict[tuple[str, ...], Name] = {}
+    for _, _, name in ranked:
+        best.setdefault(name[:2], name)
     order = name_order((model for _, model in best), models)
-    return [best[key][2] for key in sorted(best, key=lambda key: (key[0], order.index(key[1])))]
+    return [best[key] for key in sorted(best, key=lambda key: (key[0], order.index(key[1])))]
 
 
 def _details(products: Sequence[Given]) -> Details:
-    """Read losses per head with the fit's names and family; a null probe has no model."""
-    found = []
+    """Read losses per head, of all seeds, by the fit's names; a null probe has no model."""
+    found: Details = {}
     for given in products:
         dataset, model, tokens, probe = (
             given.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
         )
         family = family_of(read_rows(given)[0]["options"]) or ""
-        found.append(((dataset, model, tokens, probe), family, load_file(given.files["details"])))
+        _, arrays = found.setdefault((dataset, model, tokens, probe), (family, {}))
+        arrays |= load_file(given.files["details"])
     return found
 
 
-def _merged(details: Details, name: Name) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for other, _, arrays in details:
-        if other == name:
-            merged |= arrays
-    return merged
-
-
-def _n_cells(groups: Sequence[Group]) -> int:
-    """Return the number of possible objects."""
+def _n_objects(groups: Sequence[Group]) -> int:
     return prod(len(values) for _, values in groups)
 
 
@@ -231,9 +224,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     axes.grid(visible=False)
     axes.set_frame_on(False)
     axes.tick_params(length=0)
-    names = [
-        " ".join(combination) for combination in product(*(values for _, values in groups[1:]))
-    ]
+    names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", labelsize=6.5)
     what = "given features" if part.chained else "and features"
@@ -259,9 +250,8 @@ def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[
     for g, (start, stop) in enumerate(pairwise(starts)):
         y = np.arange(start, stop) + 0.6 * g
         axes.barh(y, part.features[start:stop], 0.8, color=(BLUE, ORANGE)[g % 2], linewidth=0)
-    axes.axvline(0, color="#666666", linewidth=0.7)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
+    zero_line(axes, vertical=True)
+    values_along_x(axes)
     axes.set_xlim(min(0.0, min(reach)) * 1.05, max(0.01, max(reach)) * 1.05)
     axes.set_xlabel(f"features: {_bits(part.features)}", fontsize=8)
 
@@ -269,12 +259,9 @@ def _features(axes: Axes, part: Breakdown, groups: Sequence[Group], reach: list[
 def _value_names(grid: npt.NDArray[Any], groups: Sequence[Group]) -> None:
     grid[0, 0].set_yticks(range(len(groups[0][1])), list(groups[0][1]))
     grid[0, 0].set_ylabel(groups[0][0])
-    places = [i + 0.6 * g for i, g in enumerate(_group_of(groups))]
+    group_of = [g for g, (_, values) in enumerate(groups) for _ in values]
+    places = [i + 0.6 * g for i, g in enumerate(group_of)]
     names = [name for _, values in groups for name in values]
     grid[1, 0].set_yticks(places, names)
     grid[1, 0].tick_params(axis="y", labelsize=6.5, length=0)
     grid[1, 0].set_ylim(places[-1] + 0.7, -0.7)
-
-
-def _group_of(groups: Sequence[Group]) -> list[int]:
-    return [g for g, (_, values) in enumerate(groups) for _ in values]

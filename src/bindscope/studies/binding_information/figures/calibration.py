@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import INK
-from bindscope.figures.style import handle, legend_below, new_figure, styled
+from bindscope.figures.style import (
+    handle,
+    legend_below,
+    new_figure,
+    styled,
+    values_along_x,
+    zero_line,
+)
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown
 from bindscope.studies.binding_information.views import (
@@ -40,16 +45,12 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(encoder=rows["model"] + input_note)
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table and the models' order."""
-    return read_binding(inputs)
+read = read_binding
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table)):
-        return "No known-answer encoder with a closed form was measured."
-    return None
+    return None if len(_rows(table)) else "No known-answer encoder with a closed form was measured."
 
 
 @styled
@@ -58,10 +59,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
     Parameters
     ----------
-    table
-        `binding_information`.
-    models
-        Order of the encoders, the configuration's.
+    table, models
+        As `read_binding` returns them.
 
     Returns
     -------
@@ -71,7 +70,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         interval. Colour: probe family. Means over probe seeds.
     """
     rows = _rows(table)
-    encoders = name_order(rows["encoder"], [e for e in models if e in set(rows["encoder"])])
+    encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])
     figure = new_figure(3.9 + 0.27 * len(encoders))
     grid = figure.subplots(
@@ -92,10 +91,9 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         handle(family_shown(f).name, marker="s", color=family_shown(f).colour, linestyle="none")
         for f in families
     ]
-    entries.append(
-        handle("paper's estimate", marker="o", markerfacecolor="white", color=INK, linestyle="none")
-    )
-    entries.append(handle("our lower bound", marker="o", color=INK, linestyle="none"))
+    circle = {"marker": "o", "color": INK, "linestyle": "none"}
+    entries.append(handle("paper's estimate", markerfacecolor="white", **circle))
+    entries.append(handle("our lower bound", **circle))
     legend_below(figure, entries, 6)
     return figure
 
@@ -113,7 +111,7 @@ def _scatter(
         "estimate = truth", (0.5 * top, 0.5 * top), xytext=(-4, 3), textcoords="offset points",
         ha="right", fontsize=7.5, color="#444444",
     )  # fmt: skip
-    axes.axhline(0, color="#666666", linewidth=0.7)
+    zero_line(axes)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
@@ -130,8 +128,7 @@ def _errors(
     names: tuple[str, str, str],
 ) -> None:
     truth, paper, ours = names
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
+    values_along_x(axes)
     axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]

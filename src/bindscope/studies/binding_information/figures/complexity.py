@@ -16,7 +16,7 @@ from bindscope.studies.binding_information.figures.curves import (
     with_several,
 )
 from bindscope.studies.binding_information.figures.reading import read_binding
-from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
+from bindscope.studies.binding_information.published import read_trends, trend_of
 from bindscope.studies.binding_information.views import name_order
 
 STUDY = "complexity"
@@ -38,9 +38,11 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, cells: Mapping[str, int], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table, cells)):
-        return "No model was measured on feature spaces of two sizes or more."
-    return None
+    return (
+        None
+        if len(_rows(table, cells))
+        else "No model was measured on feature spaces of two sizes or more."
+    )
 
 
 @styled
@@ -54,21 +56,15 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     cells
         Per dataset the number of possible objects K, the product of its groups' sizes.
-    models
-        Order of the models, the configuration's.
     trends
         What the paper reports (`resources/published/trends.csv`): no numbers for this curve, so
         that it is quoted in words.
     """
     rows = _rows(table, cells)
-    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
-    marks = trend_beside(table, said, cells) if len(said) else said
-    return draw_curves(
-        rows, name_order(rows["model"], models), "number of possible objects, K",
-        trend_note(said, marks),
-        marks.assign(x=pd.to_numeric(marks["cells"]) if len(marks) else ()),
-    )  # fmt: skip
+    marks, note = trend_of(STUDY, trends, table, cells)
+    lines = name_order(rows["model"], models)
+    return draw_curves(rows, lines, "number of possible objects, K", note, marks, "cells")

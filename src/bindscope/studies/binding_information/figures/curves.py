@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,13 @@ from matplotlib.figure import Figure
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.style import (
     PAPER_MARK,
-    colours,
     handle,
     legend_below,
-    markers,
+    looks,
     new_figure,
     note_above,
+    paper_entry,
+    zero_line,
 )
 from bindscope.studies.binding_information.figures.assumed import (
     assumed_entry,
@@ -36,6 +38,7 @@ from bindscope.studies.binding_information.views import (
 
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
 _DASHES = (0, (3, 1.5))
+Look = Mapping[str, Any]
 
 
 def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -53,7 +56,12 @@ def with_several(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_curves(
-    rows: pd.DataFrame, lines: Sequence[str], x_label: str, note: str, marks: pd.DataFrame
+    rows: pd.DataFrame,
+    lines: Sequence[str],
+    x_label: str,
+    note: str,
+    marks: pd.DataFrame,
+    place: str,
 ) -> Figure:
     """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
 
@@ -68,8 +76,9 @@ def draw_curves(
         What `x` is.
     note
         What stands above the panels.
-    marks
-        The paper's numbers, `x` and `value` (a share); drawn in the panels of [CLS].
+    marks, place
+        The paper's numbers, `value` (a share) at what its column `place` says; drawn in the panels
+        of [CLS].
 
     Returns
     -------
@@ -77,56 +86,63 @@ def draw_curves(
         Solid: the lower bound with its 95 % interval; dashed: the paper's estimate; dotted:
         H(O|F), all there is to find. No point on the left where H(O|F) is 0.
     """
-    colour, marker = colours(lines), markers(lines)
-    parts = panels(rows)
-    figure = new_figure(1.3 + 1.9 * len(parts))
-    grid = figure.subplots(len(parts), 2, sharex=True, sharey="col", squeeze=False)
-    for pair, (token, family, part) in zip(grid, parts, strict=True):
-        _pair(pair, part, colour, marker)
-        pair[0].set_ylabel(
-            f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %"
-        )
+    look = looks(lines)
+    places = marks[place].astype(float) if len(marks) else ()
+    figure, pairs = panel_pairs(rows, sharex=True, sharey="col")
+    for pair, token, part in pairs:
+        _pair(pair, part, look)
         pair[1].set_ylabel("$B^*$, bits per scene")
         if token == "cls" and len(marks):
-            pair[0].plot(marks["x"], 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
-    sizes = sorted({*rows["x"], *marks["x"]} if len(marks) else set(rows["x"]))
-    for axes in grid[-1]:
+            pair[0].plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
+    sizes = sorted({*rows["x"], *places})
+    for axes in pairs[-1][0]:
         axes.set_xlabel(x_label)
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
-    shown = [
-        *entries(lines, colour, marker, rows),
+    entries = [
+        *curve_entries(look),
+        *assumed_entry(rows),
         handle(marked("H(O|F)", rests_on_one(rows)), color=GREY, linestyle=":"),
+        *paper_entry(marks),
     ]
-    if len(marks):
-        shown.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, shown, 4)
+    legend_below(figure, entries, 4)
     note_above(figure, note)
     return figure
 
 
-def _pair(
-    pair: Sequence[Axes], part: pd.DataFrame, colour: Mapping[str, str], marker: Mapping[str, str]
-) -> None:
+def _pair(pair: Sequence[Axes], part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
     for (line, _, _), curve in part.groupby(["line", "dataset_line", "probe"], sort=False):
-        look = (colour[str(line)], marker[str(line)])
-        bound_curve(pair[0], curve, percent(curve), *look)
-        bound_curve(pair[1], curve, np.ones(len(curve)), *look)
+        for axes, scale in zip(pair, (percent(curve), np.ones(len(curve))), strict=True):
+            bound_curve(axes, curve, scale, looks[str(line)])
+            paper_curve(axes, curve, scale, looks[str(line)])
     for _, known in part.groupby("dataset_line", sort=False):
         known = known.drop_duplicates("x").sort_values("x")
         pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
     for axes in pair:
-        axes.axhline(0, color="#666666", linewidth=0.7)
+        zero_line(axes)
 
 
-def panels(rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
-    """Split rows into (tokens, family, rows), in the order of the figures."""
-    return [
+def panel_pairs(
+    rows: pd.DataFrame, **shared: Any
+) -> tuple[Figure, list[tuple[Sequence[Axes], str, pd.DataFrame]]]:
+    """Make a figure with two panels per token input and probe family, the left one for beta*.
+
+    Returns
+    -------
+    figure, pairs
+        And per pair its panels, its token input and its rows.
+    """
+    parts = [
         (token, family, rows[(rows["tokens"] == token) & (rows["family"] == family)])
         for token in token_order(rows["tokens"])
         for family in family_order(rows.loc[rows["tokens"] == token, "family"])
     ]
+    figure = new_figure(1.3 + 1.9 * len(parts))
+    grid = figure.subplots(len(parts), 2, squeeze=False, **shared)
+    for axes, (token, family, _) in zip(grid[:, 0], parts, strict=True):
+        axes.set_ylabel(f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %")
+    return figure, [(pair, t, part) for pair, (t, _, part) in zip(grid, parts, strict=True)]
 
 
 def percent(curve: pd.DataFrame) -> np.ndarray:
@@ -136,9 +152,9 @@ def percent(curve: pd.DataFrame) -> np.ndarray:
 
 
 def bound_curve(
-    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, colour: str, marker: str, x: str = "x"
+    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, look: Look, x: str = "x"
 ) -> None:
-    """Draw a lower bound with its interval, and the paper's estimate dashed.
+    """Draw a lower bound with its interval.
 
     Parameters
     ----------
@@ -148,29 +164,32 @@ def bound_curve(
         Rows of one line, in the order of `x`.
     scale
         Per row, what its bits are multiplied with.
-    colour, marker
-        The line's.
+    look
+        The line's `color` and `marker`.
     x
         Column of the horizontal axis.
     """
-    places = curve[x].to_numpy(float)
-    value, low, high, paper = (
-        curve[name].to_numpy(float) * scale
-        for name in (BOUND, f"{BOUND}_low", f"{BOUND}_high", PAPER)
+    value, low, high = (
+        curve[f"{BOUND}{end}"].to_numpy(float) * scale for end in ("", "_low", "_high")
     )
+    places, colour = curve[x].to_numpy(float), look["color"]
     band = hatched(rests_on_one(curve), colour)
     axes.fill_between(places, low, high, facecolor=colour, alpha=0.2, lw=0, **band)
-    axes.plot(places, value, color=colour, marker=marker)
-    axes.plot(places, paper, color=colour, linestyle=_DASHES, linewidth=1)
+    axes.plot(places, value, **look)
 
 
-def entries(
-    lines: Sequence[str], colour: Mapping[str, str], marker: Mapping[str, str], rows: pd.DataFrame
-) -> list[object]:
-    """Return the legend: the lines by name, and what solid, dashed and hatched mean."""
+def paper_curve(
+    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, look: Look, x: str = "x"
+) -> None:
+    """Draw the paper's estimate, dashed; the arguments are those of `bound_curve`."""
+    places, value = curve[x].to_numpy(float), curve[PAPER].to_numpy(float) * scale
+    axes.plot(places, value, color=look["color"], linestyle=_DASHES, linewidth=1)
+
+
+def curve_entries(looks: Mapping[str, Look]) -> list[Any]:
+    """Return the legend's entries: the lines by name, and what solid and dashed mean."""
     return [
-        *(handle(name, color=colour[name], marker=marker[name]) for name in lines),
+        *(handle(name, **look) for name, look in looks.items()),
         handle("lower bound, 95 % interval", color=INK),
         handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
-        *assumed_entry(rows),
     ]

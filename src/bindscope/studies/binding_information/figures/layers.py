@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import INK
 from bindscope.figures.style import (
-    colours,
     handle,
     legend_below,
-    markers,
+    looks,
     new_figure,
     reference_line,
     styled,
+    zero_line,
 )
 from bindscope.studies.binding_information.figures.assumed import (
     assumed_entry,
-    hatched,
     marked,
     rests_on_one,
+)
+from bindscope.studies.binding_information.figures.curves import (
+    BOUND,
+    Look,
+    bound_curve,
+    curve_entries,
+    paper_curve,
+    percent,
 )
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.views import (
+    dataset_tokens,
     family_order,
     measured,
     name_order,
     over_seeds,
-    token_order,
 )
 
 _CURVE = ["dataset", "model", "tokens", "probe"]
-PERCENT = 100.0
 _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curves together
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds of curves with at least two layers, with `x`: the layer's place."""
     rows = over_seeds(measured(table, known_answer=False))
-    rows = rows[rows["conditional_binding_lower_bound_bits"].notna()]
+    rows = rows[rows[BOUND].notna()]
     n_layers = rows.groupby(_CURVE)["layer"].transform("nunique") if len(rows) else rows["layer"]
     rows = rows[n_layers > 1].copy() if len(rows) else rows.copy()
     last = rows["layer"] == "final"
@@ -53,16 +56,12 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values([*_CURVE, "x"], kind="stable")
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table and the models' order."""
-    return read_binding(inputs)
+read = read_binding
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table)):
-        return "No model was measured at more than one layer."
-    return None
+    return None if len(_rows(table)) else "No model was measured at more than one layer."
 
 
 @styled
@@ -71,10 +70,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
     Parameters
     ----------
-    table
-        `binding_information`.
-    models
-        Order of the models, the configuration's.
+    table, models
+        As `read_binding` returns them.
 
     Returns
     -------
@@ -84,74 +81,47 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         Means over probe seeds.
     """
     rows = _rows(table)
-    names = name_order(rows["model"], models)
-    colour, marker = colours(names), markers(names)
+    look = looks(name_order(rows["model"], models))
     families = family_order(rows["family"])
-    lines = [
-        (dataset, token)
-        for dataset in sorted(rows["dataset"].unique())
-        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
-    ]
+    lines = dataset_tokens(rows)
     figure = new_figure(0.9 + 1.75 * len(lines))
     grid = figure.subplots(len(lines), len(families), sharex=True, sharey=True, squeeze=False)
     several = rows["dataset"].nunique() > 1
     for i, (dataset, token) in enumerate(lines):
+        line = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         for axes, family in zip(grid[i], families, strict=True):
-            part = rows[
-                (rows["dataset"] == dataset)
-                & (rows["tokens"] == token)
-                & (rows["family"] == family)
-            ]
+            part = line[line["family"] == family]
             for (model, _), curve in part.groupby(["model", "probe"], sort=False):
-                _curve(axes, curve, colour[str(model)], marker[str(model)])
-            axes.axhline(0, color="#666666", linewidth=0.7)
-            if i == 0:
-                axes.set_title(family_shown(family).name)
-        assumed = rests_on_one(rows[rows["dataset"] == dataset])
-        name = marked(dataset, assumed)
-        head = (
-            f"{name}\n{tokens_shown(token).name}"
-            if several
-            else marked(tokens_shown(token).name, assumed)
-        )
+                _curve(axes, curve, look[str(model)])
+            zero_line(axes)
+        assumed, name = rests_on_one(line), tokens_shown(token).name
+        head = f"{marked(dataset, assumed)}\n{name}" if several else marked(name, assumed)
         grid[i, 0].set_ylabel(f"{head}\n$\\beta^*$, %")
+    for axes, family in zip(grid[0], families, strict=True):
+        axes.set_title(family_shown(family).name)
     if grid[0, 0].get_ylim()[1] >= _SHOW_WHOLE_FROM:
         for axes in grid.flat:
             entropy = marked("H(O|F)", rests_on_one(rows))
-            reference_line(axes, PERCENT, entropy if axes in grid[:, -1] else "")
+            reference_line(axes, 100.0, entropy if axes in grid[:, -1] else "")
     _layer_ticks(grid[-1], rows)
-    entries = [handle(n, color=colour[n], marker=marker[n]) for n in names]
-    entries.append(handle("lower bound, 95 % interval", color=INK))
-    entries.append(handle("paper's estimate", color=INK, linestyle=(0, (3, 1.5)), linewidth=1))
+    entries = curve_entries(look)
     if (rows["layer"] == "final").any():
-        entries.append(
-            handle("after the last norm", color=INK, marker="o", markerfacecolor="white",
-                   linestyle="none")
-        )  # fmt: skip
+        open_mark = {"marker": "o", "markerfacecolor": "white", "linestyle": "none"}
+        entries.append(handle("after the last norm", color=INK, **open_mark))
     legend_below(figure, [*entries, *assumed_entry(rows)])
     return figure
 
 
-def _curve(axes: Axes, curve: pd.DataFrame, colour: str, marker: str) -> None:
-    scale = PERCENT / curve["h_object_given_feature_bits"].to_numpy(float)
-    x = curve["x"].to_numpy(float)
-
-    def share(name: str) -> np.ndarray:
-        return np.asarray(curve[name].to_numpy(float) * scale)
-
-    bound = "conditional_binding_lower_bound_bits"
-    axes.fill_between(
-        x, share(f"{bound}_low"), share(f"{bound}_high"), facecolor=colour, alpha=0.2, lw=0,
-        **hatched(rests_on_one(curve), colour),
-    )  # fmt: skip
-    axes.plot(x, share(bound), color=colour, marker=marker, markersize=3.5)
+def _curve(axes: Axes, curve: pd.DataFrame, look: Look) -> None:
+    scale = percent(curve)
+    bound_curve(axes, curve, scale, {**look, "markersize": 3.5})
     final = (curve["layer"] == "final").to_numpy()
+    shares = curve[BOUND].to_numpy(float) * scale
     axes.plot(
-        x[final], share(bound)[final], color=colour, marker=marker, markersize=4.5,
+        curve["x"].to_numpy(float)[final], shares[final], **look, markersize=4.5,
         markerfacecolor="white", linestyle="none",
     )  # fmt: skip
-    paper = share("conditional_binding_bits")
-    axes.plot(x, paper, color=colour, linestyle=(0, (3, 1.5)), linewidth=1)
+    paper_curve(axes, curve, scale, look)
 
 
 def _layer_ticks(bottom: Sequence[Axes], rows: pd.DataFrame) -> None:

@@ -8,30 +8,26 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import INK
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
-    legend_below,
     new_figure,
     note_above,
     reference_line,
     styled,
+    values_along_x,
+    zero_line,
 )
-from bindscope.studies.binding_information.figures.assumed import (
-    assumed_entry,
-    marked,
-    rests_on_one,
-)
-from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
+from bindscope.studies.binding_information.figures.assumed import marked, rests_on_one
+from bindscope.studies.binding_information.figures.bars import bar_legend, bound_bar
 from bindscope.studies.binding_information.figures.curves import curve_rows
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
-from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
-from bindscope.studies.binding_information.views import family_order, name_order, token_order
+from bindscope.studies.binding_information.published import read_trends, trend_of
+from bindscope.studies.binding_information.views import dataset_tokens, family_order, name_order
 from bindscope.tables.write import read_table
 
 STUDY = "natural images"
@@ -61,9 +57,9 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, datasets: Collection[str], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table, datasets)):
-        return "No model was measured on images that were read."
-    return None
+    return (
+        None if len(_rows(table, datasets)) else "No model was measured on images that were read."
+    )
 
 
 @styled
@@ -79,16 +75,14 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     priors
         `priors`: the entropy of re-assigned attributes is read, where a dataset has it.
     datasets
         Names of the datasets of natural images.
     cells
         Per dataset the number of possible objects.
-    models
-        Order of the models, the configuration's.
     trends
         The paper's numbers (`resources/published/trends.csv`): stars where dataset and model
         agree, words where not.
@@ -102,10 +96,9 @@ def draw(
         attributes of an image are re-assigned to its objects, instead of H(O|F).
     """
     rows = _assigned(_rows(table, datasets), priors)
-    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
-    marks = trend_beside(table, said, cells) if len(said) else said
+    marks, note = trend_of(STUDY, trends, table, cells)
     names = name_order(rows["model"], models)
-    lines = _lines(rows)
+    lines = dataset_tokens(rows)
     families = family_order(rows["family"])
     # No panel is lower than its title and axis.
     height = 0.75 + max(0.9, 0.13 * len(names) * len(families))
@@ -122,18 +115,12 @@ def draw(
     grid[0, 0].set_ylim(len(names) - 0.5, -0.5)
     for axes, label in zip(grid[-1], ("$\\beta^*$, %", "$B^*$, bits", "$B_O$, bits"), strict=True):
         axes.set_xlabel(f"{label} per scene" if "bits" in label else label)
-    _legend(figure, rows, families, len(marks) > 0)
-    note_above(figure, trend_note(said, marks))
+    further = []
+    if rows["assignment_bits"].notna().any():
+        further = [handle("same, over the paper's prior", **_ASSIGNED)]
+    bar_legend(figure, rows, map(family_shown, families), further, marks)
+    note_above(figure, note)
     return figure
-
-
-def _lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return the dataset and token input of each row of panels."""
-    return [
-        (dataset, token)
-        for dataset in sorted(rows["dataset"].unique())
-        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
-    ]
 
 
 def _assigned(rows: pd.DataFrame, priors: pd.DataFrame) -> pd.DataFrame:
@@ -151,9 +138,8 @@ def _line(
     given, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
     share = PERCENT / given if given > 0 else float("nan")
     for axes in panels:
-        axes.grid(axis="y", visible=False)
-        axes.grid(axis="x")
-        axes.axvline(0, color="#666666", linewidth=0.7)
+        values_along_x(axes)
+        zero_line(axes, vertical=True)
     reference_line(panels[1], given, marked("H(O|F)", assumed), vertical=True)
     reference_line(panels[2], whole, marked("H(O)", assumed), vertical=True)
     for i, model in enumerate(models):
@@ -177,16 +163,3 @@ def _line(
 def _stars(axes: Axes, marks: pd.DataFrame, models: Sequence[str]) -> None:
     for row in marks.to_dict("records"):
         axes.plot(PERCENT * row["value"], models.index(row["our_model"]), **PAPER_MARK)
-
-
-def _legend(figure: Figure, rows: pd.DataFrame, families: Sequence[str], with_paper: bool) -> None:
-    entries: list[object] = [
-        Patch(color=family_shown(family).colour, alpha=0.85, label=family_shown(family).name)
-        for family in families
-    ]
-    entries += bar_entries()
-    if rows["assignment_bits"].notna().any():
-        entries.append(handle("same, over the paper's prior", **_ASSIGNED))
-    if with_paper:
-        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, [*entries, *assumed_entry(rows)], 4)

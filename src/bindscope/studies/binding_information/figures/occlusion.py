@@ -9,18 +9,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.style import colours, legend_below, markers, new_figure, note_above, styled
+from bindscope.figures.style import legend_below, looks, note_above, styled, zero_line
+from bindscope.studies.binding_information.figures.assumed import assumed_entry
 from bindscope.studies.binding_information.figures.curves import (
     bound_curve,
+    curve_entries,
     curve_rows,
-    entries,
-    panels,
+    panel_pairs,
+    paper_curve,
     percent,
     with_several,
 )
 from bindscope.studies.binding_information.figures.reading import read_binding
-from bindscope.studies.binding_information.names import family_shown, tokens_shown
-from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
+from bindscope.studies.binding_information.published import read_trends, trend_of
 from bindscope.studies.binding_information.views import name_order
 from bindscope.tables.write import read_table
 
@@ -49,9 +50,11 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, statistics: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table, statistics)):
-        return "No model was measured at two camera heights or more."
-    return None
+    return (
+        None
+        if len(_rows(table, statistics))
+        else "No model was measured at two camera heights or more."
+    )
 
 
 @styled
@@ -66,14 +69,12 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     statistics
         `scene_statistics`.
     cells
         Per dataset the number of possible objects.
-    models
-        Order of the models, the configuration's.
     trends
         What the paper reports; it names no model for these numbers, so that they are quoted in
         words.
@@ -86,24 +87,18 @@ def draw(
         bound with its 95 % interval; dashed: the paper's estimate.
     """
     rows = _rows(table, statistics)
-    names = name_order(rows["model"], models)
-    colour, marker = colours(names), markers(names)
-    parts = panels(rows)
-    figure = new_figure(1.3 + 1.9 * len(parts))
-    grid = figure.subplots(len(parts), 2, sharex="col", sharey="row", squeeze=False)
-    for pair, (token, family, part) in zip(grid, parts, strict=True):
+    look = looks(name_order(rows["model"], models))
+    figure, pairs = panel_pairs(rows, sharex="col", sharey="row")
+    for pair, _, part in pairs:
         for axes, x in zip(pair, ("x", "hidden"), strict=True):
             for (model, _), curve in part.groupby(["model", "probe"], sort=False):
                 ordered = curve.sort_values(x, kind="stable")
-                look = (colour[str(model)], marker[str(model)])
-                bound_curve(axes, ordered, percent(ordered), *look, x=x)
-            axes.axhline(0, color="#666666", linewidth=0.7)
-        pair[0].set_ylabel(
-            f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %"
-        )
-    grid[-1][0].set_xlabel("camera height, scene units")
-    grid[-1][1].set_xlabel("hidden share of an object, mean, %")
-    legend_below(figure, entries(names, colour, marker, rows), 4)
-    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
-    note_above(figure, trend_note(said, trend_beside(table, said, cells) if len(said) else said))
+                for curve_of in (bound_curve, paper_curve):
+                    curve_of(axes, ordered, percent(ordered), look[str(model)], x)
+            zero_line(axes)
+    height, hidden = pairs[-1][0]
+    height.set_xlabel("camera height, scene units")
+    hidden.set_xlabel("hidden share of an object, mean, %")
+    legend_below(figure, [*curve_entries(look), *assumed_entry(rows)], 4)
+    note_above(figure, trend_of(STUDY, trends, table, cells)[1])
     return figure

@@ -10,6 +10,14 @@ from bindscope.tables.write import read_table
 
 
 def read_binding(inputs: Inputs) -> dict[str, Any]:
-    """Read the study's `table`, and the `models` in the configuration's order."""
+    """Read what `draw` of every figure about the table takes.
+
+    Returns
+    -------
+    table
+        `binding_information`.
+    models
+        Names of the models in the configuration's order.
+    """
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     return {"table": table, "models": inputs.content["models"]}

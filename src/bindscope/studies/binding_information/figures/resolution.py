@@ -18,7 +18,7 @@ from bindscope.studies.binding_information.figures.curves import (
     with_several,
 )
 from bindscope.studies.binding_information.figures.reading import read_binding
-from bindscope.studies.binding_information.published import read_trends, trend_beside, trend_note
+from bindscope.studies.binding_information.published import read_trends, trend_of
 
 STUDY = "resolution"
 Families = Mapping[str, Sequence[str]]
@@ -69,9 +69,11 @@ def available(
     """Return why the figure cannot be drawn, or None."""
     if not families:
         return "No entry of families names models that are one family at several input sizes."
-    if not len(_rows(table, families, input_px)):
-        return "No family of models was measured at two input sizes or more."
-    return None
+    return (
+        None
+        if len(_rows(table, families, input_px))
+        else "No family of models was measured at two input sizes or more."
+    )
 
 
 @styled
@@ -87,7 +89,7 @@ def draw(
     Parameters
     ----------
     table
-        `binding_information`.
+        As `read_binding` returns it.
     families
         Names of families with their models.
     input_px
@@ -99,13 +101,10 @@ def draw(
         words where not.
     """
     rows = _rows(table, families, input_px)
-    said = trends[trends["study"] == STUDY] if trends is not None else pd.DataFrame()
-    marks = trend_beside(table, said, cells) if len(said) else said
+    marks, note = trend_of(STUDY, trends, table, cells)
     lines = [line for family in families for line in _lines_of(rows, family)]
-    return draw_curves(
-        rows, lines, "side of the input image, pixels", trend_note(said, marks),
-        marks.assign(x=marks["axis_value"].astype(float) if len(marks) else ()),
-    )  # fmt: skip
+    label = "side of the input image, pixels"
+    return draw_curves(rows, lines, label, note, marks, "axis_value")
 
 
 def _lines_of(rows: pd.DataFrame, family: str) -> list[str]:

@@ -15,14 +15,17 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import (
     PAPER_MARK,
-    colours,
     handle,
     legend_below,
-    markers,
+    looks,
+    lowest_panels,
     new_figure,
     note_above,
+    paper_entry,
     reference_line,
     styled,
+    values_along_x,
+    zero_line,
 )
 from bindscope.studies.binding_information.figures.assumed import (
     assumed_entry,
@@ -36,12 +39,12 @@ from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.scene_losses import from_arrays
 from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.binding_information.views import (
+    dataset_tokens,
     family_order,
     last_layers,
     measured,
     name_order,
     over_seeds,
-    token_order,
 )
 from bindscope.tables.rows import read_rows
 
@@ -71,9 +74,11 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_seeds(table)):
-        return "No model was probed with more than one family at its last layer."
-    return None
+    return (
+        None
+        if len(_seeds(table))
+        else "No model was probed with more than one family at its last layer."
+    )
 
 
 @styled
@@ -87,12 +92,10 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     published
         The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
-    models
-        Order of the models, the configuration's.
     costs
         What `sharing_costs` returned.
 
@@ -110,45 +113,38 @@ def draw(
     names = name_order(rows["model"], models)
     cost = sharing_costs(()) if costs is None else costs
     cost = cost.sort_values("model", key=lambda c: c.map(names.index), kind="stable")
-    looks = {n: {"color": c} for n, c in colours(names).items()}
-    for name, marker in markers(names).items():
-        looks[name]["marker"] = marker
-    panels = [
-        (dataset, token)
-        for dataset in sorted(rows["dataset"].unique())
-        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
-    ]
-    n_rows = -(-len(panels) // 2)
-    heights = [0.5 + 2.5 * n_rows, (0.8 + 0.22 * len(cost)) if len(cost) else 0]
+    look = looks(names)
+    panels = dataset_tokens(rows)
+    heights = [0.5 + 2.5 * -(-len(panels) // 2)]
+    if len(cost):
+        heights.append(0.8 + 0.22 * len(cost))
     figure = new_figure(sum(heights) + 0.5)
-    parts = figure.subfigures(1 + bool(len(cost)), 1, squeeze=False,
-                              height_ratios=[h for h in heights if h])[:, 0]  # fmt: skip
-    _losses(parts[0], panels, rows, seeds, looks, marks)
-    entries = [handle(n, **looks[n]) for n in names]
-    entries.append(
-        handle("probe without input", marker="o", markerfacecolor="white",
-               markeredgecolor=GREY, linestyle="none")
-    )  # fmt: skip
+    parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    _losses(parts[0], panels, rows, seeds, look, marks)
     if len(cost):
         number = paper_cost(published)
         cost["paper"] = _beside(cost, number, marks)
-        _cost(parts[1], cost, looks, several=rows["dataset"].nunique() > 1)
+        _cost(parts[1], cost, look, several=rows["dataset"].nunique() > 1)
         note_above(figure, paper_words(number, bool(cost["paper"].notna().any())))
-    if len(marks):
-        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, [*entries, *assumed_entry(rows)], 4)
+    without_input = handle(
+        "probe without input", marker="o", markerfacecolor="white", markeredgecolor=GREY,
+        linestyle="none",
+    )  # fmt: skip
+    models_shown = [handle(name, **look[name]) for name in names]
+    entries = [*models_shown, without_input, *paper_entry(marks), *assumed_entry(rows)]
+    legend_below(figure, entries, 4)
     return figure
 
 
-def paper_cost(published: pd.DataFrame | None) -> dict[str, Any] | None:
+def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
     """Return the paper's number for the cost of sharing, a row of the file, or None."""
     if published is None:
         return None
-    found = published[published["quantity"] == INCREASE]
-    return next(({str(k): v for k, v in row.items()} for row in found.to_dict("records")), None)
+    found = published[published["quantity"] == INCREASE].to_dict("records")
+    return found[0] if found else None
 
 
-def paper_words(number: Mapping[str, Any] | None, comparable: bool) -> str:
+def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:
     """Quote the paper's cost of sharing, and say whether it is comparable."""
     if number is None:
         return ""
@@ -160,7 +156,7 @@ def paper_words(number: Mapping[str, Any] | None, comparable: bool) -> str:
 
 
 def _beside(
-    cost: pd.DataFrame, number: Mapping[str, Any] | None, marks: pd.DataFrame
+    cost: pd.DataFrame, number: Mapping[Any, Any] | None, marks: pd.DataFrame
 ) -> list[float]:
     """Return the paper's cost for each row that it is comparable with, NaN for the others."""
     if number is None or not len(marks):
@@ -192,15 +188,11 @@ def _losses(
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
-        axes.set_title(
-            f"{dataset}, {tokens_shown(token).name}" if several else tokens_shown(token).name
-        )
+        name = tokens_shown(token).name
+        axes.set_title(f"{dataset}, {name}" if several else name)
         entropy = marked("H(O)", rests_on_one(rows[here]))
         reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
-    for axes in list(grid.flat)[: len(panels)][-columns:]:  # the lowest panel of each column
-        axes.tick_params(labelbottom=True)
+    lowest_panels(grid, len(panels))
     for axes in grid[:, 0]:
         axes.set_ylabel("test loss of O, bits per scene")
 
@@ -248,9 +240,8 @@ def _cost(
 ) -> None:
     """Draw the cost of sharing as bars, with intervals, seeds and the paper's number."""
     axes = part.subplots()
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
-    axes.axvline(0, color="#666666", linewidth=0.7)
+    values_along_x(axes)
+    zero_line(axes, vertical=True)
     labels = []
     for i, row in enumerate(cost.to_dict("records")):
         colour = looks[row["model"]]["color"]

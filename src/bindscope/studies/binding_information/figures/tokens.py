@@ -8,25 +8,22 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
-    legend_below,
+    lowest_panels,
     new_figure,
     note_above,
     reference_line,
     styled,
+    values_along_x,
+    zero_line,
 )
-from bindscope.studies.binding_information.figures.assumed import (
-    assumed_entry,
-    marked,
-    rests_on_one,
-)
-from bindscope.studies.binding_information.figures.bars import bar_entries, bound_bar
+from bindscope.studies.binding_information.figures.assumed import marked, rests_on_one
+from bindscope.studies.binding_information.figures.bars import bar_legend, bound_bar
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, table_note
@@ -55,9 +52,9 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    if not len(_rows(table)):
-        return "No model other than the known-answer encoders was measured."
-    return None
+    return (
+        None if len(_rows(table)) else "No model other than the known-answer encoders was measured."
+    )
 
 
 @styled
@@ -68,13 +65,11 @@ def draw(
 
     Parameters
     ----------
-    table
-        `binding_information`.
+    table, models
+        As `read_binding` returns them.
     published
         The paper's numbers; drawn only where dataset, model, tokens and probe agree, otherwise
         quoted in words.
-    models
-        Order of the models, the configuration's.
 
     Returns
     -------
@@ -102,14 +97,15 @@ def draw(
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
         entropy = marked("H(O)", rests_on_one(part))
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
     grid[0, 0].set_yticks(range(len(families)), [family_shown(f).name for f in families])
     grid[0, 0].set_ylim(len(families) - 0.4, -0.6)
-    for axes in list(grid.flat)[: len(panels)][-n_columns:]:  # the lowest panel of each column
+    for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("$B_O$, bits per scene")
-        axes.tick_params(labelbottom=True)
-    _legend(figure, rows, len(marks) > 0)
+    further = []
+    if rows["null_loss_object_bits"].notna().any():
+        further = [handle("same, probe without input", marker="x", color=GREY, linestyle="none")]
+    inputs = map(tokens_shown, token_order(rows["tokens"]))
+    bar_legend(figure, rows, inputs, further, marks)
     if published is not None:
         note_above(figure, table_note(published, marks, "binding_bits"))
     return figure
@@ -123,22 +119,18 @@ def _slots(part: pd.DataFrame, family: str) -> dict[str, float]:
 
 
 def _panel(axes: Axes, part: pd.DataFrame, families: Sequence[str]) -> None:
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x")
-    axes.axvline(0, color="#666666", linewidth=0.7)
+    values_along_x(axes)
+    zero_line(axes, vertical=True)
     for i, family in enumerate(families):
         slots = _slots(part, family)
         for token, offset in slots.items():
             # several probes of one family share a slot; each is drawn
+            row: Any
             for row in part[(part["family"] == family) & (part["tokens"] == token)].itertuples():
-                height = 0.9 * _BAR / max(2, len(slots))
-                _bar(axes, row, i + offset, height, tokens_shown(token).colour)
-
-
-def _bar(axes: Axes, row: Any, y: float, height: float, colour: str) -> None:
-    bound_bar(axes, row, y, height, colour, "binding")
-    axes.plot(row.h_object_bits - row.null_loss_object_bits, y, "x", color=GREY, markersize=4,
-              zorder=3)  # fmt: skip
+                y, height = i + offset, 0.9 * _BAR / max(2, len(slots))
+                bound_bar(axes, row, y, height, tokens_shown(token).colour, "binding")
+                without_input = row.h_object_bits - row.null_loss_object_bits
+                axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
 
 
 def _paper_marks(
@@ -160,18 +152,3 @@ def _paper_marks(
     for row in here.itertuples():
         y = families.index(str(row.probe)) + _slots(part, str(row.probe))[str(row.tokens)]
         axes.plot(row.value, y, **PAPER_MARK)
-
-
-def _legend(figure: Figure, rows: pd.DataFrame, with_paper: bool) -> None:
-    entries: list[object] = [
-        Patch(color=tokens_shown(token).colour, alpha=0.85, label=tokens_shown(token).name)
-        for token in token_order(rows["tokens"])
-    ]
-    entries += bar_entries()
-    if rows["null_loss_object_bits"].notna().any():
-        entries.append(
-            handle("same, probe without input", marker="x", color=GREY, linestyle="none")
-        )
-    if with_paper:
-        entries.append(handle("the paper's number", linestyle="none", **PAPER_MARK))
-    legend_below(figure, [*entries, *assumed_entry(rows)], 4)

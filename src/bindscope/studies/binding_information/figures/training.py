@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.figures.colours import INK
-from bindscope.figures.style import colours, handle, legend_below, new_figure, styled
+from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.views import family_order, name_order, token_order
@@ -26,17 +25,8 @@ TARGET_NAMES = {"object": "O, the paper's probe", "chained": "F then O, chained,
 _DASHES = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # by token input; others are solid
 
 
-@dataclass(frozen=True)
-class ProbeHistory:
-    """The history of one fit.
-
-    Attributes
-    ----------
-    model, tokens, family
-        What was fitted.
-    rows
-        `{seed, target, step, split, loss_bits}`, split `train` or `val`.
-    """
+class ProbeHistory(NamedTuple):
+    """The history of one fit: rows `{seed, target, step, split, loss_bits}`."""
 
     model: str
     tokens: str
@@ -94,7 +84,7 @@ def draw(
     probes = [probe for probe in probes if probe.rows]
     models = {name: rows for name, rows in models.items() if rows}
     names = name_order([*models, *(probe.model for probe in probes)], order)
-    colour = colours(names)
+    colour = {name: look["color"] for name, look in looks(names).items()}
     families = family_order([probe.family for probe in probes])
     targets = [t for t in TARGET_NAMES if any(_of(p, t).size for p in probes)]
     n_rows = bool(models) + len(targets)
@@ -107,12 +97,7 @@ def draw(
         for axes, family in zip(row, families, strict=True):
             for probe in probes:
                 if probe.family == family:
-                    _probe(
-                        axes,
-                        _of(probe, target),
-                        colour[probe.model],
-                        _DASHES.get(probe.tokens, "-"),
-                    )
+                    _probe(axes, probe, target, colour[probe.model])
             if target == targets[0]:
                 axes.set_title(family_tick(family), fontsize=8)
             axes.set_xlabel("step")
@@ -120,11 +105,8 @@ def draw(
         row[0].set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
     entries = [handle(name, color=colour[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
-        entries.append(
-            handle(
-                tokens_shown(token).name, color=INK, linestyle=_DASHES.get(token, "-"), linewidth=1
-            )
-        )
+        dashes = _DASHES.get(token, "-")
+        entries.append(handle(tokens_shown(token).name, color=INK, linestyle=dashes, linewidth=1))
     legend_below(figure, entries, 6)
     return figure
 
@@ -150,6 +132,7 @@ def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -
     axes.set_ylim(bottom=0)
 
 
-def _probe(axes: Axes, rows: pd.DataFrame, colour: str, dashes: Any) -> None:
-    for _, curve in rows.groupby("seed", sort=True):
+def _probe(axes: Axes, probe: ProbeHistory, target: str, colour: str) -> None:
+    dashes = _DASHES.get(probe.tokens, "-")
+    for _, curve in _of(probe, target).groupby("seed", sort=True):
         axes.plot(curve["step"], curve["loss_bits"], color=colour, linestyle=dashes, linewidth=1.0)

@@ -148,11 +148,6 @@ def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integ
 def _shown(lines: Sequence[str]) -> list[str]:
     """Shorten a list of objects to what has room below a scene."""
     short = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
-    return (
-        short
-        if len(short) <= _LINES
-        else [*short[: _LINES - 1], f"and {len(short) - _LINES + 1} more"]
-    )
-
-
-__all__ = ["COLUMNS", "Sheet", "available", "describe", "draw", "read"]
+    if len(short) <= _LINES:
+        return short
+    return [*short[: _LINES - 1], f"and {len(short) - _LINES + 1} more"]

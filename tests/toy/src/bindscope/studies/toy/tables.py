@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from bindscope.tables.schema import DATASET, KEYS, MODEL, Column, RowTable, TableSchema, label
 
-from bindscope.core.interfaces import Inputs
-from bindscope.tables.rows import read_rows
-from bindscope.tables.schema import DATASET, KEYS, MODEL, Column, TableSchema, label, table_of
-
-
-class LengthTable:
-    """Lengths of [CLS] tokens."""
-
-    schema = TableSchema(
+LENGTHS = RowTable(
+    TableSchema(
         name="lengths",
         version=1,
         description="One row per dataset, model and layer.",
@@ -24,12 +17,6 @@ class LengthTable:
             *KEYS,
         ),
         key=("dataset", "model", "layer"),
-    )
-
-    def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Build the table of the rows of rule `lengths`."""
-        rows = [row for given in inputs.of("lengths") for row in read_rows(given)]
-        return table_of(rows, self.schema)
-
-
-LENGTHS = LengthTable()
+    ),
+    "lengths",
+)
