@@ -1,5 +1,6 @@
 """The cost of sharing against hand-made losses, and what a fit writes for it."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from bindscope.studies.binding_information.config import Information, QuadraticProbe
+from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import write_fit
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
@@ -71,8 +73,14 @@ def test_only_seeds_and_groups_with_both_probes_count():
     assert sharing_costs(fits[:2]).empty
 
 
-@pytest.mark.parametrize("disjoint", [False, True])
-def test_a_fit_writes_its_scenes(tmp_path, disjoint):
+PRIOR = {"h_object_bits": 5.0, "h_feature_bits": 3.0, "h_object_given_feature_bits": 2.0,
+         "split_gap_bits": 0.0}  # fmt: skip
+PROBE = QuadraticProbe(name="quadratic", family="quadratic")
+FEW = Information(bootstrap_samples=10)
+
+
+def forty_scenes():
+    """Random codes and losses of 40 test scenes, under two seeds."""
     rng = np.random.default_rng(0)
     objects = rng.integers(0, 2, (40, 6)).astype(np.uint8)
     features = rng.integers(0, 2, (40, 5)).astype(np.uint8)
@@ -93,19 +101,40 @@ def test_a_fit_writes_its_scenes(tmp_path, disjoint):
         )
         for seed in (3, 5)
     ]  # fmt: skip
-    output = SimpleNamespace(
-        **{name: tmp_path / name for name in ("rows", "weights", "history", "details")}
-    )
-    prior = {"h_object_bits": 5.0, "h_feature_bits": 3.0, "h_object_given_feature_bits": 2.0,
-             "split_gap_bits": 0.0}  # fmt: skip
-    probe = QuadraticProbe(name="quadratic", family="quadratic")
-    write_fit(output, results, data, prior, {}, probe, Information(bootstrap_samples=10), disjoint)
+    return data, results
+
+
+def outputs(folder):
+    names = ("rows", "weights", "history", "details")
+    return SimpleNamespace(**{name: folder / name for name in names})
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_a_fit_writes_its_scenes(tmp_path, disjoint):
+    data, results = forty_scenes()
+    output = outputs(tmp_path)
+    write_fit(output, results, data, PRIOR, {"control": "none"}, PROBE, FEW, disjoint)
     found = from_arrays(load_file(output.details))
     assert list(found.by_seed) == [3, 5]
     for result in results:
         np.testing.assert_array_equal(found.by_seed[result.seed], result.losses["object"])
     if disjoint:
+        features = data.test.features
         same = (features[:, None] == features).all(axis=-1)
         np.testing.assert_array_equal(found.clusters[:, None] == found.clusters, same)
     else:
         assert found.clusters is None
+
+
+def test_under_shuffled_labels_intervals_are_over_the_codes_that_were_tested(tmp_path):
+    data, results = forty_scenes()
+    output = outputs(tmp_path)
+    write_fit(output, results, data, PRIOR, {"control": "shuffled_labels"}, PROBE, FEW, True)
+    rows = [json.loads(line) for line in output.rows.read_text().splitlines()]
+    for row, result in zip(rows, results, strict=True):
+        tested = data.shuffled_labels(result.seed).test
+        wanted, plain = (
+            estimate(result, PRIOR, split.objects, split.features, FEW, disjoint=True)
+            for split in (tested, data.test)
+        )
+        assert row["binding_bits_low"] == wanted["binding_bits_low"] != plain["binding_bits_low"]

@@ -126,9 +126,12 @@ def write_fit(
     options = probe.model_dump(mode="json", exclude=about_the_job)
     counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
     rows, details = [], {}
-    objects, features = data.test.objects, whole(data.test.features)
+    shuffled = names.get("control") == "shuffled_labels"
+    features = whole(data.test.features)
     for result in results:
-        row = estimate(result, prior, objects, features, information, disjoint=disjoint)
+        if shuffled:  # intervals are over the feature codes that the probe was tested on
+            features = whole(data.shuffled_labels(result.seed).test.features)
+        row = estimate(result, prior, data.test.objects, features, information, disjoint=disjoint)
         rows.append(
             {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
              "options": canonical_json(options), **row}
@@ -140,8 +143,9 @@ def write_fit(
         )  # fmt: skip
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
-    of_scenes = {result.seed: result.losses["object"] for result in results}
-    details |= to_arrays(of_scenes, features, disjoint)
+    if not shuffled:
+        of_scenes = {result.seed: result.losses["object"] for result in results}
+        details |= to_arrays(of_scenes, features, disjoint)
     write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))
