@@ -26,8 +26,7 @@ MISTAKES = {
     ),
     "unknown model": (
         {"models.0.source": "controled:objects"},
-        "models.0.source: unknown source 'controled:objects', it must start with known-answer:, "
-        "controlled:, timm:, hf: or python:; did you mean 'controlled:objects'?",
+        "models.0.source: unknown source 'controled:objects'; did you mean 'controlled:objects'?",
         "config/README.md lists every key",
     ),
     "unknown model name in a fit": (

@@ -44,7 +44,7 @@ HARMLESS = {
     (f"{_STUDY}/rules.py", "FAMILIES"),
     # The module that a name stands for is in the spec and in the code key.
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
-    (f"{_STUDY}/probes/runs.py", "FAMILIES"),
+    (f"{_STUDY}/probes/module.py", "FAMILIES"),
 }
 
 

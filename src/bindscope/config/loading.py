@@ -206,8 +206,11 @@ def _unknown_tag(key: str, union: Sequence[Schema], section: Any) -> str:
     if given is None:
         return "missing; it decides which other keys there are"
     known = [value for member in union for value in tag_values(member, key)]
-    beginning = f"{str(given).partition(':')[0]}:" if known[0].endswith(":") else given
-    return f"unknown {key} {show(given)}{instead(beginning, known)}"
+    if not known[0].endswith(":"):
+        return f"unknown {key} {show(given)}{instead(given, known)}"
+    beginning, _, rest = str(given).partition(":")
+    meant = suggest(f"{beginning}:", known).replace(":'?", f":{rest}'?")
+    return f"unknown {key} {show(given)}{meant or instead('', known)}"
 
 
 def _bad_pattern(key: str, owner: Schema, value: Any, pattern: str) -> str:
