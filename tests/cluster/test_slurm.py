@@ -28,7 +28,7 @@ QUICK = (
 # The CI preset with fewer jobs: all shards of a split in one, one layer and probe, one figure.
 SMALLER: dict[str, object] = {
     "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
-    "fits": [
+    "studies.binding_information.fits": [
         {"name": "fits", "datasets": ["tiny"], "models": ["vit", "identity"], "layers": "last",
          "tokens": ["cls"], "probes": ["linear"]},
     ],
