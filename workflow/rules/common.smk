@@ -1,18 +1,15 @@
 """Helpers of the rules; all they know comes from the graph that the library builds."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
-# Before any import of bindscope, here and in scripts: this clone's code, never an installed copy.
+# Before any import of bindscope: this clone's code, never an installed copy.
 SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, [SOURCE, os.environ.get("PYTHONPATH")])
-)
 
 from bindscope.core.errors import BindscopeError, remember_configfiles
+from bindscope.core.job import give_jobs_path
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
 from snakemake.exceptions import WorkflowError
 
@@ -27,6 +24,7 @@ def checked_graph():
         raise SystemExit(f"\n{error}") from None
 
 
+give_jobs_path(SOURCE)
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
 

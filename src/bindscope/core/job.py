@@ -71,6 +71,12 @@ class Job:
         return read_inputs(self.spec, files)
 
 
+def give_jobs_path(source: str) -> None:
+    """Let the jobs of this process import the library from `source`, before any installed copy."""
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, given]))
+
+
 def start(snakemake: Any) -> Job:
     """Begin a job, of the object that Snakemake puts into a script: open its log, set its threads.
 
