@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from bindscope.config.root import Config
+from bindscope.core import keys
 from bindscope.core.graph import Product
 from bindscope.studies.build import build
 
@@ -145,3 +146,9 @@ def flip_a_byte(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def forget() -> None:
+    """Forget what was computed of modules: the next key reads them again."""
+    for function in (keys.parse_module, keys.closure, keys.own_code):
+        function.cache_clear()

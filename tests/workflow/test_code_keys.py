@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from harness import ROOT
+from harness import ROOT, forget
 
 from bindscope.config.root import Config
 from bindscope.core import keys
@@ -197,21 +195,6 @@ def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
 
 def test_no_entry_is_left_over() -> None:
     assert not [prefix for prefix in ROOMS if not any(m.startswith(prefix) for m in MODULES)]
-
-
-@pytest.fixture
-def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the library that the keys are computed from."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(keys, "SOURCE", tmp_path / "src")
-    forget()
-    yield tmp_path / "src" / "bindscope"
-    forget()
-
-
-def forget() -> None:
-    for function in (keys.parse_module, keys.closure, keys.own_code):
-        function.cache_clear()
 
 
 Codes = dict[str, tuple[set[str], set[str]]]

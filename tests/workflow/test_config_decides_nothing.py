@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import shutil
 import typing
 from collections.abc import Iterator
 from functools import cache
@@ -18,9 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from harness import ROOT
+from harness import ROOT, forget
 from pydantic import BaseModel
-from test_code_keys import SOURCE, changed, codes, forget
+from test_code_keys import SOURCE, changed, codes
 
 from bindscope.config.base import Model, SplitCounts
 from bindscope.config.entities import dataset_of, entity, model_of
@@ -200,16 +199,6 @@ def own_codes(preset: str, *rules: str) -> dict[str, str]:
     return {p.path(): p.code.partition(":")[0] for p in graph.of(*rules)}
 
 
-@pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the library that the keys are computed from."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(keys, "SOURCE", tmp_path / "src")
-    forget()
-    yield tmp_path / "src" / "bindscope"
-    forget()
-
-
 def swap(path: Path, first: str, second: str) -> None:
     text = path.read_text()
     assert f"{first}, {second}" in text
@@ -221,19 +210,19 @@ def swap(path: Path, first: str, second: str) -> None:
     [("occlusion_small.yaml", ("scenes",)), ("clevr.yaml", ("records",))],
 )
 def test_the_order_of_values_is_in_the_keys_of_what_it_decides(
-    library: Path, preset: str, rules: tuple[str, ...]
+    copied: Path, preset: str, rules: tuple[str, ...]
 ) -> None:
     before = own_codes(preset, *rules)
     assert before
-    swap(library / "scenes/solids/values.py", '"cube"', '"sphere"')
+    swap(copied / "scenes/solids/values.py", '"cube"', '"sphere"')
     after = own_codes(preset, *rules)
     assert after.keys() == before.keys()
     assert all(after[path] != code for path, code in before.items())
 
 
-def test_the_order_of_splits_is_in_the_keys_of_what_it_decides(library: Path) -> None:
+def test_the_order_of_splits_is_in_the_keys_of_what_it_decides(copied: Path) -> None:
     before = codes()
-    swap(library / "core/splits.py", '"train"', '"val"')
+    swap(copied / "core/splits.py", '"train"', '"val"')
     after = codes()
     assert changed(after, before, 0) >= {"codes", "scenes", "encoded", "priors", "labels"}
 

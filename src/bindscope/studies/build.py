@@ -11,7 +11,7 @@ from bindscope.config.references import section_of
 from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.graph import Graph
-from bindscope.core.interfaces import Request, Step, Study
+from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
 from bindscope.core.keys import save_cache
 from bindscope.core.registries import studies
 from bindscope.graph.data import check_split
@@ -80,42 +80,31 @@ def build(config: Config) -> Graph:
     for study, section in taking_part.values():
         study.products(graph, shared, section)
     for study, section in taking_part.values():
-        _add_tables(graph, shared, study, section)
+        for table in study.tables:
+            _add_entry(graph, shared, section, "table", table)
     wanted = config.report.figures
     for study, section in taking_part.values():
-        _add_figures(graph, shared, study, section, wanted)
+        for figure in study.figures:
+            if wanted is None or figure.name in wanted:
+                _add_entry(graph, shared, section, "figure", figure)
     _add_report(graph, config, [study for study, _ in taking_part.values()])
     save_cache()
     return graph
 
 
-def _add_tables(graph: Graph, shared: Shared, study: Study, section: Any) -> None:
-    for entry in study.tables:
-        if request := entry.request(graph, shared, section):
-            graph.add(
-                "table",
-                {"table": entry.name},
-                {"implementation": entry.implementation},
-                runs=[entry.implementation],
-                request=request,
-            )
-
-
-def _add_figures(
-    graph: Graph, shared: Shared, study: Study, section: Any, wanted: tuple[str, ...] | None
+def _add_entry(
+    graph: Graph, shared: Shared, section: Any, rule: str, entry: TableEntry | FigureEntry
 ) -> None:
-    for entry in study.figures:
-        if wanted is not None and entry.name not in wanted:
-            continue
-        if request := entry.request(graph, shared, section):
-            graph.add(
-                "figure",
-                {"figure": entry.name},
-                {"implementation": entry.implementation},
-                runs=[entry.implementation],
-                request=request,
-                resources=entry.resources,
-            )
+    """Add a table or a figure, where the configuration has something for it."""
+    if request := entry.request(graph, shared, section):
+        graph.add(
+            rule,
+            {rule: entry.name},
+            {"implementation": entry.implementation},
+            runs=[entry.implementation],
+            request=request,
+            resources=entry.resources if isinstance(entry, FigureEntry) else (),
+        )
 
 
 def _shown(config: Config) -> dict[str, Any]:
