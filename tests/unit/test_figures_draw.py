@@ -31,7 +31,6 @@ from bindscope.core.registries import studies
 from bindscope.figures import style
 from bindscope.figures.job import make_figure
 from bindscope.studies.binding_information.attention_maps import attention_share
-from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.figures import (
     attention,
     calibration,
@@ -43,9 +42,7 @@ from bindscope.studies.binding_information.figures import (
     tokens,
     training,
 )
-from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
-from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.binding_information.scene_losses import SceneLosses
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.sharing_cost import sharing_costs
@@ -487,15 +484,3 @@ def test_an_edit_of_a_figure_redraws_no_other(name):
     used = closure((ENTRIES[name].implementation,))[0]
     figures = {entry.implementation for entry in ENTRIES.values()}
     assert figures & set(used) == {ENTRIES[name].implementation}
-
-
-def test_families_and_token_inputs_have_names_and_new_ones_show_their_slug():
-    for shown, slugs in ((family_shown, FAMILIES), (tokens_shown, TOKENS)):
-        assert len({shown(slug).colour for slug in slugs}) == len(slugs)
-        for name in slugs:
-            assert shown(name) != shown("new")
-            assert shown(name).words.startswith(("a ", "an ", "the ", "[CLS]"))
-        assert shown("new").name == "new"
-        assert "new" in shown("new").words
-    assert family_tick("new") == "new"
-    assert family_tick("dnn") == "neural\nnet"

@@ -46,10 +46,8 @@ def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
     return config, family, (TOKENS if patches else 0)
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("conditioned", [True, False])
-def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
+def assert_logits_and_gradients_equal(name, part, conditioned):
+    """Compare a family with its twin, in double precision."""
     config, family, tokens = make(name, part, conditioned=conditioned)
     family = shaken(family.double())
     twin = twin_of(family, config)
@@ -63,6 +61,13 @@ def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
     assert gradients.keys() == twin.leaves.keys()
     for parameter, leaf in twin.leaves.items():
         torch.testing.assert_close(gradients[parameter].grad, leaf.grad, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("conditioned", [True, False])
+def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
+    assert_logits_and_gradients_equal(name, part, conditioned)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -113,7 +118,7 @@ def test_attention_with_and_without_cls(cls):
 @pytest.mark.parametrize("scenes", [1, 4, 6, 100])  # of a block; the batch has 6
 def test_attention_is_the_same_in_blocks_of_any_size(monkeypatch, scenes):
     monkeypatch.setattr(attention, "BLOCK", scenes * TOKENS * DIM)
-    test_logits_and_gradients_equal_the_twin("attention_quadratic", "chained_object", True)
+    assert_logits_and_gradients_equal("attention_quadratic", "chained_object", True)
 
 
 @pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 3, 2)])
