@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.config.codes import ShapesRenderer
 
 ENCODERS = (
     "zero", "features", "identity", "rotated", "hadamard", "erasure", "swaps", "half", "flips",
@@ -15,7 +16,9 @@ ENCODERS = (
 )  # fmt: skip
 WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product")
 NOISY_ENCODERS = ("erasure", "swaps", "flips")
-OBJECTIVES = ("objects", "features", "none")
+OBJECTIVES = (
+    "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
+)  # fmt: skip
 
 
 class Extraction(Model):
@@ -89,19 +92,33 @@ class Architecture(Model):
 class Training(Model):
     """How a controlled model is trained."""
 
-    dataset: Slug = Field(description="Dataset whose train and val scenes are used.")
+    dataset: Slug = Field(description="Dataset whose kind of scenes is learnt.")
+    scenes: Literal["fresh", "dataset"] | None = Field(
+        None,
+        description="`fresh`: scenes that no dataset holds, drawn for each step (shapes renderer "
+        "only); `dataset`: its train and val scenes, passed over again and again. Default: fresh "
+        "where that is possible.",
+    )
     input_px: PositiveInt | None = Field(
         None,
         description="Side that the scenes are resized to for training. Default: the scenes' own.",
     )
-    steps: PositiveInt = Field(1200, description="Optimiser steps.")
+    steps: PositiveInt = Field(8000, description="Optimiser steps.")
     batch_size: PositiveInt = Field(
         32, description="Scenes per step; small batches learn most per second on a CPU."
     )
-    learning_rate: float = Field(3e-3, gt=0, description="Peak of the one-cycle schedule.")
+    learning_rate: float = Field(
+        2e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
+    )
     weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+
+    def draws_afresh(self, render: Any) -> bool:
+        """Whether scenes are drawn for each step, given the dataset's renderer."""
+        if self.scenes is None:
+            return isinstance(render, ShapesRenderer)
+        return self.scenes == "fresh"
 
 
 class Controlled(Model):
@@ -116,7 +133,9 @@ class Controlled(Model):
     training: Training = Field(
         description="Training; for `none` only the dataset and `input_px` are read."
     )
-    seed: NonNegativeInt = Field(0, description="Seed of initialisation and batch order.")
+    seed: NonNegativeInt = Field(
+        0, description="Seed of initialisation, and of the scenes of each step."
+    )
     input_px: PositiveInt | None = Field(
         None,
         description="Side of the input image; other than in training: position embeddings are "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure as Canvas
     from numpy.typing import NDArray
-    from torch import Tensor, nn
+    from torch import Tensor
 
 Layer = int | Literal["final"]
 
@@ -384,7 +384,19 @@ class Family(Protocol):
 
 
 class Objective(Protocol):
-    """What a controlled model is trained for."""
+    """What a controlled model is trained for; made as ``Objective(vit, setting)``.
 
-    def __call__(self, model: nn.Module, images: Tensor, codes: Tensor) -> Tensor:
-        """Return the loss of a batch in bits per scene; images (B, 3, H, W), codes (B, K)."""
+    A module (`models.objectives.base.Objective`) that holds the transformer and what is needed
+    beside it in training. All its state is parameters and buffers, so that a checkpoint holds it.
+    """
+
+    def loss_bits(self, pixels: Tensor, objects: Tensor, generator: Any) -> Tensor:
+        """Return the mean loss of a batch in bits; pixels (B, 3, H, W), objects (B, K)."""
+        ...
+
+    def before_step(self) -> None:
+        """Do what follows from the step before, once before each step."""
+
+    def kept(self) -> dict[str, Tensor]:
+        """Return the weights that are kept, by name."""
+        ...

@@ -46,6 +46,16 @@ ADAPTERS = {
     "python": "bindscope.models.python_adapter:load",
 }
 
+# What controlled models are trained for; `none` trains nothing.
+OBJECTIVES = {
+    "objects": "bindscope.models.objectives.codes:Objects",
+    "features": "bindscope.models.objectives.codes:Features",
+    "captions": "bindscope.models.objectives.captions:Captions",
+    "captions_unpaired": "bindscope.models.objectives.captions:CaptionsUnpaired",
+    "masked": "bindscope.models.objectives.masked:Masked",
+    "self_distillation": "bindscope.models.objectives.self_distillation:SelfDistillation",
+}
+
 # Studies in the order of the report's chapters; `datasets` looks at what the others drew.
 STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",

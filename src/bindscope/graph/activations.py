@@ -9,12 +9,13 @@ from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
-from bindscope.core.registries import ADAPTERS
+from bindscope.core.registries import ADAPTERS, OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import (
     add_codes,
     add_scenes,
     codes_slice,
+    renderer_code,
     shard_slice,
     shards,
     space_code,
@@ -61,29 +62,41 @@ def add_weights(
     Models that are trained in the same way (and run at different input sizes, say) share them.
     """
     if isinstance(model, Controlled):
-        dataset = datasets[model.training.dataset]
-        splits = ("train", "val")
-        codes = [c for c in add_codes(graph, dataset) if c.wildcards["split"] in splits]
-        return graph.add(
-            "training",
-            {"model": trainer(model, models).name},
-            {
-                "model": trained_as(model),
-                "dataset": codes_slice(dataset)
-                | dataset.model_dump(mode="json", include={"render"}),
-                "threads": model.training.threads,
-                "device": model.training.device,
-            },
-            {
-                "codes": codes,
-                "scenes": [s for split in splits for s in add_scenes(graph, dataset, split)],
-            },
-            runs=[*space_code(dataset), *model_code(model)],
-        )
+        return _add_training(graph, model, datasets[model.training.dataset], models)
     if isinstance(model, Pretrained) and model.pretrained and not local_path(model.source):
         content = {"model": {"source": model.source}}
         return graph.add("weights", {"model": model.name}, content, runs=model_code(model))
     return None
+
+
+def _add_training(
+    graph: Graph, model: Controlled, dataset: Dataset, models: Iterable[AnyModel]
+) -> Product:
+    """Weights of a controlled model; scenes that are drawn afresh are no products."""
+    objective = model.source.partition(":")[2]
+    made: dict[str, list[Product]] = {}
+    code = [*space_code(dataset), *model_code(model)]
+    if objective in OBJECTIVES:
+        code.append(OBJECTIVES[objective])
+        if model.training.draws_afresh(dataset.render):
+            code += renderer_code(dataset)
+        else:
+            splits = ("train", "val")
+            codes = [c for c in add_codes(graph, dataset) if c.wildcards["split"] in splits]
+            scenes = [s for split in splits for s in add_scenes(graph, dataset, split)]
+            made = {"codes": codes, "scenes": scenes}
+    return graph.add(
+        "training",
+        {"model": trainer(model, models).name},
+        {
+            "model": trained_as(model),
+            "dataset": codes_slice(dataset) | dataset.model_dump(mode="json", include={"render"}),
+            "threads": model.training.threads,
+            "device": model.training.device,
+        },
+        made,
+        runs=code,
+    )
 
 
 @once

@@ -71,7 +71,7 @@ def space_code(dataset: Dataset) -> list[str]:
     return [SPACES[dataset.space.kind]] if dataset.space.kind in SPACES else []
 
 
-def _renderer_code(dataset: Dataset) -> list[str]:
+def renderer_code(dataset: Dataset) -> list[str]:
     """Return the implementation of a renderer, and of what draws for it."""
     render = dataset.render
     found = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []
@@ -249,7 +249,7 @@ def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
             "scenes",
             {"dataset": dataset.name, "split": split, "shard": f"{shard:05d}"},
             {"dataset": scenes_slice(dataset), **shard_slice(dataset, split, shard)},
-            runs=[*space_code(dataset), *_renderer_code(dataset)],
+            runs=[*space_code(dataset), *renderer_code(dataset)],
         )
         for shard in shards(dataset, split)
     ]

@@ -1,4 +1,4 @@
-"""Training of controlled models: a vision transformer whose [CLS] is asked for one code.
+"""Training of controlled models: vision transformers that differ in what they were asked for.
 
 Runs on as many threads as torch is set to; results depend on that number (sums are split
 differently), and on nothing else besides the arguments.
@@ -7,40 +7,40 @@ differently), and on nothing else besides the arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from math import cos, isfinite, log, pi
+from math import cos, isfinite, pi
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.nn import functional
 
-from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
 from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256, write_atomic, write_json
+from bindscope.core.registries import OBJECTIVES, resolve
+from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
-from bindscope.models.vit import ViT, build, transform
+from bindscope.models.images import Transform
+from bindscope.models.objectives.base import Objective, Setting, UInt8
+from bindscope.models.training_scenes import Batch, Scenes
+from bindscope.models.vit import build, transform
 
 logger = logging.getLogger(__name__)
 
-EVALUATIONS = 10  # entries of the history per split
-VAL_SCENES = 512  # the first ones, read at each evaluation
+EVALUATIONS = 20  # entries of the history per split
+VAL_SCENES = 512  # read at each evaluation
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
-WARM_UP, FIRST, LAST = 0.1, 25.0, 1e4  # share of the steps; peak / first rate, first / last
-INITIALISATION, BATCHES = range(2)  # independent streams of one seed
-
-UInt8 = NDArray[np.uint8]
+WARM_UP = 0.05  # share of the steps
+# Independent streams of one seed; 1 shuffles a fixed set of scenes.
+INITIALISATION, HEADS, STEPS, VALIDATION = 0, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Trained:
     Parameters
     ----------
     weights
-        The transformer's parameters, and ``head.weight`` (codes, width) and ``head.bias`` of the
-        readout; no head for the objective ``none``. On the CPU, contiguous.
+        The transformer's parameters; for objectives that ask for a code also ``head.weight``
+        (codes, width) and ``head.bias`` of the readout. On the CPU, contiguous.
     history
-        One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` (bits per
-        scene; train: mean over the steps since the entry before).
+        One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` (train: mean
+        over the steps since the entry before).
     input_px
-        Side of the input: ``training.input_px``, or the images'.
+        Side of the input.
     """
 
     weights: dict[str, Tensor]
@@ -64,17 +64,16 @@ class Trained:
     input_px: int
 
 
+@denormals.flushed()
 def train(
     config: Controlled,
     dataset: SceneDistribution,
-    images: Mapping[str, UInt8],
-    objects: Mapping[str, UInt8],
+    scenes: Scenes,
     device: torch.device | str | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Trained:
-    """Train a controlled model, or only initialise it (objective ``none``).
+    """Train a controlled model.
 
-    The readout of [CLS] after the final norm is linear and starts at the training scenes' log-odds.
     Models with the same seed and architecture start from the same weights, whatever the objective.
 
     Parameters
@@ -82,16 +81,14 @@ def train(
     config
         Architecture, objective, schedule, seed.
     dataset
-        The space of the codes.
-    images
-        `train` and `val`: uint8 (N, px, px, 3).
-    objects
-        `train` and `val`: object codes, uint8 (N, K).
+        The space of the codes, and the size of the images.
+    scenes
+        What is shown in each step, and at evaluations.
     device
         Where to train; default: any of the kind that the configuration names.
     checkpoint
-        Where the state is written ten times, and read from at the start: a training that was killed
-        goes on and ends in the same weights. Remove it when the weights are written.
+        Where the state is written at each evaluation, and read from at the start: a training that
+        was killed goes on and ends in the same weights. Remove it when the weights are written.
 
     Returns
     -------
@@ -103,23 +100,30 @@ def train(
     ModelError
         If the patches do not divide the images, or training diverges.
     """
-    input_px = config.training.input_px or int(images["train"].shape[1])
-    vit = build(config.architecture, input_px, _generator(config.seed))
-    objective = config.source.partition(":")[2]
-    if objective == "none":
-        return Trained(_weights(vit, None), [], input_px)
-    targets = dict(objects)
-    if objective == "features":
-        sizes = [group.size for group in dataset.space.groups]
-        targets = {split: feature_code(codes, sizes) for split, codes in objects.items()}
-    model = _Model(vit, _head(targets["train"], config.architecture.width), input_px)
+    input_px = _input_px(config, dataset)
+    objective: Objective = resolve(OBJECTIVES[config.source.partition(":")[2]])(
+        build(config.architecture, input_px, _generator(config.seed, INITIALISATION)),
+        Setting(
+            sizes=[group.size for group in dataset.space.groups],
+            objects=scenes.sample(),
+            generator=_generator(config.seed, HEADS),
+        ),
+    )
     device = torch.device(device or config.training.device)
-    run = Run(f"model {config.name}", model.to(device), keeps_best=False)
-    task = _Task(model, config, images, targets, device)
+    run = Run(f"model {config.name}", objective.to(device), keeps_best=False)
+    task = _Task(
+        objective, config, scenes, transform(input_px), device, scenes.validation(VAL_SCENES)
+    )
     Descent([run], task, _plan(config), checkpoint).fit()
-    history = [entry._asdict() for entry in run.history]
-    logger.info("val loss after %d steps: %.2f bits", run.steps, history[-1]["loss_bits"])
-    return Trained(_weights(model.vit, model.head), history, input_px)
+    weights = {name: value.detach().cpu().contiguous() for name, value in objective.kept().items()}
+    return Trained(weights, [entry._asdict() for entry in run.history], input_px)
+
+
+def untrained(config: Controlled, dataset: SceneDistribution) -> Trained:
+    """Return a model as it is before training: the twin of all with its seed and architecture."""
+    input_px = _input_px(config, dataset)
+    vit = build(config.architecture, input_px, _generator(config.seed, INITIALISATION))
+    return Trained(dict(vit.state_dict()), [], input_px)
 
 
 def write_training(
@@ -154,33 +158,17 @@ def write_training(
     )  # fmt: skip
 
 
-class _Model(nn.Module):
-    """The transformer and its readout."""
-
-    def __init__(self, vit: ViT, head: nn.Linear, input_px: int) -> None:
-        super().__init__()
-        self.vit, self.head, self.transform = vit, head, transform(input_px)
-
-    def loss_bits(self, images: UInt8, codes: UInt8, device: torch.device) -> Tensor:
-        """Return the cross-entropy of all bits, summed over a scene's bits, mean over scenes."""
-        pixels = self.transform(images, device, "controlled model")
-        logits = self.head(self.vit.final_cls(pixels))
-        wanted = torch.from_numpy(codes).to(device, torch.float32)
-        nats = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum")
-        return nats / (len(codes) * log(2))
+def warm_up_and_cosine(peak: float, step: int, steps: int) -> float:
+    """Return the rate of a step, from 0: a line up over 5 %, then a cosine towards 0."""
+    warm_up = max(round(WARM_UP * steps), 1)
+    if step < warm_up:
+        return peak * (step + 1) / warm_up
+    return peak * 0.5 * (1 + cos(pi * (step - warm_up) / (steps - warm_up)))
 
 
-def one_cycle(peak: float, step: int, steps: int) -> float:
-    """Return the rate of a step, from 0: cosine from peak / 25 up over 10 %, then down to near 0.
-
-    The order of operations is that of torch's `OneCycleLR`, whose rates these are bit by bit.
-    """
-    top, first = WARM_UP * steps - 1, peak / FIRST
-    if step > top:
-        start, end, done = peak, first / LAST, (step - top) / (steps - 1 - top)
-    else:
-        start, end, done = first, peak, step / top if top else 1.0
-    return end + (start - end) / 2.0 * (cos(pi * done) + 1)
+def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
+    assert dataset.render is not None  # `config.references` has looked
+    return config.training.input_px or dataset.render.size_px
 
 
 def _plan(config: Controlled) -> Plan:
@@ -188,14 +176,14 @@ def _plan(config: Controlled) -> Plan:
     steps = training.steps
 
     def optimiser(model: nn.Module) -> Adam:
-        parameters = list(model.parameters())
+        parameters = [p for p in model.parameters() if p.requires_grad]
         decays = [training.weight_decay if p.ndim == 2 else 0.0 for p in parameters]
         return Adam(parameters, decays, betas=BETAS)
 
     due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
     return Plan(
         steps=steps,
-        rate=lambda step: one_cycle(training.learning_rate, step, steps),
+        rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
         optimiser=optimiser,
         evaluate=lambda step: step in due,
         clip_norm=CLIP_NORM,
@@ -204,23 +192,24 @@ def _plan(config: Controlled) -> Plan:
 
 @dataclass(frozen=True)
 class _Task:
-    """A model and its scenes: what the descent needs to know of them."""
+    """An objective and its scenes: what the descent needs to know of them."""
 
-    model: _Model
+    objective: Objective
     config: Controlled
-    images: Mapping[str, UInt8]
-    targets: Mapping[str, UInt8]
+    scenes: Scenes
+    transform: Transform
     device: torch.device
+    validation: tuple[UInt8, UInt8]
 
-    def batches(self, first: int) -> Iterator[NDArray[np.intp]]:
+    def batches(self, first: int) -> Iterator[Batch]:
         """Yield the scenes of one step after the other, from step `first` on."""
-        size, seed = self.config.training.batch_size, self.config.seed
-        return islice(_batches(len(self.images["train"]), size, seed), first, None)
+        return self.scenes.batches(first)
 
-    def backward(self, run: Run, batch: NDArray[np.intp], share: float) -> float:
-        """Add the gradients of `share` of the loss; return the loss in bits per scene."""
-        images, targets = self.images["train"][batch], self.targets["train"][batch]
-        loss = self.model.loss_bits(images, targets, self.device)
+    def backward(self, run: Run, batch: Batch, share: float) -> float:
+        """Add the gradients of `share` of the loss; return the loss in bits."""
+        self.objective.before_step()
+        generator = _generator(self.config.seed, STEPS, batch.step)
+        loss = self._loss(batch.images, batch.objects, generator)
         (loss * share).backward()  # type: ignore[no-untyped-call]
         found = float(loss.detach())
         if not isfinite(found):
@@ -232,47 +221,26 @@ class _Task:
 
     @torch.no_grad()
     def validate(self, runs: Sequence[Run]) -> list[float]:
-        """Return the loss on the first `VAL_SCENES` scenes, in bits per scene."""
-        images, targets = self.images["val"], self.targets["val"]
-        n, block = min(len(images), VAL_SCENES), 128
-        parts = [slice(i, min(i + block, n)) for i in range(0, n, block)]
-        total = sum(
-            float(self.model.loss_bits(images[part], targets[part], self.device))
-            * (part.stop - part.start)
-            for part in parts
-        )
-        return [total / n for _ in runs]
+        """Return the loss on validation scenes, in batches like those of training."""
+        images, objects = self.validation
+        size = min(self.config.training.batch_size, len(images))
+        generator = _generator(0, VALIDATION)  # the same masks and views at each evaluation
+        losses = [
+            float(self._loss(images[i : i + size], objects[i : i + size], generator))
+            for i in range(0, len(images) - size + 1, size)
+        ]
+        loss = sum(losses) / len(losses)
+        for run in runs:
+            logger.info("%s: %.4f bits on validation after %d steps", run.name, loss, run.steps)
+        return [loss for _ in runs]
+
+    def _loss(self, images: UInt8, objects: UInt8, generator: torch.Generator) -> Tensor:
+        pixels = self.transform(images, self.device, "controlled model")
+        codes = torch.from_numpy(objects).to(self.device, torch.float32)
+        return self.objective.loss_bits(pixels, codes, generator)
 
 
-def _batches(n: int, size: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """Give the scenes of one step after the other: shuffled passes over all of them, unending."""
-    rng = np.random.default_rng(np.random.SeedSequence([seed, BATCHES]))
-    waiting = np.zeros(0, np.intp)
-    while True:
-        while len(waiting) < size:
-            waiting = np.concatenate([waiting, rng.permutation(n)])
-        yield waiting[:size]
-        waiting = waiting[size:]
-
-
-def _generator(seed: int) -> torch.Generator:
-    """Return the source of initial weights."""
-    state = np.random.SeedSequence([seed, INITIALISATION]).generate_state(1, np.uint64)
+def _generator(*stream: int) -> torch.Generator:
+    """Return a source of random numbers on the CPU: seed, stream and, in a stream, a step."""
+    state = np.random.SeedSequence(stream).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))
-
-
-def _head(codes: UInt8, width: int) -> nn.Linear:
-    """Return a readout that starts as the codes' (smoothed) log-odds, whatever it reads."""
-    odds = (codes.sum(axis=0, dtype=np.float64) + 0.5) / (len(codes) - codes.sum(axis=0) + 0.5)
-    head = nn.Linear(width, codes.shape[1], device="meta").to_empty(device="cpu")
-    with torch.no_grad():
-        head.weight.zero_()
-        head.bias.copy_(torch.from_numpy(np.log(odds)))
-    return head
-
-
-def _weights(vit: ViT, head: nn.Linear | None) -> dict[str, Tensor]:
-    named = dict(vit.state_dict())
-    if head is not None:
-        named |= {f"head.{name}": value for name, value in head.state_dict().items()}
-    return {name: value.detach().cpu().contiguous() for name, value in named.items()}

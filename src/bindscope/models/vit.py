@@ -76,7 +76,7 @@ class ViT(nn.Module):
         super().__init__()
         width, patch = architecture.width, architecture.patch_px
         check_input_px(input_px, patch, "architecture.patch_px")
-        self.patch_px, self.rows = patch, input_px // patch
+        self.patch_px, self.rows, self.width = patch, input_px // patch, width
         self.embed = nn.Linear(3 * patch**2, width)
         self.cls = nn.Parameter(torch.empty(1, 1, width))
         self.positions = nn.Parameter(torch.empty(1, 1 + self.rows**2, width))
@@ -85,12 +85,16 @@ class ViT(nn.Module):
         )
         self.norm = nn.LayerNorm(width)
 
-    def tokens(self, pixels: Tensor) -> Tensor:
-        """Return what enters block 1: (B, 3, px, px) to (B, 1 + patches, width)."""
+    def squares(self, pixels: Tensor) -> Tensor:
+        """Cut images into patches: (B, 3, px, px) to (B, patches, 3 * patch**2)."""
         batch, rows, patch = len(pixels), self.rows, self.patch_px
         squares = pixels.view(batch, 3, rows, patch, rows, patch).permute(0, 2, 4, 1, 3, 5)
-        embedded = self.embed(squares.reshape(batch, rows**2, 3 * patch**2))
-        return torch.cat([self.cls.expand(batch, -1, -1), embedded], dim=1) + self.positions
+        return squares.reshape(batch, rows**2, 3 * patch**2)
+
+    def tokens(self, pixels: Tensor) -> Tensor:
+        """Return what enters block 1: (B, 3, px, px) to (B, 1 + patches, width)."""
+        embedded = self.embed(self.squares(pixels))
+        return torch.cat([self.cls.expand(len(pixels), -1, -1), embedded], dim=1) + self.positions
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return all tokens after the final norm: (B, 3, px, px) to (B, 1 + patches, width)."""
@@ -145,10 +149,6 @@ def transform(input_px: int) -> Transform:
 def build(architecture: Architecture, input_px: int, generator: torch.Generator) -> ViT:
     """Return a randomly initialised transformer on the CPU.
 
-    Weights are normal with variance 1 / fan-in, so that all widths start at the same scale. Those
-    that write to the residual stream are also divided by the root of their number (Radford et al.
-    2019). Embeddings have standard deviation 0.02, biases are zero, norms the identity.
-
     Parameters
     ----------
     architecture, input_px
@@ -159,18 +159,29 @@ def build(architecture: Architecture, input_px: int, generator: torch.Generator)
     with torch.device("meta"):
         vit = ViT(architecture, input_px)
     vit.to_empty(device="cpu")
-    with torch.no_grad():
-        for name, parameter in vit.named_parameters():
-            kind = name.rpartition(".")[2]
-            if kind == "bias":
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1)
-            elif kind == "weight":
-                scale = 1 / sqrt(parameter.shape[1])
-                if ".out." in name:
-                    scale /= sqrt(2 * architecture.n_layers)
-                parameter.normal_(0, scale, generator=generator)
-            else:
-                parameter.normal_(0, 0.02, generator=generator)
+    initialise(vit, generator, architecture.n_layers)
     return vit
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, generator: torch.Generator, n_blocks: int = 1) -> None:
+    """Set the parameters of a transformer or of a part of one.
+
+    Weights are normal with variance 1 / fan-in, so that all widths start at the same scale. Those
+    that write to the residual stream (``out``) are also divided by the root of their number, two in
+    each of `n_blocks` (Radford et al. 2019). Embeddings have standard deviation 0.02, biases are
+    zero, norms the identity.
+    """
+    for name, parameter in module.named_parameters():
+        kind = name.rpartition(".")[2]
+        if kind == "bias":
+            parameter.zero_()
+        elif "norm" in name:
+            parameter.fill_(1)
+        elif kind == "weight":
+            scale = 1 / sqrt(parameter.shape[1])
+            if ".out." in name:
+                scale /= sqrt(2 * n_blocks)
+            parameter.normal_(0, scale, generator=generator)
+        else:
+            parameter.normal_(0, 0.02, generator=generator)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from bindscope.config.loading import load_config
+from bindscope.config.models import Controlled
 from bindscope.config.references import section_of
 from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, ConfigError
@@ -14,6 +15,7 @@ from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
 from bindscope.core.keys import save_cache
 from bindscope.core.registries import studies
+from bindscope.graph.activations import add_weights
 from bindscope.graph.data import check_split
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import SHARED_STEPS
@@ -82,6 +84,9 @@ def build(config: Config) -> Graph:
     for study, section in taking_part.values():
         for table in study.tables:
             _add_entry(graph, shared, section, "table", table)
+    for model in config.models:
+        if isinstance(model, Controlled):  # one that no study reads is trained all the same: a zoo
+            add_weights(graph, model, shared.datasets, config.models)
     wanted = config.report.figures
     for study, section in taking_part.values():
         for figure in study.figures:
