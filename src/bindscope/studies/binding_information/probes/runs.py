@@ -99,7 +99,7 @@ def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
 
 def prior_bits(source: Source, split: str) -> float:
     """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
-    parts = {heads.name: heads for heads in all_parts(source.sizes)}
+    parts = {heads.name: heads for heads in all_parts(source.sizes, source.n_counts)}
     return unfitted_bits(source, split, parts["object_anchored"])
 
 
