@@ -182,7 +182,7 @@ class FitResult:
     flags
         The sorted union of `target_flags`.
     target_flags
-        Target -> flags out of `diverged`, `collapsed`, `not_converged`.
+        Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged`.
     feature_probe
         The family that fitted the feature heads.
     """

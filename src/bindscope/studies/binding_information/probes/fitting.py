@@ -113,6 +113,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         head_losses={
             t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
         },
+        anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
         accuracy_object=parts["object"].accuracy,
         exact_match_object=parts["object"].exact_match,
@@ -123,7 +124,8 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=runs[0].family.feature_probe or probe.family,
-        target_flags={
+        target_flags={name: tuple(sorted(found)) for name, found in flags.items()}
+        | {
             t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
             for t in targets
         },
