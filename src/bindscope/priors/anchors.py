@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import comb
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +26,16 @@ from bindscope.codes.space import (
     outcome_weights,
 )
 from bindscope.config.codes import SceneDistribution
+from bindscope.priors.counts import count_anchors
+from bindscope.priors.log_ratios import LogOdds, log_ratio
 
 CLIP_NATS = 30.0
 _BLOCK = 65536
 
 Bits = npt.NDArray[np.uint8]
-LogOdds = npt.NDArray[np.float64]
 
 
-def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[np.float32]]:
+def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[Any]]:
     """Compute the anchors of scenes.
 
     Parameters
@@ -48,13 +50,20 @@ def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[
     dict
         float32, nats, clipped to +-30: `object` (N, K), log-odds of o_k given o_<k;
         `feature` (N, n), of f_k given f_<k; `object_given_feature` (N, K), of o_k given F and o_<k.
+        Where counts can be told apart from what goes with what (`priors.counts`), also
+        `counts_given_feature` (N, T) and `object_given_counts` (N, K), and the bits `counts`, uint8
+        (N, T).
 
     Raises
     ------
     ValueError
         If an object code is not in the space.
     """
-    return clipped(log_odds(build_space(dataset.space), objects))
+    space = build_space(dataset.space)
+    found = log_odds(space, objects)
+    counts = count_anchors(space, objects)
+    bits = {"counts": counts.pop("counts")} if counts else {}
+    return {**bits, **clipped({**found, **counts})}
 
 
 def clipped(odds: Mapping[str, LogOdds]) -> dict[str, npt.NDArray[np.float32]]:
@@ -106,7 +115,7 @@ def _object(space: CodeSpace, objects: Bits) -> LogOdds:
     dtype = integer_dtype(n_outcomes(space))
     table = finishing_table(space.n_cells - 1, outcome_weights(space))
     ways = np.array(table, dtype)
-    table_odds = _log_ratio(ways[:, 1:], ways[:, :-1])
+    table_odds = log_ratio(ways[:, 1:], ways[:, :-1])
     odds: LogOdds = table_odds[np.arange(space.n_cells)[::-1], ones_before(objects)]
     return odds
 
@@ -128,7 +137,7 @@ def _walk(completions: Completions, prefix: Prefix, objects: Bits, total: Counts
         bits = objects[:, cell]
         prefix.reveal(cell, bits)
         after = completions.count(prefix.states(cell))
-        odds[:, cell] = _log_ratio(after, before - after) * np.where(bits, 1.0, -1.0)
+        odds[:, cell] = log_ratio(after, before - after) * np.where(bits, 1.0, -1.0)
         before = after
     return odds
 
@@ -152,28 +161,8 @@ def _feature(space: CodeSpace, features: Bits) -> LogOdds:
         done = tuple(counts[:, :group].T)
         left = weights
         for value in reversed(range(size)):
-            table = _log_ratio(left[..., 1:], left[..., :-1])
+            table = log_ratio(left[..., 1:], left[..., :-1])
             odds[:, columns.start + value] = table[(*done, ones[:, value])]
             left = left[..., :-1] + left[..., 1:]
         weights = weights @ np.array([comb(size, count) for count in range(size + 1)], dtype=object)
     return odds
-
-
-def _log_ratio(numerator: Counts, denominator: Counts) -> LogOdds:
-    """Divide exact counts and take the logarithm; x/0 is +inf, 0/x is -inf, 0/0 (never) is 0."""
-    if numerator.dtype == object:
-        ratio = np.array(list(map(_divide, numerator.flat, denominator.flat)), np.float64)
-        ratio = ratio.reshape(numerator.shape)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = numerator / denominator
-        ratio[np.isnan(ratio)] = 1.0
-    with np.errstate(divide="ignore"):
-        return np.log(ratio)
-
-
-def _divide(numerator: int, denominator: int) -> float:
-    """Divide two counts, correctly rounded."""
-    if denominator:
-        return numerator / denominator
-    return np.inf if numerator else 1.0

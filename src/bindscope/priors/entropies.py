@@ -13,6 +13,7 @@ from bindscope.codes.space import CodeSpace, build_space, feature_counts, outcom
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.splits import SPLITS
+from bindscope.priors.counts import not_counted, object_given_counts_bits
 
 Counts = tuple[int, ...]
 
@@ -32,7 +33,9 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     -------
     list of dict
         For train, val, test: `split`, `h_object_bits` H(O), `h_feature_bits` H(F),
-        `h_object_given_feature_bits` H(O|F), `n_feature_codes`, `split_gap_bits` (Kullback-Leibler
+        `h_object_given_feature_bits` H(O|F) and its two parts `h_counts_given_feature_bits` H(M|F)
+        and `h_object_given_counts_bits` H(O|M) (None with a `counts_reason` where counts M have no
+        exact prior, see `priors.counts`), `n_feature_codes`, `split_gap_bits` (Kullback-Leibler
         divergence of the split's distribution from the space's: what a model of the space must
         lose on the split; 0 for a random split) and `method` (`exact`).
 
@@ -46,6 +49,8 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     everything = {counts: n_feature_codes(space.sizes, counts) for counts in ways}
     n_space = sum(n * ways[counts] for counts, n in everything.items())
     weight_bits = _weight_bits(space, ways)
+    reason = not_counted(space)
+    within = {} if reason else {c: object_given_counts_bits(c, space) for c in ways}
     rows = []
     for split in SPLITS:
         codes = everything
@@ -53,7 +58,8 @@ def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
             counts = feature_counts(feature_codes(dataset, split), space.sizes)
             vectors, numbers = np.unique(counts, axis=0, return_counts=True)
             codes = dict(zip(map(tuple, vectors.tolist()), numbers.tolist(), strict=True))
-        rows.append({"split": split, **_row(codes, ways, weight_bits, n_space)})
+        row = _row(codes, ways, weight_bits, n_space)
+        rows.append({"split": split, **row, **_parts(codes, ways, within), "counts_reason": reason})
     return rows
 
 
@@ -93,4 +99,23 @@ def _row(
         "n_feature_codes": sum(codes.values()),
         "split_gap_bits": log2(n_space / n_split),
         "method": "exact",
+    }
+
+
+def _parts(
+    codes: Mapping[Counts, int], ways: Mapping[Counts, int], within: Mapping[Counts, float]
+) -> dict[str, float | None]:
+    """Split H(O|F) into H(M|F) and H(O|M), from H(O|M) given F's counts (`within`)."""
+    if not within:
+        return {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None}
+    n_split = sum(n * ways[counts] for counts, n in codes.items())
+    shares = {counts: n * ways[counts] / n_split for counts, n in codes.items()}
+    return {
+        "h_counts_given_feature_bits": fsum(
+            share * max(log2(ways[counts]) - within[counts], 0.0)
+            for counts, share in shares.items()
+        ),
+        "h_object_given_counts_bits": fsum(
+            share * within[counts] for counts, share in shares.items()
+        ),
     }

@@ -23,6 +23,8 @@ from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import (
     ANCHORS,
+    WITH_COUNTS,
+    WITHOUT_COUNTS,
     ArrayPatches,
     ProbeData,
     SplitData,
@@ -68,8 +70,14 @@ def load_data(
             z = activations.patches(name)
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
+        counted = "counts" in anchors[0].manifest.arrays
+        names = (*ANCHORS, *(WITH_COUNTS if counted else WITHOUT_COUNTS))
         splits[name] = SplitData(
-            z, objects, features, {a: RowReader(anchors, [a]) for a in ANCHORS}
+            z,
+            objects,
+            features,
+            {a: RowReader(anchors, [a]) for a in names},
+            RowReader(anchors, ["counts"]) if counted else None,
         )
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 

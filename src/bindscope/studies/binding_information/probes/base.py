@@ -17,17 +17,6 @@ import numpy.typing as npt
 TargetName = Literal["object", "feature", "object_anchored", "chained"]
 TARGETS: tuple[TargetName, ...] = ("object", "feature", "object_anchored", "chained")
 FLAGS = ("diverged", "collapsed", "not_converged")
-# Which codes a target's bits are, and which anchors its logits start from, in the order of heads.
-CODES: dict[str, tuple[str, ...]] = {
-    "object": ("objects",),
-    "feature": ("features",),
-    "object_anchored": ("objects",),
-    "chained": ("features", "objects"),
-}
-PRIORS: dict[str, tuple[str, ...]] = {
-    "object_anchored": ("object",),
-    "chained": ("feature", "object_given_feature"),
-}
 LN2 = float(np.log(2.0))
 
 Floats = npt.NDArray[np.float32]
@@ -41,24 +30,33 @@ class Heads:
     Attributes
     ----------
     name
-        The target's name; for the two parts of `chained`, `chained_feature`, `chained_object`.
+        The target's name; for the parts of `chained`, `chained_feature`, `chained_counts` and
+        `chained_object`.
     kind
-        Whether the heads predict feature bits or object bits.
+        Whether the heads predict feature bits, count bits or object bits.
     first, count
         Heads [first, first + count) of the target; head k of these sees the bits before
         first + k.
     sizes
         Sizes of the feature groups.
-    anchored
-        Whether the logits start from the exact prior.
+    codes
+        Which codes the target's bits are, up to these heads, in their order: names of labels.
+    prior
+        Name of the anchors that the logits start from, the exact prior of these bits; None: from 0.
     """
 
     name: str
-    kind: Literal["object", "feature"]
+    kind: Literal["object", "feature", "count"]
     first: int
     count: int
     sizes: tuple[int, ...]
-    anchored: bool
+    codes: tuple[str, ...]
+    prior: str | None
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the logits start from the exact prior."""
+        return self.prior is not None
 
     @property
     def length(self) -> int:
@@ -79,70 +77,71 @@ class Target:
     ----------
     name
         `object` and `feature` are the paper's probes (arXiv 2606.03976) over O and F;
-        `object_anchored` and `chained` (heads f_1..f_n, o_1..o_K) add a learned term, zero at the
-        start, to the exact prior log-odds (spec 1, section 6b).
+        `object_anchored` and `chained` add a learned term, zero at the start, to the exact prior
+        log-odds (spec 1, section 6b). `chained` predicts F, then the counts of the values given F,
+        then O given both (spec 1, section 8).
     sizes
         Sizes of the feature groups; K is their product, n their sum.
+    n_counts
+        Number T of count bits (`priors.counts`); 0 where counts follow from F or have no anchors:
+        the chain is then F, and O given F.
     """
 
     name: TargetName
     sizes: tuple[int, ...]
-
-    @property
-    def anchored(self) -> bool:
-        """Whether the logits start from the exact prior."""
-        return self.name in ("object_anchored", "chained")
-
-    @property
-    def n_feature_heads(self) -> int:
-        """Number of feature heads; they come first."""
-        return sum(self.sizes) if self.name in ("feature", "chained") else 0
-
-    @property
-    def n_object_heads(self) -> int:
-        """Number of object heads."""
-        return 0 if self.name == "feature" else prod(self.sizes)
+    n_counts: int = 0
 
     @property
     def n_heads(self) -> int:
         """Number of heads, which is the number of bits."""
-        return self.n_feature_heads + self.n_object_heads
+        return self.parts[-1].length
 
     @property
     def parts(self) -> tuple[Heads, ...]:
         """The ranges of heads that are fitted, stopped and selected on their own."""
-        n, k = self.n_feature_heads, self.n_object_heads
-        both = "chained" if n and k else ""
-        parts = []
-        if n:
-            name = f"{both}_feature" if both else self.name
-            parts.append(Heads(name, "feature", 0, n, self.sizes, self.anchored))
-        if k:
-            name = f"{both}_object" if both else self.name
-            parts.append(Heads(name, "object", n, k, self.sizes, self.anchored))
+        n, k = sum(self.sizes), prod(self.sizes)
+        if self.name == "feature":
+            return (Heads("feature", "feature", 0, n, self.sizes, ("features",), None),)
+        if self.name != "chained":
+            prior = "object" if self.name == "object_anchored" else None
+            return (Heads(self.name, "object", 0, k, self.sizes, ("objects",), prior),)
+        chain: list[tuple[Literal["object", "feature", "count"], str, int, str, str]] = [
+            ("feature", "chained_feature", n, "features", "feature"),
+            ("object", "chained_object", k, "objects", "object_given_feature"),
+        ]
+        if self.n_counts:
+            chain[1:] = [
+                ("count", "chained_counts", self.n_counts, "counts", "counts_given_feature"),
+                ("object", "chained_object", k, "objects", "object_given_counts"),
+            ]
+        parts, first, codes = [], 0, ()
+        for kind, name, count, code, prior in chain:
+            codes = (*codes, code)
+            parts.append(Heads(name, kind, first, count, self.sizes, codes, prior))
+            first += count
         return tuple(parts)
 
-    def bits(self, objects: npt.NDArray[Any], features: npt.NDArray[Any]) -> Bits:
-        """Return the bits to predict, uint8 (N, heads), from codes (N, K) and (N, n)."""
-        codes = {"objects": objects, "features": features}
-        return np.concatenate([np.asarray(codes[c], np.uint8) for c in CODES[self.name]], axis=1)
+    def bits(self, labels: Mapping[str, npt.NDArray[Any]]) -> Bits:
+        """Return the bits to predict, uint8 (N, heads), from codes (N, ...) by name."""
+        codes = self.parts[-1].codes
+        return np.concatenate([np.asarray(labels[code], np.uint8) for code in codes], axis=1)
 
-    def anchors(self, anchors: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
+    def anchors(self, labels: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
         """Return the prior log-odds of the heads in nats, float32 (N, heads), or None."""
-        if self.name not in PRIORS:
+        priors = [part.prior for part in self.parts if part.prior]
+        if not priors:
             return None
-        parts = [np.asarray(anchors[part], np.float32) for part in PRIORS[self.name]]
-        return np.concatenate(parts, axis=1)
+        return np.concatenate([np.asarray(labels[name], np.float32) for name in priors], axis=1)
 
 
-def all_targets(sizes: tuple[int, ...]) -> tuple[Target, ...]:
-    """Return the four targets of a fit over feature groups of these sizes."""
-    return tuple(Target(name, tuple(sizes)) for name in TARGETS)
+def all_targets(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Target, ...]:
+    """Return the four targets of a fit over feature groups of these sizes, and T count bits."""
+    return tuple(Target(name, tuple(sizes), n_counts) for name in TARGETS)
 
 
-def all_parts(sizes: tuple[int, ...]) -> tuple[Heads, ...]:
+def all_parts(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Heads, ...]:
     """Return what a fit fits: the parts of the four targets."""
-    return tuple(part for target in all_targets(sizes) for part in target.parts)
+    return tuple(part for target in all_targets(sizes, n_counts) for part in target.parts)
 
 
 @dataclass(frozen=True)
@@ -156,11 +155,15 @@ class FitResult:
     losses
         Part of a target -> test loss of every scene in BITS, summed over heads, float64 (N_test,).
         Averaged over scenes: the cross-entropy in bits per scene. The parts of `chained` are
-        `chained_feature` and `chained_object`. Losses of every scene *and* head are not kept: they
-        would be the one thing of a fit that is large in both.
+        `chained_feature`, `chained_counts` (where there are count bits) and `chained_object`.
+        Targets that were not fitted are absent. Losses of every scene *and* head are not kept:
+        they would be the one thing of a fit that is large in both.
+    anchor_losses
+        The same of the anchors alone, for the parts that start from them: what the exact prior
+        pays for each test scene.
     head_losses
         Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
-        n heads of `chained` are feature heads.
+        n heads of `chained` are feature heads, the last K object heads.
     val_loss_bits
         Target, and parts of `chained` -> validation loss in bits per scene, of the same weights.
     accuracy_object, exact_match_object, accuracy_feature
@@ -168,7 +171,7 @@ class FitResult:
         bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
     history
         Rows {seed, target, step, split, loss_bits}, split `train` or `val`. `chained` is the sum
-        of `chained_feature` and `chained_object`, which have rows too. For `linear` the steps of
+        of its parts, which have rows too. For `linear` the steps of
         successive ridge strengths follow each other.
     weights
         Flat name -> array, float32; `metadata` says how to rebuild the probe from them.
@@ -179,7 +182,7 @@ class FitResult:
     flags
         The sorted union of `target_flags`.
     target_flags
-        Target -> flags out of `diverged`, `collapsed`, `not_converged`.
+        Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged`.
     feature_probe
         The family that fitted the feature heads.
     """
@@ -198,3 +201,4 @@ class FitResult:
     flags: tuple[str, ...]
     feature_probe: str
     target_flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    anchor_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)

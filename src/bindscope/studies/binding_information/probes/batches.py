@@ -40,6 +40,7 @@ class Source(Protocol):
 
     shape: InputShape
     sizes: tuple[int, ...]  # of the feature groups
+    n_counts: int  # count bits
     scenes: dict[str, int]  # number of them by split
     standardisers: dict[str, Standardiser]
     shared_order: bool  # whether all seeds of a block read the same order
@@ -75,7 +76,8 @@ def held_bytes(data: ProbeData, *, convex: bool) -> int:
 
     A convex fit adds the design matrices of train and val, and `WORK` numbers per scene and head.
     """
-    dim, heads = data.train.z.shape[1], prod(data.sizes) + sum(data.sizes)
+    dim = data.train.z.shape[1]
+    heads = prod(data.sizes) + sum(data.sizes) + data.n_counts
     numbers = sum(dim * split.n_scenes for split in data.splits.values())
     if convex:
         numbers += (data.train.n_scenes + data.val.n_scenes) * (dim + 1 + heads)
@@ -90,7 +92,7 @@ class VectorBatches:
 
     def __init__(self, data: ProbeData, standardise: bool, device: torch.device) -> None:
         dim = data.train.z.shape[1]
-        self.shape, self.sizes = InputShape(dim), data.sizes
+        self.shape, self.sizes, self.n_counts = InputShape(dim), data.sizes, data.n_counts
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
         self.standardisers = {"z": Standardiser.identity(dim)}
@@ -153,7 +155,8 @@ class Streamed:
         standardise: bool,
         device: torch.device,
     ) -> None:
-        self.device, self.sizes = device, data.sizes
+        self.device, self.sizes, self.n_counts = device, data.sizes, data.n_counts
+        self.label_names = tuple(data.train.labels)
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         names = tuple(inputs["train"])
         self.shape = InputShape(inputs["train"][names[0]].shape[-1], "cls" in names)
@@ -180,12 +183,15 @@ class Streamed:
             yield self.held[name]
             return
         for values in self.columns.unscaled(name):
-            yield Labels.of_batch(values, self.device)
+            yield Labels.of_batch(self.label_names, values, self.device)
 
     def _batch(self, name: str, made: list[Tensor], index: Indices) -> Batch:
         n = len(self.standardisers)
         scenes = torch.from_numpy(index).to(self.device)
-        labels = self.held[name].at(scenes) if self.held else Labels.of_batch(made[n:], self.device)
+        if self.held:
+            labels = self.held[name].at(scenes)
+        else:
+            labels = Labels.of_batch(self.label_names, made[n:], self.device)
         return Batch(self._inputs(made[:n]), scenes, labels)
 
     def _inputs(self, made: list[Tensor]) -> Inputs:

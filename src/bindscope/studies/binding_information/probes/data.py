@@ -16,7 +16,10 @@ import numpy as np
 from bindscope.core.errors import StoreError
 from bindscope.fitting.rows import Array, ArrayRows, Rows, whole
 
-ANCHORS = ("object", "feature", "object_given_feature")
+# Anchors that every fit needs, and those of the chain's last parts without and with count bits.
+ANCHORS = ("object", "feature")
+WITHOUT_COUNTS = ("object_given_feature",)
+WITH_COUNTS = ("counts_given_feature", "object_given_counts")
 
 
 @runtime_checkable
@@ -64,8 +67,11 @@ class SplitData:
     features
         Feature codes, uint8 (N, n).
     anchors
-        Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n) and
-        `object_given_feature` (N, K).
+        Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n), and
+        `object_given_feature` (N, K), or, with counts, `counts_given_feature` (N, T) and
+        `object_given_counts` (N, K).
+    counts
+        Count bits, uint8 (N, T), T > 0; None where there are none.
 
     Each of them is in memory or `Rows`.
     """
@@ -74,6 +80,7 @@ class SplitData:
     objects: Array | Rows
     features: Array | Rows
     anchors: Mapping[str, Array | Rows]
+    counts: Array | Rows | None = None
 
     @property
     def n_scenes(self) -> int:
@@ -82,8 +89,9 @@ class SplitData:
 
     @property
     def labels(self) -> dict[str, Array | Rows]:
-        """Codes and anchors by name: `objects`, `features`, and the keys of `anchors`."""
-        return {"objects": self.objects, "features": self.features, **self.anchors}
+        """Codes and anchors by name: `objects`, `features`, `counts`, and the keys of `anchors`."""
+        counts = {} if self.counts is None else {"counts": self.counts}
+        return {"objects": self.objects, "features": self.features, **counts, **self.anchors}
 
 
 @dataclass(frozen=True)
@@ -105,8 +113,12 @@ class ProbeData:
 
     def __post_init__(self) -> None:
         k, n = prod(self.sizes), sum(self.sizes)
-        shapes = {"objects": k, "features": n}
-        shapes |= dict(zip(ANCHORS, (k, n, k), strict=True))
+        shapes = {"objects": k, "features": n, "object": k, "feature": n}
+        if self.n_counts:
+            shapes |= {"counts": self.n_counts, "counts_given_feature": self.n_counts}
+            shapes |= {"object_given_counts": k}
+        else:
+            shapes |= {"object_given_feature": k}
         for name, split in self.splits.items():
             arrays = split.labels
             for array, width in shapes.items():
@@ -118,6 +130,11 @@ class ProbeData:
                         "rebuild codes, anchors and activations of this dataset together",
                     )
             _check_representation(name, split, self.train.z)
+
+    @property
+    def n_counts(self) -> int:
+        """Number T of count bits, 0 where the chain has none."""
+        return 0 if self.train.counts is None else self.train.counts.shape[1]
 
     @property
     def splits(self) -> dict[str, SplitData]:
@@ -153,6 +170,7 @@ class ProbeData:
                 objects=whole(split.objects)[order],
                 features=whole(split.features)[order],
                 anchors={name: whole(array)[order] for name, array in split.anchors.items()},
+                counts=None if split.counts is None else whole(split.counts)[order],
             )
 
         return self._map(permute)

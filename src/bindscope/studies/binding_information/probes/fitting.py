@@ -69,7 +69,7 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     family: type[Family] = resolve(FAMILIES[probe.family])
 
     def begin(seed: int) -> list[ProbeRun]:
-        parts = all_parts(data.sizes)
+        parts = all_parts(data.sizes, data.n_counts)
         return [start(probe, heads, source.shape, seed, probe.device) for heads in parts]
 
     if probe.protocol == "converged" and family.convex:
@@ -106,13 +106,14 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         _flag(run, parts[run.heads.name].scenes.mean(), source, probe.batch_size)
     flags = {run.heads.name: run.flags for run in runs}
     val = {run.heads.name: run.best_loss for run in runs}
-    targets = all_targets(source.sizes)
+    targets = all_targets(source.sizes, source.n_counts)
     return FitResult(
         seed=runs[0].seed,
         losses={name: part.scenes for name, part in parts.items()},
         head_losses={
             t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
         },
+        anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
         accuracy_object=parts["object"].accuracy,
         exact_match_object=parts["object"].exact_match,
@@ -123,7 +124,8 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=runs[0].family.feature_probe or probe.family,
-        target_flags={
+        target_flags={name: tuple(sorted(found)) for name, found in flags.items()}
+        | {
             t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
             for t in targets
         },
@@ -196,6 +198,7 @@ def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str
     return {
         "probe": probe.model_dump(mode="json"),
         "sizes": list(source.sizes),
+        "n_counts": source.n_counts,
         "dim": source.shape.dim,
         "cls": source.shape.cls,
         "best_step": {run.heads.name: run.best_step for run in runs},

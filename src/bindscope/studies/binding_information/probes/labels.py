@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from bindscope.fitting.rows import Rows, as_rows, row_bytes, whole
-from bindscope.studies.binding_information.probes.base import CODES, PRIORS, Heads
-from bindscope.studies.binding_information.probes.data import ANCHORS, SplitData
+from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.probes.data import SplitData
 
-COLUMNS = ("objects", "features", *ANCHORS)
 Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
 
 
@@ -28,7 +27,8 @@ class Labels:
     Attributes
     ----------
     columns
-        `objects` uint8 (B, K), `features` uint8 (B, n), and the anchors, float32.
+        `objects` uint8 (B, K), `features` uint8 (B, n), `counts` uint8 (B, T) where there are count
+        bits, and the anchors, float32.
     """
 
     columns: Mapping[str, Tensor]
@@ -37,13 +37,15 @@ class Labels:
     def held(cls, split: SplitData, device: torch.device) -> Labels:
         """Read those of a whole split."""
         rows = label_rows(split)
-        return cls({name: torch.from_numpy(whole(rows[name])).to(device) for name in COLUMNS})
+        return cls({name: torch.from_numpy(whole(rows[name])).to(device) for name in rows})
 
     @classmethod
-    def of_batch(cls, values: Sequence[Tensor], device: torch.device) -> Labels:
-        """Take what was read, in the order of `COLUMNS`."""
+    def of_batch(
+        cls, names: Sequence[str], values: Sequence[Tensor], device: torch.device
+    ) -> Labels:
+        """Take what was read, in the order of `label_rows`."""
         made = (value.to(device) for value in values)
-        return cls(dict(zip(COLUMNS, made, strict=True)))
+        return cls(dict(zip(names, made, strict=True)))
 
     def __len__(self) -> int:
         """Return the number of scenes."""
@@ -58,21 +60,15 @@ class Labels:
 
         Floats (B, length), (B, heads) and (B, heads).
         """
-        bits = self._joined(CODES[heads.target])[:, : heads.length].float()
-        anchors = None
-        if heads.anchored:
-            anchors = self._joined(PRIORS[heads.target])[:, heads.first : heads.length]
+        codes = [self.columns[name] for name in heads.codes]
+        bits = (codes[0] if len(codes) == 1 else torch.cat(codes, dim=1)).float()
+        anchors = None if heads.prior is None else self.columns[heads.prior]
         return bits, anchors, bits[:, heads.first :]
-
-    def _joined(self, names: Sequence[str]) -> Tensor:
-        if len(names) == 1:
-            return self.columns[names[0]]
-        return torch.cat([self.columns[name] for name in names], dim=1)
 
 
 def label_rows(split: SplitData) -> dict[str, Rows]:
-    """Return the labels of a split as rows, in the order of `COLUMNS`."""
-    return {name: as_rows(split.labels[name]) for name in COLUMNS}
+    """Return the labels of a split as rows."""
+    return {name: as_rows(values) for name, values in split.labels.items()}
 
 
 def label_bytes(split: SplitData) -> int:

@@ -42,7 +42,7 @@ def attention_maps(
     inputs = probe.inputs(tokens, cls)
     given = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
     maps = []
-    for part in Target(target, probe.sizes).parts:
+    for part in Target(target, probe.sizes, probe.n_counts).parts:
         family = probe.families[part.name]
         if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, Tokens):
             raise StoreError(

@@ -200,7 +200,7 @@ class Family(Part, ABC):
 
     patches = False
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
-    feature_family: ClassVar[type[Family] | None] = None  # None: feature heads are like the others
+    feature_family: ClassVar[type[Family] | None] = None  # None: heads of F and counts are like the others
     feature_probe: ClassVar[str | None] = None  # its name
 
     def __init__(
@@ -249,6 +249,6 @@ def build(
     key = rng(seed, 0, *heads.name.encode()).integers(2**63)
     generator = torch.Generator().manual_seed(int(key))
     family: type[Family] = resolve(FAMILIES[probe.family])
-    if heads.kind == "feature" and family.feature_family:
+    if heads.kind != "object" and family.feature_family:
         family = family.feature_family
     return family(probe, heads, shape, generator).to(device)

@@ -99,7 +99,7 @@ def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
 
 def prior_bits(source: Source, split: str) -> float:
     """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
-    parts = {heads.name: heads for heads in all_parts(source.sizes)}
+    parts = {heads.name: heads for heads in all_parts(source.sizes, source.n_counts)}
     return unfitted_bits(source, split, parts["object_anchored"])
 
 
@@ -127,12 +127,15 @@ class Evaluation:
         Loss of each scene in bits, summed over heads, float64 (N,).
     heads
         Loss of each head in bits, averaged over scenes, float64 (heads,).
+    anchors
+        Loss of each scene under the anchors alone, float64 (N,), where the heads have anchors.
     accuracy, exact_match
         Share of bits that are right at threshold 0, and of scenes all of whose bits are.
     """
 
     scenes: npt.NDArray[np.float64]
     heads: npt.NDArray[np.float64]
+    anchors: npt.NDArray[np.float64]
     accuracy: float = 0.0
     exact_match: float = 0.0
 
@@ -143,10 +146,15 @@ def evaluate(
 ) -> dict[str, Evaluation]:
     """Return each run's losses on a split, by the name of its heads, in one pass.
 
-    Of N scenes, 8 bytes per run and scene are kept.
+    Of N scenes, 16 bytes per run and scene are kept.
     """
     n, position = source.scenes[split], 0
-    found = {run.heads.name: Evaluation(np.empty(n), np.zeros(run.heads.count)) for run in runs}
+    found = {
+        run.heads.name: Evaluation(
+            np.empty(n), np.zeros(run.heads.count), np.empty(n if run.heads.anchored else 0)
+        )
+        for run in runs
+    }
     for inputs, _, labels in source.split(split, batch):
         for run in runs:
             bits, anchors, truth = labels.of(run.heads)
@@ -154,7 +162,10 @@ def evaluate(
             losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
             right = (logits > 0) == (truth > 0.5)
             here = found[run.heads.name]
-            here.scenes[position : position + len(losses)] = losses.sum(1)
+            scenes = slice(position, position + len(losses))
+            here.scenes[scenes] = losses.sum(1)
+            if anchors is not None:
+                here.anchors[scenes] = bits_lost(anchors, truth).double().sum(1).cpu().numpy()
             here.heads = np.concatenate([here.heads[None], losses]).sum(0)  # row after row
             here.accuracy += int(right.sum())
             here.exact_match += int(right.all(1).sum())

@@ -54,8 +54,8 @@ class LoadedProbe:
     ----------
     config
         Its configuration.
-    sizes
-        Sizes of the feature groups.
+    sizes, n_counts
+        Sizes of the feature groups, and number of count bits.
     families
         Part -> module with its weights.
     standardisers
@@ -66,6 +66,7 @@ class LoadedProbe:
     sizes: tuple[int, ...]
     families: dict[str, Family]
     standardisers: dict[str, Standardiser]
+    n_counts: int = 0
 
     def inputs(self, z: Array, cls: Array | None = None) -> Inputs:
         """Return raw vectors (B, d), or tokens (B, T, d) and [CLS] (B, d), standardised."""
@@ -110,7 +111,8 @@ class LoadedProbe:
         float32 array
             (B, heads), in nats.
         """
-        if (anchors is not None) != Target(target, self.sizes).anchored:
+        parts = Target(target, self.sizes, self.n_counts).parts
+        if (anchors is not None) != parts[0].anchored:
             raise StoreError(
                 "anchors",
                 f"target {target} {'is not' if anchors is not None else 'is'} anchored",
@@ -118,7 +120,7 @@ class LoadedProbe:
             )
         inputs, given = self.inputs(z, cls), torch.from_numpy(np.asarray(bits, np.float32))
         logits = []
-        for part in Target(target, self.sizes).parts:
+        for part in parts:
             prior = None
             if anchors is not None:
                 own = np.asarray(anchors, np.float32)[:, part.first : part.length]
@@ -157,7 +159,7 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
     config = TypeAdapter[AnyProbe](AnyProbe).validate_python(metadata["probe"])
     sizes, shape = tuple(metadata["sizes"]), InputShape(metadata["dim"], metadata["cls"])
     families = {}
-    for heads in all_parts(sizes):
+    for heads in all_parts(sizes, metadata.get("n_counts", 0)):
         family = build(config, heads, shape)
         prefix = f"{heads.name}."
         state = {
@@ -174,4 +176,4 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
         )
         for name in scalings
     }
-    return LoadedProbe(config, sizes, families, standardisers)
+    return LoadedProbe(config, sizes, families, standardisers, metadata.get("n_counts", 0))

@@ -1,0 +1,106 @@
+"""Margins of object codes of two groups: how many objects have each value.
+
+An object code of two groups is a 0/1 matrix, and its margins M are the sums of rows and columns;
+the feature code says which of them are not 0. Rows, and columns, can be permuted, so counts depend
+on sorted sums alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from math import comb, factorial, prod
+
+import numpy as np
+import numpy.typing as npt
+
+Sums = tuple[int, ...]  # positive, descending
+
+
+@cache
+def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
+    r"""Count the 0/1 matrices with given row sums, some columns of given sums and further ones.
+
+    Columns of given sums are taken off one by one: each has its ones in some of the rows of each
+    sum. What is left over are `further` columns, none of them empty, by inclusion-exclusion over
+    those that are:
+
+    .. math:: \sum_s (-1)^s \binom{c}{s} \prod_v \binom{c - s}{r_v}
+
+    Parameters
+    ----------
+    rows, columns
+        Positive sums, descending.
+    further
+        Number c of further columns.
+    """
+    if columns:
+        return sum(
+            ways * matrices(left, columns[1:], further) for left, ways in lowered(rows, columns[0])
+        )
+    return sum(
+        (-1) ** empty * comb(further, empty) * prod(comb(further - empty, row) for row in rows)
+        for empty in range(further + 1)
+    )
+
+
+@cache
+def lowered(sums: Sums, n: int) -> tuple[tuple[Sums, int], ...]:
+    """Take one off n of the sums: what may be left, and in how many ways."""
+    found: list[tuple[Sums, int, int]] = [((), n, 1)]
+    for value, number in Counter(sums).items():
+        found = [
+            (
+                (*left, *(value,) * (number - taken), *(value - 1,) * (taken if value > 1 else 0)),
+                to_take - taken,
+                ways * comb(number, taken),
+            )
+            for left, to_take, ways in found
+            for taken in range(min(number, to_take) + 1)
+        ]
+    return tuple((left, ways) for left, to_take, ways in found if not to_take)
+
+
+def partitions(n: int, parts: int, largest: int) -> Iterator[Sums]:
+    """Give the partitions of n into exactly `parts` positive parts of at most `largest`."""
+    if parts == 0:
+        if n == 0:
+            yield ()
+        return
+    for first in range(min(largest, n - parts + 1), 0, -1):
+        for rest in partitions(n - first, parts - 1, first):
+            yield (first, *rest)
+
+
+@cache
+def n_partitions(n: int, parts: int, largest: int) -> int:
+    """Count what `partitions` gives."""
+    if parts == 0 or n < parts or largest == 0:
+        return int(parts == 0 and n == 0)
+    # Either no part is as large as allowed, or one is and goes.
+    return n_partitions(n, parts, largest - 1) + n_partitions(n - largest, parts - 1, largest)
+
+
+def orders(parts: Sums) -> int:
+    """Count the orders of a partition's parts."""
+    return factorial(len(parts)) // prod(factorial(k) for k in Counter(parts).values())
+
+
+def margins(
+    objects: npt.NDArray[np.uint8], sizes: tuple[int, ...]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Sum the rows and the columns of object codes (N, K): int64 (N, rows), (N, columns)."""
+    grid = objects.reshape(len(objects), *sizes)
+    return grid.sum(axis=2, dtype=np.int64), grid.sum(axis=1, dtype=np.int64)
+
+
+def descending(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sort the sums of each scene, the largest first."""
+    result: npt.NDArray[np.int64] = -np.sort(-sums, axis=1)
+    return result
+
+
+def as_sums(row: npt.NDArray[np.int64]) -> Sums:
+    """Return a sorted row without its zeros."""
+    return tuple(value for value in row.tolist() if value)

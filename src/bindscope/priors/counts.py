@@ -1,0 +1,310 @@
+"""How many, and what goes with what: the exact prior of O given F in two parts, two groups.
+
+Between a feature code F (which values occur) and an object code O (which of their combinations do)
+stand the counts M: how many objects have each value, the margins of the grid of objects. By the
+chain rule H(O|F) = H(M|F) + H(O|M). Counts are written as the *thermometer bits* [M_v >= j],
+j = 2, 3, ...; the first one, [M_v >= 1], is F's.
+
+All is counted with exact integers (`codes.margins`):
+
+- the sums of rows given F, in order: inclusion-exclusion over the columns that stay empty, the rows
+  to come being summed over by convolution;
+- the sums of columns given those of rows and of the columns before: matrices with these sums. Both
+  depend on the *multiset* of the sums so far;
+- the cells given M and the cells before, row by row: the ones that the current row has left go to
+  some of its columns, and the rows to come are a smaller matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from math import comb, fsum, log2
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.codes.margins import (
+    Sums,
+    as_sums,
+    descending,
+    lowered,
+    margins,
+    matrices,
+    n_partitions,
+    orders,
+    partitions,
+)
+from bindscope.codes.prefix import distinct_rows, integer_dtype
+from bindscope.codes.space import CodeSpace, n_outcomes, outcome_weights
+from bindscope.priors.log_ratios import LogOdds, log_ratio
+
+Bits = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Ways = npt.NDArray[np.object_]
+
+# Pairs of sorted row and column sums, over all numbers of used values: 8 x 8 values with up to 16
+# objects have 25,173, which takes a second; ten times as many would take gigabytes.
+MAX_MARGINS = 60_000
+
+
+def not_counted(space: CodeSpace) -> str | None:
+    """Say why counts have no exact prior in a space; None where they have one."""
+    if len(space.sizes) != 2:
+        return f"counts are told apart for two feature groups, and there are {len(space.sizes)}"
+    if max(outcome_weights(space)) > 1:
+        return "objects may repeat, so that an object code does not say how many there are"
+    found = 0
+    for rows, columns in space.covers():
+        for m in range(space.min_objects, space.max_objects + 1):
+            found += n_partitions(m, rows, columns) * n_partitions(m, columns, rows)
+            if found > MAX_MARGINS:
+                return f"there are more than {MAX_MARGINS:,} margins, too many to count over"
+    return None
+
+
+def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[np.generic]]:
+    """Compute count bits and the prior log-odds of the two parts of O given F.
+
+    Returns
+    -------
+    dict
+        `counts` uint8 (N, T), `counts_given_feature` (N, T) and `object_given_counts` (N, K),
+        float64 nats with infinities. Empty where counts are not told apart (`not_counted`) or
+        follow from F, as they do if every value that occurs has one object.
+    """
+    if not_counted(space) or not any(count_levels(space)):
+        return {}
+    return {
+        "counts": count_bits(space, objects),
+        "counts_given_feature": count_log_odds(space, objects),
+        "object_given_counts": cell_log_odds(space, objects),
+    }
+
+
+def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the j of the count bits [M_v >= j] of each row, and of each column.
+
+    Left out are those that follow from F in the whole space.
+    """
+    allowed = _allowed(space)
+    levels: list[set[int]] = [set(), set()]
+    for counts in space.covers():
+        for found, used, across in ((levels[0], *counts), (levels[1], *counts[::-1])):
+            possible = [n for n, ways in enumerate(_row_ways(used, across, (), allowed)) if ways]
+            found |= set(range(min(possible) + 1, max(possible) + 1))
+    return tuple(sorted(levels[0])), tuple(sorted(levels[1]))
+
+
+def count_bits(space: CodeSpace, objects: Bits) -> Bits:
+    """Return the count bits of object codes, uint8 (N, T): of each row, then of each column."""
+    both = zip(margins(objects, _two(space)), count_levels(space), strict=True)
+    parts = [(sums[:, :, None] >= np.array(levels, np.int64)) for sums, levels in both]
+    return np.concatenate([part.reshape(len(objects), -1) for part in parts], axis=1).view(np.uint8)
+
+
+def count_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
+    """Log-odds of every count bit given F and the count bits before it, nats, (N, T).
+
+    Infinite where a bit is certain.
+    """
+    rows, columns = margins(objects, _two(space))
+    levels, allowed = count_levels(space), _allowed(space)
+    n_used = [(sums > 0).sum(axis=1, keepdims=True) for sums in (rows, columns)]
+
+    def of_row(state: Ints) -> list[int]:
+        used, across = state[:2].tolist()
+        return _row_ways(used, across, as_sums(state[2:]), allowed)
+
+    def of_column(state: Ints) -> list[int]:
+        given, before = as_sums(state[1 : 1 + rows.shape[1]]), as_sums(state[1 + rows.shape[1] :])
+        further = int(state[0]) - len(before) - 1
+        ways = [matrices(given, _with(before, n), further) for n in range(1, rows.shape[1] + 1)]
+        return [0, *ways]
+
+    sorted_rows = descending(rows)
+    parts = [
+        np.empty((len(objects), 0)),
+        *_thermometer(rows, levels[0], np.hstack(n_used), of_row),
+        *_thermometer(columns, levels[1], np.hstack([n_used[1], sorted_rows]), of_column),
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def cell_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
+    """Log-odds of o_k given M and o_<k, nats, (N, K), infinite where a bit is certain."""
+    rows, columns = margins(objects, _two(space))
+    dtype = integer_dtype(n_outcomes(space))
+    odds = np.full(objects.shape, -np.inf)
+    rest = [descending(rows[:, i + 1 :]) for i in range(rows.shape[1])]
+    before = _distinct(np.hstack([descending(rows), descending(columns)]), _count(rows.shape[1]))
+    before = before.astype(dtype)
+    left_in_row, left = rows.copy(), columns.copy()
+    for cell, (i, j) in enumerate(np.ndindex(*_two(space))):
+        bit = objects[:, cell]
+        open_ = np.flatnonzero((left_in_row[:, i] > 0) & (left[:, j] > 0))
+        left_in_row[:, i] -= bit
+        left[:, j] -= bit
+        state = np.hstack(
+            [
+                left_in_row[open_, i, None],
+                rest[i][open_],
+                descending(left[open_, : j + 1]),
+                descending(left[open_, j + 1 :]),
+            ]
+        )
+        after = _distinct(state, _completions(rows.shape[1] - i - 1, j + 1)).astype(dtype)
+        ratio = log_ratio(after, before[open_] - after)
+        odds[open_, cell] = ratio * np.where(bit[open_], 1.0, -1.0)
+        before[open_] = after
+    return odds
+
+
+def object_given_counts_bits(counts: tuple[int, ...], space: CodeSpace) -> float:
+    """H(O|M) in bits given a feature code that uses so many rows and columns."""
+    rows, columns = sorted(counts)  # transposing changes nothing
+    return _object_given_counts_bits(rows, columns, space.min_objects, space.max_objects)
+
+
+@lru_cache(maxsize=1 << 12)
+def _object_given_counts_bits(rows: int, columns: int, smallest: int, largest: int) -> float:
+    terms, total = [], 0
+    for m in range(smallest, largest + 1):
+        for row_sums in partitions(m, rows, columns):
+            for column_sums in partitions(m, columns, rows):
+                ways = matrices(row_sums, column_sums)
+                codes = orders(row_sums) * orders(column_sums) * ways
+                total += codes
+                terms.append(codes * log2(ways) if ways else 0.0)
+    return fsum(terms) / total
+
+
+def _two(space: CodeSpace) -> tuple[int, int]:
+    n_rows, n_columns = space.sizes
+    return n_rows, n_columns
+
+
+def _allowed(space: CodeSpace) -> tuple[int, ...]:
+    """Return 1 for the numbers of objects that are allowed, 0 for others, as `_row_ways` asks."""
+    return tuple(outcome_weights(space))
+
+
+def _with(sums: Sums, value: int) -> Sums:
+    return tuple(sorted((*sums, value), reverse=True))
+
+
+@lru_cache(maxsize=1 << 16)
+def _row_ways(used: int, across: int, before: Sums, allowed: tuple[int, ...]) -> list[int]:
+    """Count the covers of `used` rows and `across` columns by the sum of the next row.
+
+    Parameters
+    ----------
+    used, across
+        How many rows and columns the feature code has.
+    before
+        Sums of the used rows before.
+    allowed
+        1 for each allowed number of objects from 0, 0 for others.
+
+    Returns
+    -------
+    list of int
+        Item n: covers whose first used rows have the sums `before` and then n; item 0 is 0.
+    """
+    ways = [0] * (across + 1)
+    for empty in range(across + 1):
+        cells = across - empty
+        so_far = (-1) ** empty * comb(across, empty)
+        for row in before:
+            so_far *= comb(cells, row)
+        further = _further_rows(cells, used - len(before) - 1, allowed)
+        for n in range(1, across + 1):
+            total = sum(before) + n
+            if total < len(allowed):
+                ways[n] += so_far * comb(cells, n) * further[total]
+    return ways
+
+
+@lru_cache(maxsize=1 << 12)
+def _further_rows(cells: int, rows: int, allowed: tuple[int, ...]) -> list[int]:
+    """Count the ways to fill further rows, none empty, by the number of objects before them."""
+    ways = list(allowed)
+    for _ in range(rows):
+        ways = [
+            sum(comb(cells, n) * ways[total + n] for n in range(1, len(ways) - total))
+            for total in range(len(ways))
+        ]
+    return ways
+
+
+def _thermometer(
+    sums: Ints, levels: tuple[int, ...], given: Ints, ways: Callable[[Ints], list[int]]
+) -> Iterator[LogOdds]:
+    """Yield the log-odds (N, levels) of the bits of each value in turn.
+
+    Parameters
+    ----------
+    sums
+        int (N, values).
+    levels
+        The j of the bits [sum >= j].
+    given
+        int (N, ...): what is known before.
+    ways
+        From a row of `given` and the sums of the used values before, sorted: outcomes by the next
+        sum, from 0.
+    """
+    for value in range(sums.shape[1] if levels else 0):
+        odds = np.full((len(sums), len(levels)), -np.inf)
+        used = np.flatnonzero(sums[:, value])
+        states = np.hstack([given[used], descending(sums[used, :value])])
+        rows, place = distinct_rows(states)
+        table = np.array([_level_odds(ways(row), levels) for row in rows])
+        # The bit after the first that is 0 is certain: it is 0 too.
+        reached = sums[used, value, None] >= np.array([0, *levels[:-1]])
+        odds[used] = np.where(reached, table[place], -np.inf)
+        yield odds
+
+
+def _level_odds(ways: list[int], levels: tuple[int, ...]) -> list[float]:
+    """Log-odds of [n >= j] given that n is at least the level before, for each level j."""
+    found = []
+    for previous, level in zip((0, *levels), levels, strict=False):
+        pair = np.array([[sum(ways[level:])], [sum(ways[previous:level])]], dtype=object)
+        found.append(float(log_ratio(*pair)[0]))
+    return found
+
+
+def _distinct(states: Ints, count: Callable[[Ints], int]) -> Ways:
+    """Count for every state, each distinct one once."""
+    rows, place = distinct_rows(states)
+    ways = np.empty(len(rows), dtype=object)
+    ways[:] = [count(row) for row in rows]
+    result: Ways = ways[place]
+    return result
+
+
+def _count(n_rows: int) -> Callable[[Ints], int]:
+    return lambda state: matrices(as_sums(state[:n_rows]), as_sums(state[n_rows:]))
+
+
+def _completions(n_rest: int, n_passed: int) -> Callable[[Ints], int]:
+    """Count the ways to finish a code in the middle of a row.
+
+    A state is: ones left in the row, sums of the rows to come, ones left in the columns that the
+    row has passed, and in those it has not; each sorted.
+    """
+
+    def count(state: Ints) -> int:
+        rest = as_sums(state[1 : 1 + n_rest])
+        passed = as_sums(state[1 + n_rest : 1 + n_rest + n_passed])
+        return _finish(int(state[0]), rest, passed, as_sums(state[1 + n_rest + n_passed :]))
+
+    return count
+
+
+def _finish(ones: int, rest: Sums, passed: Sums, open_: Sums) -> int:
+    return sum(
+        ways * matrices(rest, tuple(sorted((*left, *passed), reverse=True)))
+        for left, ways in lowered(open_, ones)
+    )
