@@ -34,6 +34,9 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
                         {"figure"}),
     "ModelFamily.name": ("families.0.name", "other", {"figure"}),
     "ModelFamily.models": ("families.0.models", ["vit", "hf"], {"figure"}),
+    "Section.groups": ("groups", [{"name": "other", "models": ["wide", "hf"]}], {"figure"}),
+    "ModelGroup.name": ("groups.0.name", "other", {"figure"}),
+    "ModelGroup.models": ("groups.0.models", ["wide", "hf"], {"figure"}),
 }  # fmt: skip
 
 COMMON_PROBE = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat
@@ -140,6 +140,13 @@ class ModelFamily(Model):
     models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
 
 
+class ModelGroup(Model):
+    """Models that differ in their training seed alone: one bar, one curve, one sentence."""
+
+    name: Slug = Field(description="Name of the group in figures and in the report.")
+    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+
+
 class Section(Model):
     """Binding information: probes, and where they are fitted."""
 
@@ -150,6 +157,11 @@ class Section(Model):
         (),
         description="Curves of the figure `resolution`: models that differ in their input size.",
     )
+    groups: tuple[ModelGroup, ...] = Field(
+        (),
+        description="Models that differ in their training seed alone: figures and the report show "
+        "their means, with intervals over training seeds. A model in no group stands for itself.",
+    )
 
 
 def problems(config: Config, section: Section) -> Iterator[str]:
@@ -157,7 +169,7 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
     probes = {probe.name: probe for probe in section.probes}
-    for key in ("probes", "fits", "families"):
+    for key in ("probes", "fits", "families", "groups"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     for i, block in enumerate(section.fits):
         where = f"fits.{i}"
@@ -169,6 +181,21 @@ def problems(config: Config, section: Section) -> Iterator[str]:
             yield from _groups(where, probe, used)
     for i, family in enumerate(section.families):
         yield from unknown(f"families.{i}.models", family.models, models)
+    yield from _model_groups(section.groups, models)
+
+
+def _model_groups(groups: Iterable[ModelGroup], models: Mapping[str, object]) -> Iterator[str]:
+    """Every model is in one group at most, and no other model has a group's name."""
+    home: dict[str, str] = {}
+    for i, group in enumerate(groups):
+        yield from unknown(f"groups.{i}.models", group.models, models)
+        yield from repeated(f"groups.{i}.models", list(group.models))
+        if group.name in models and group.name not in group.models:
+            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
+        for name in dict.fromkeys(group.models):
+            if name in home:
+                yield f"groups.{i}.models: {name!r} is already in the group {home[name]!r}"
+            home.setdefault(name, group.name)
 
 
 def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:

@@ -34,6 +34,32 @@ class Shown:
     short: str = ""
 
 
+@dataclass(frozen=True)
+class PartShown:
+    """How a part of what there is to know of the objects is shown.
+
+    Attributes
+    ----------
+    name
+        In axes and legends, and after "bits of" in a sentence.
+    entropy, information
+        How mathematics writes all there is of it, and what a representation says of it.
+    colour
+        In figures.
+    """
+
+    name: str
+    entropy: str
+    information: str
+    colour: str
+
+
+_PARTS: Final = {
+    "what": PartShown("what occurs", "H(F)", "I(F;Z)", GREY),
+    "how_many": PartShown("how many", "H(M|F)", "I(M;Z|F)", AMBER),
+    "pairing": PartShown("what goes with what", "H(O|M)", "I(O;Z|M)", BLUE),
+    "beyond": PartShown("how many, and what goes with what", "H(O|F)", "I(O;Z|F)", SKY),
+}
 _FAMILIES: Final = {
     "linear": Shown("linear", "a linear probe", GREY),
     "quadratic": Shown("quadratic", "a quadratic probe", BLUE),
@@ -45,12 +71,13 @@ _FAMILIES: Final = {
     ),
     "dnn": Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet"),
     "attention_quadratic": Shown("attention", "an attention probe", GREEN),
+    "set": Shown("set", "a set probe", AMBER),
 }
 _TOKENS: Final = {
     "cls": Shown("[CLS]", "the [CLS] token", BLUE),
     "mean": Shown("mean of patches", "the mean of the patch tokens", AMBER),
     "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
-    "patches": Shown("patches (attention)", "the patch tokens", GREEN),
+    "patches": Shown("patches", "the patch tokens", GREEN),
 }
 # In figures, from the simplest family to the most expressive; not the registry's order, which is in
 # no code key.
@@ -75,6 +102,11 @@ FLAG_WORDS: Final = {
 def family_shown(family: str) -> Shown:
     """Return how a probe family is shown."""
     return _FAMILIES.get(family, Shown(family, f"a probe of the family {family}", INK))
+
+
+def part_shown(part: str) -> PartShown:
+    """Return how a part is shown: `what`, `how_many`, `pairing`, or `beyond` for the last two."""
+    return _PARTS[part]
 
 
 def tokens_shown(tokens: str) -> Shown:

@@ -63,16 +63,23 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
 
 
+def _order(shared: Shared, section: Section) -> dict[str, Any]:
+    """Return names of models and of groups in the configuration's order."""
+    groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
+    return {"models": list(shared.models), "groups": groups}
+
+
 def _about_table(
     graph: Graph,
     shared: Shared,
+    section: Section,
     content: Mapping[str, Any] | None = None,
     reads: Mapping[str, tuple[str, ...]] | None = None,
     **inputs: list[Product],
 ) -> Request:
-    """Ask for the study's table, the order of the models, and more."""
+    """Ask for the study's table, the order of the models, which are seeds of one, and more."""
     table = graph.of("table", table="binding_information")
-    content = {"models": list(shared.models), **(content or {})}
+    content = {**_order(shared, section), **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
 
 
@@ -85,14 +92,14 @@ def _cells(shared: Shared) -> dict[str, int]:
 
 
 def _tokens(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _about_table(graph, shared) if last_layer_fits(graph, shared) else None
+    return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
 
 
 def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     layers: dict[str, set[str]] = {}
     for fit in graph.of("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
-    return _about_table(graph, shared) if any(len(n) > 1 for n in layers.values()) else None
+    return _about_table(graph, shared, section) if any(len(n) > 1 for n in layers.values()) else None
 
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -112,7 +119,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
         return None
     compared = [fit for fit in fits if families[fit.wildcards["probe"]] in _SHARING]
     content = {"information": section.information.model_dump(mode="json")}
-    return _about_table(graph, shared, content, {"fits": ("details",)}, fits=compared)
+    return _about_table(graph, shared, section, content, {"fits": ("details",)}, fits=compared)
 
 
 def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -120,7 +127,7 @@ def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
         return None
     return Request(
         {"training": graph.of("training"), "fits": fits},
-        {"models": list(shared.models)},
+        _order(shared, section),
         {"training": ("history",), "fits": ("history",)},
     )
 
@@ -129,14 +136,14 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     if not (fits := last_layer_fits(graph, shared)):
         return None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
-    content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
+    content = {"values": {name: value_names(dataset) for name, dataset in names.items()}}
     details = dict.fromkeys(("fits", "nulls"), ("details",))
-    return _about_table(graph, shared, content, details, fits=fits, nulls=graph.of("null"))
+    return _about_table(graph, shared, section, content, details, fits=fits, nulls=graph.of("null"))
 
 
 def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
     known = any(isinstance(model, KnownAnswer) for model in shared.models.values())
-    return _about_table(graph, shared) if known else None
+    return _about_table(graph, shared, section) if known else None
 
 
 def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | None]) -> bool:
@@ -152,7 +159,7 @@ def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | Non
     cells = _cells(shared)
     if not _several(graph, shared, lambda dataset: cells[dataset.name]):
         return None
-    return _about_table(graph, shared, {"cells": cells})
+    return _about_table(graph, shared, section, {"cells": cells})
 
 
 def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -164,14 +171,14 @@ def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | Non
     # A list: the spec does not keep the order of a mapping, which the figure's curves follow.
     families = [{"name": f.name, "models": list(f.models)} for f in section.families]
     content = {"families": families, "cells": _cells(shared)}
-    return _about_table(graph, shared, content, indexes=list(indexes.values()))
+    return _about_table(graph, shared, section, content, indexes=list(indexes.values()))
 
 
 def _occlusion(graph: Graph, shared: Shared, section: Section) -> Request | None:
     statistics = graph.of("table", table="scene_statistics")
     if not statistics or not _several(graph, shared, _camera_height):
         return None
-    return _about_table(graph, shared, {"cells": _cells(shared)}, statistics=statistics)
+    return _about_table(graph, shared, section, {"cells": _cells(shared)}, statistics=statistics)
 
 
 def _camera_height(dataset: Dataset) -> float | None:
@@ -191,7 +198,7 @@ def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
         return None
     priors = graph.of("table", table="priors")
     content = {"datasets": about, "cells": _cells(shared)}
-    return _about_table(graph, shared, content, priors=priors)
+    return _about_table(graph, shared, section, content, priors=priors)
 
 
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:

@@ -1,23 +1,27 @@
-"""Parts of the binding table that figures and the report read: last layers, means over seeds."""
+"""Parts of the binding table that figures and the report read: last layers, means over seeds and groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from bindscope.studies.binding_information.columns import BINDING_COLUMNS, TOKENS
+from bindscope.statistics.means import half_width
+from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.names import FAMILY_ORDER
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
-NUMBERS = [column.name for column in BINDING_COLUMNS if column.kind == "float64"]
+LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")
+BEST = "best"  # the probe's name in rows that take each part from the family that reads it best
 
 
-def measured(table: pd.DataFrame, *, known_answer: bool) -> pd.DataFrame:
+def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> pd.DataFrame:
     """Return the rows that hold numbers and are no control.
 
-    Added are the probe's `family` and whether the row rests on an `assumed_prior`.
+    Added are the probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of
+    its model (`with_groups`), which without one is the model.
 
     Parameters
     ----------
@@ -25,12 +29,41 @@ def measured(table: pd.DataFrame, *, known_answer: bool) -> pd.DataFrame:
         A `binding_information` table.
     known_answer
         Whether known-answer encoders are wanted, or all other models.
+    best
+        Whether the rows `probe = best` are wanted, or those of the fits that they are made of.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
+    keep &= (table["probe"] == BEST) == best
     rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
     rows["family"] = rows["options"].map(family_of)
     rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
+    if "group" not in rows:
+        rows["group"] = rows["model"]
     return rows.reset_index(drop=True)
+
+
+def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Add the column `group`: the group's name of models that differ in their training seed alone.
+
+    Parameters
+    ----------
+    table
+        A `binding_information` table.
+    groups
+        The section's `groups`: per group its `name` and its `models`.
+    """
+    return table.assign(group=table["model"].replace(home_of(groups)))
+
+
+def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the group's name of every model that is in one."""
+    return {model: str(group["name"]) for group in groups for model in group["models"]}
+
+
+def shown_models(models: Iterable[str], groups: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return names of groups, and of models that are in none, in the order of their models."""
+    home = home_of(groups)
+    return list(dict.fromkeys(home.get(model, model) for model in models))
 
 
 def assumed_prior(table: pd.DataFrame) -> set[str]:
@@ -47,23 +80,51 @@ def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Average rows over probe seeds.
+    """Average rows over probe seeds, then over the models of a group.
 
     Returns
     -------
     DataFrame
-        One row per (dataset, model, layer, tokens, probe, control) with the means of the numbers
-        (ends of intervals included), `n_seeds`, and the `family`, `model_kind`, `n_layers` and
-        `assumed_prior`.
+        One row per (dataset, model, layer, tokens, probe, control), where `model` is the group's
+        name, with the means of the numbers, `n_seeds` (of probes), `n_models`, and the `family`,
+        `model_kind`, `n_layers` and `assumed_prior`. Ends of intervals are means too; of several
+        models they are those of the t interval of the mean over training seeds.
     """
-    groups = rows.groupby(GROUP, sort=False, observed=True)
-    labels = [
-        name for name in ("family", "model_kind", "n_layers", "assumed_prior") if name in rows
-    ]
-    means = groups[NUMBERS].mean()
-    means[labels] = groups[labels].first()
-    means["n_seeds"] = groups.size()
+    return over_models(each_model(rows))
+
+
+def each_model(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows over probe seeds; the columns of `over_seeds`, and `group`."""
+    found = rows.groupby(GROUP, sort=False, observed=True)
+    labels = [name for name in LABELS if name in rows]
+    means = found[_numbers(rows)].mean()
+    means[labels] = found[labels].first()
+    means["n_seeds"] = found.size()
     return means.reset_index()
+
+
+def over_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average what `each_model` returned over the models of each group."""
+    rows = rows.assign(model=rows["group"]) if "group" in rows else rows
+    found = rows.groupby(GROUP, sort=False, observed=True)
+    labels = [name for name in LABELS if name in rows]
+    names = _numbers(rows)
+    numbers = found[names]
+    means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
+    for name in names:
+        if f"{name}_low" in names:
+            half = half_width(deviations[name], counts[name])
+            several = counts[name] > 1
+            for end, sign in (("low", -1), ("high", 1)):
+                own = means[f"{name}_{end}"]
+                means[f"{name}_{end}"] = own.mask(several, means[name] + sign * half)
+    means[labels] = found[labels].first()
+    means["n_seeds"], means["n_models"] = found["n_seeds"].sum(), found.size()
+    return means.reset_index()
+
+
+def _numbers(rows: pd.DataFrame) -> list[str]:
+    return [str(name) for name in rows.select_dtypes("float64").columns]
 
 
 def family_order(families: Iterable[str]) -> list[str]:

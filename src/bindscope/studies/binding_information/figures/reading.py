@@ -6,6 +6,7 @@ from typing import Any
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.views import shown_models, with_groups
 from bindscope.tables.write import read_table
 
 
@@ -15,9 +16,10 @@ def read_binding(inputs: Inputs) -> dict[str, Any]:
     Returns
     -------
     table
-        `binding_information`.
+        `binding_information`, and the `group` of each model.
     models
-        Names of the models in the configuration's order.
+        Names of groups, and of models that are in none, in the configuration's order.
     """
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
-    return {"table": table, "models": inputs.content["models"]}
+    models, groups = inputs.content["models"], inputs.content["groups"]
+    return {"table": with_groups(table, groups), "models": shown_models(models, groups)}

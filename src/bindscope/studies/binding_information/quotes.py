@@ -1,0 +1,139 @@
+"""What headlines, the report and README quote of the table: rows `probe = best`, and no other.
+
+A row with a flag that says that its fit did not end well, or that it exceeds a known truth, is not
+quoted; that there is no row that could be, and which flag it was, is said instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from bindscope.report.chapter import number
+from bindscope.studies.binding_information.names import PartShown, part_shown
+from bindscope.studies.binding_information.rules import flag_list
+from bindscope.studies.binding_information.views import (
+    each_model,
+    last_layers,
+    measured,
+    name_order,
+    over_models,
+    token_order,
+)
+
+UNUSABLE: Final = ("above_truth", "collapsed", "diverged", "not_converged")
+PLACE: Final = ["dataset", "model", "layer", "tokens"]
+
+Record = Mapping[Any, Any]
+
+
+class Part(NamedTuple):
+    """One part of what there is to know of the objects.
+
+    Attributes
+    ----------
+    bound, entropy
+        Columns: the lower bound on what Z says of it, and all there is; bits per scene.
+    shown
+        Its names and its colour.
+    """
+
+    bound: str
+    entropy: str
+    shown: PartShown
+
+
+WHAT = Part("feature_lower_bound_bits", "h_feature_bits", part_shown("what"))
+HOW_MANY = Part("count_lower_bound_bits", "h_counts_given_feature_bits", part_shown("how_many"))
+PAIRING = Part("pairing_lower_bound_bits", "h_object_given_counts_bits", part_shown("pairing"))
+BEYOND = Part(
+    "conditional_binding_lower_bound_bits", "h_object_given_feature_bits", part_shown("beyond")
+)
+SMALLEST_BITS: Final = 1e-6  # of an entropy that there is something to find of
+
+
+class Quotes(NamedTuple):
+    """What may be quoted, and what may not.
+
+    Attributes
+    ----------
+    rows
+        One per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them.
+    single
+        The models that these are means of, as `views.each_model` returns them.
+    refused
+        `PLACE`, `flags` (text) and `n_models`: models of the group without a row to quote.
+    """
+
+    rows: pd.DataFrame
+    single: pd.DataFrame
+    refused: pd.DataFrame
+
+
+def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True) -> Quotes:
+    """Choose what may be quoted of models that are no known-answer encoders.
+
+    Parameters
+    ----------
+    table
+        `binding_information`, with `group` (`views.with_groups`) or without.
+    models
+        Names of groups and models in the order that they are told in.
+    last
+        Whether only the last layer of each model is wanted.
+    """
+    rows = measured(table, known_answer=False, best=True)
+    rows = last_layers(rows) if last and len(rows) else rows
+    flags = rows["flags"].map(lambda text: tuple(f for f in UNUSABLE if f in flag_list(text)))
+    usable = (flags.map(len) == 0) & rows[BEYOND.bound].notna()
+    single = each_model(rows[usable])
+    return Quotes(
+        _in_order(over_models(single), models),
+        single,
+        _in_order(_refused(rows.assign(refused=flags), single), models),
+    )
+
+
+def parts_of(row: Record) -> tuple[Part, ...]:
+    """Return the parts that a dataset's rows have; counts and pairing are one where not counted."""
+    counted = pd.notna(row.get(HOW_MANY.entropy)) and pd.notna(row.get(PAIRING.bound))
+    return (WHAT, HOW_MANY, PAIRING) if counted else (WHAT, BEYOND)
+
+
+def headline_part(row: Record) -> Part:
+    """Return the part that a dataset's headline is about: the last of its parts."""
+    return parts_of(row)[-1]
+
+
+def at_least(value: float, decimals: int = 1) -> str:
+    """Write a lower bound rounded down, so that it stays one, with a real minus sign."""
+    scale = 10.0**decimals
+    return number(floor(value * scale + 1e-6) / scale, f"z.{decimals}f")
+
+
+def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:
+    """List per place the models without a usable row, and the flags of what they have."""
+    name = ["dataset", "layer", "tokens"]
+    usable = set(single[[*name, "model"]].itertuples(index=False, name=None))
+    left = [key not in usable for key in rows[[*name, "model"]].itertuples(index=False, name=None)]
+    found = []
+    places = rows[left].groupby(["dataset", "group", "layer", "tokens"], sort=False)
+    for place, part in places:
+        flags = sorted({flag for flags in part["refused"] for flag in flags})
+        found.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))
+    return pd.DataFrame(found, columns=[*PLACE, "flags", "n_models"])
+
+
+def _in_order(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Sort by dataset, token input, model in the given order, and layer."""
+    tokens, names = token_order(rows["tokens"]), name_order(rows["model"], models)
+    depth = pd.to_numeric(rows["layer"].replace("final", "inf")).astype(float)
+    ranks = {
+        "_dataset": rows["dataset"], "_tokens": rows["tokens"].map(tokens.index),
+        "_model": rows["model"].map(names.index), "_layer": depth,
+    }  # fmt: skip
+    ordered = rows.assign(**ranks).sort_values(list(ranks), kind="stable")
+    return ordered.drop(columns=list(ranks)).reset_index(drop=True)
