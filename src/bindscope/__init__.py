@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bindscope.core.job import start as start
     from bindscope.notebook import open as open
+    from bindscope.studies.binding_information.measure import measure as measure
 
 __version__ = "0.1.0"
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
-_EXPORTS = {"start": "bindscope.core.job:start", "open": "bindscope.notebook:open"}
+_EXPORTS = {
+    "start": "bindscope.core.job:start",
+    "open": "bindscope.notebook:open",
+    "measure": "bindscope.studies.binding_information.measure:measure",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,398 @@
+"""Binding information of arrays that anybody made: no workflow, no files.
+
+The same steps as the pipeline's, in one call: codes are split, their prior is counted, probes are
+fitted by `probes.fitting.fit`, and `estimates.estimate` makes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import TypeAdapter, ValidationError
+
+from bindscope.codes.space import feature_code
+from bindscope.config.base import Model
+from bindscope.config.codes import RandomSplit, SceneDistribution, Space
+from bindscope.config.observed import CountedSpace
+from bindscope.config.wording import instead
+from bindscope.core.errors import InputError
+from bindscope.core.files import canonical_json
+from bindscope.core.splits import SPLITS
+from bindscope.priors.anchors import anchors, clipped
+from bindscope.priors.counted import CountedPrior, counted_entropies
+from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe, Information
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.measured import Measured
+from bindscope.studies.binding_information.probes.base import FitResult
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.registry import FAMILIES
+
+SHARES = (0.7, 0.1, 0.2)
+FEWEST_SCENES = 50
+_WHERE = "bindscope.measure"
+
+Array = npt.NDArray[Any]
+Bits = npt.NDArray[np.uint8]
+Anchors = Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class _Labels:
+    """Codes of all scenes, and what is known of them before a representation is seen.
+
+    Attributes
+    ----------
+    objects, features
+        uint8 (N, K) and (N, n).
+    sizes
+        Sizes of the feature groups.
+    anchors
+        Split -> prior log-odds of its scenes, in the order of `rows`.
+    prior
+        Entropies of the test split (a row of `priors.entropies`).
+    rows
+        Split -> its scenes.
+    """
+
+    objects: Bits
+    features: Bits
+    sizes: tuple[int, ...]
+    anchors: Mapping[str, Anchors]
+    prior: Mapping[str, Any]
+    rows: Mapping[str, npt.NDArray[np.int64]]
+
+
+def measure(
+    activations: Any,
+    objects: Any,
+    *,
+    space: Mapping[str, Any] | Model | Sequence[int] | None = None,
+    features: Any = None,
+    cls: Any = None,
+    probes: Sequence[str | Mapping[str, Any] | Model] = ("linear", "set"),
+    seed: int = 0,
+    shares: tuple[float, float, float] = SHARES,
+    control: Literal["none", "shuffled_labels"] = "none",
+    device: Literal["cpu", "cuda"] = "cpu",
+) -> Measured:
+    """Measure how many bits a representation holds about objects, and about what goes with what.
+
+    Parameters
+    ----------
+    activations
+        Floats (N, d), a vector per scene, or (N, T, d), its patch tokens; NumPy, torch, or
+        whatever `numpy.asarray` reads.
+    objects
+        Object codes: 0 or 1 (N, K), K the product of the groups' sizes, the last group varying
+        fastest; or the same as grids (N, size of group 1, size of group 2, ...).
+    space
+        How the scenes came about: a `space` section of the configuration, as a mapping or as an
+        object of `bindscope.config.codes`; its `groups` may be a mapping of name to size. Where
+        nobody knows, the groups' sizes, or nothing where `objects` are grids: the prior is then
+        estimated from the train scenes, and each row has the flag `assumed_prior`.
+    features
+        Feature codes (N, n), if you have them: they must be those that follow from `objects`.
+    cls
+        With patch tokens: [CLS] tokens (N, d).
+    probes
+        Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``). A
+        family of patches is fitted on the patches, another one on the vectors, or on the mean of
+        the patches and on [CLS].
+    seed
+        Seed of the split into train, val and test, and of the probes.
+    shares
+        Shares of the scenes in train, val and test.
+    control
+        `shuffled_labels` pairs scenes and labels at random: everything should read about 0.
+    device
+        Where probes that are named by their family are fitted.
+
+    Returns
+    -------
+    Measured
+        A row per probe and token input, with the pipeline's columns in bits (docs/tables.md).
+
+    Raises
+    ------
+    InputError
+        If shapes do not belong together, values are not finite, codes are not 0 or 1 or lie
+        outside the space, or no probe can read the activations.
+    """
+    z, cls_tokens = _floats(activations, "activations", (2, 3)), None
+    if cls is not None:
+        if z.ndim != 3:
+            raise InputError(
+                _WHERE, f"`cls` goes with patch tokens (N, T, d), and activations are {z.shape}",
+                "give the [CLS] tokens as activations, without `cls`",
+            )  # fmt: skip
+        cls_tokens = _floats(cls, "cls", (2,))
+        if cls_tokens.shape != (len(z), z.shape[2]):
+            raise InputError(
+                _WHERE, f"`cls` is {cls_tokens.shape}, and activations are {z.shape}",
+                "give a [CLS] token of the same width for every scene",
+            )  # fmt: skip
+    labels = _labels(objects, features, space, len(z), seed, shares)
+    fitted, notes = [], []
+    for probe in [_probe(entry, device) for entry in probes]:
+        if probe.family in PATCH_FAMILIES and z.ndim == 2:
+            notes.append(f"{probe.name} was not fitted: it reads patch tokens (N, T, d).")
+            continue
+        for tokens in _inputs(probe, z, cls_tokens):
+            data = _probe_data(labels, z, cls_tokens, tokens)
+            fitted.append(_row(probe, data, labels, tokens, seed, control))
+    if not fitted:
+        raise InputError(
+            _WHERE, f"no probe can read activations {z.shape}. {' '.join(notes)}",
+            'give patch tokens (N, T, d), or add "linear" to `probes`',
+        )  # fmt: skip
+    return Measured(pd.DataFrame(fitted), tuple(notes))
+
+
+def _row(
+    probe: AnyProbe, data: ProbeData, labels: _Labels, tokens: str, seed: int, control: str
+) -> dict[str, Any]:
+    """Fit one probe and make its row."""
+    shown = data.shuffled_labels(seed) if control == "shuffled_labels" else data
+    (result,) = fit(probe, shown, [seed])
+    test = np.asarray(shown.test.features)
+    row = estimate(result, labels.prior, shown.test.objects, test, Information())
+    flags = {*filter(None, row["flags"].split(";"))}
+    if labels.prior["method"] != "exact":
+        flags.add("assumed_prior")
+    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
+    return {
+        "tokens": tokens, "probe": probe.name, "control": control,
+        **{f"n_{name}": split.n_scenes for name, split in data.splits.items()},
+        **row, **_val_losses(result), "flags": ";".join(sorted(flags)),
+        "protocol": probe.protocol,
+        "options": canonical_json(options),
+    }  # fmt: skip
+
+
+def _val_losses(result: FitResult) -> dict[str, float]:
+    """Name validation losses as the table's columns are named."""
+    return {
+        f"val_loss_{name}_bits": loss
+        for name, loss in result.val_loss_bits.items()
+        if name != "chained"  # the sum of its parts
+    }
+
+
+def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> ProbeData:
+    """Put one token input and the labels together, split by split."""
+
+    def inputs(rows: npt.NDArray[np.int64]) -> Array | ArrayPatches:
+        if tokens == "patches":
+            return ArrayPatches(z[rows], None if cls is None else cls[rows])
+        if tokens == "mean":
+            return z[rows].mean(axis=1, dtype=np.float32)
+        chosen: Array = (z if cls is None else cls)[rows]
+        return chosen
+
+    splits = {
+        name: SplitData(inputs(rows), labels.objects[rows], labels.features[rows],
+                        labels.anchors[name])
+        for name, rows in labels.rows.items()
+    }  # fmt: skip
+    return ProbeData(**splits, sizes=labels.sizes)
+
+
+def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> Iterator[str]:
+    """Yield the token inputs that a probe reads."""
+    if probe.family in PATCH_FAMILIES:
+        yield "patches"
+    elif z.ndim == 2:
+        yield "vectors"
+    else:
+        yield from ("mean",) if cls is None else ("cls", "mean")
+
+
+def _probe(entry: str | Mapping[str, Any] | Model, device: str) -> AnyProbe:
+    """Return a probe's configuration; its name is its family where it has none."""
+    if isinstance(entry, Model):
+        return entry  # type: ignore[return-value]
+    given = {"family": entry, "device": device} if isinstance(entry, str) else dict(entry)
+    if given.get("family") not in FAMILIES:
+        known = [*FAMILIES]
+        raise InputError(
+            _WHERE, f"there is no probe family {given.get('family')!r}"
+            f"{instead(given.get('family'), known)}", f"choose among {', '.join(known)}",
+        )  # fmt: skip
+    name = str(given.get("family", "probe")).replace("_", "-")
+    return _validated(AnyProbe, {"name": name, **given}, "probes")
+
+
+def _labels(
+    objects: Any, features: Any, space: Any, n: int, seed: int, shares: Sequence[float]
+) -> _Labels:
+    """Check the codes, split the scenes, and count the prior."""
+    codes = _bits(objects, "objects")
+    if len(codes) != n:
+        raise InputError(
+            _WHERE, f"there are {len(codes)} object codes for {n} scenes",
+            "give one object code for each scene of the activations",
+        )  # fmt: skip
+    known = _space(space, codes)
+    sizes = tuple(group.size for group in known.groups)
+    codes = _flat(codes, sizes)
+    follow = feature_code(codes, sizes)
+    if features is not None and not np.array_equal(_bits(features, "features"), follow):
+        raise InputError(
+            _WHERE, "`features` are not those that follow from `objects` (a value occurs if any "
+            f"object has it; groups of {' and '.join(map(str, sizes))}, one after the other)",
+            "leave `features` out",
+        )  # fmt: skip
+    rows = _split(n, seed, shares)
+    of_split, prior = _priors(known, codes, rows)
+    return _Labels(codes, follow, sizes, of_split, prior, rows)
+
+
+def _priors(
+    space: Any, codes: Bits, rows: Mapping[str, npt.NDArray[np.int64]]
+) -> tuple[Mapping[str, Anchors], Mapping[str, Any]]:
+    """Return anchors by split and the entropies of the test split: exact, or estimated."""
+    by_split = {name: codes[chosen] for name, chosen in rows.items()}
+    if isinstance(space, CountedSpace):
+        _refuse_outside(codes, codes.sum(1, dtype=np.int64), 1, space.max_objects)
+        counted = CountedPrior(by_split, space)
+        of_split = {name: clipped(counted.log_odds(name)) for name in by_split}
+        found = counted_entropies(by_split, space)
+    else:
+        dataset = SceneDistribution(name="arrays", space=space, split=RandomSplit(rule="random"))
+        try:
+            everything = anchors(dataset, codes)
+        except ValueError as error:
+            raise InputError(
+                _WHERE, str(error), f"correct its code, or `space`, which is {space.kind}: "
+                f"{space.model_dump(exclude={'kind', 'groups'})}",
+            ) from error  # fmt: skip
+        of_split = {
+            name: {kind: values[chosen] for kind, values in everything.items()}
+            for name, chosen in rows.items()
+        }
+        found = entropies(dataset)
+    return of_split, next(row for row in found if row["split"] == "test")
+
+
+def _refuse_outside(codes: Bits, numbers: Array, fewest: int, most: int) -> None:
+    outside = (numbers < fewest) | (numbers > most)
+    if outside.any():
+        first = int(np.argmax(outside))
+        raise InputError(
+            _WHERE, f"scene {first} has {numbers[first]} objects; the space allows {fewest} to "
+            f"{most}", "leave such scenes out, or widen `space`",
+        )  # fmt: skip
+
+
+def _space(given: Any, codes: Bits) -> Any:
+    """Return the space as the configuration has it; `counted` where only sizes are known."""
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, Mapping):
+        content = dict(given)
+        if isinstance(content.get("groups"), Mapping):
+            content["groups"] = [
+                {"name": name, "size": size} for name, size in content["groups"].items()
+            ]
+        return _validated(Space, content, "space")
+    if given is None and codes.ndim == 2:
+        raise InputError(
+            _WHERE, f"object codes {codes.shape} do not say what the feature groups are",
+            "give `space`, such as the groups' sizes (6, 6), or give objects as grids (N, 6, 6)",
+        )  # fmt: skip
+    sizes = codes.shape[1:] if given is None else tuple(given)
+    most = int(codes.reshape(len(codes), -1).sum(1, dtype=np.int64).max(initial=1))
+    groups = [{"name": f"group{i + 1}", "size": size} for i, size in enumerate(sizes)]
+    content = {"kind": "counted", "groups": groups, "max_objects": max(most, 1)}
+    return _validated(Space, content, "space")
+
+
+def _flat(codes: Bits, sizes: tuple[int, ...]) -> Bits:
+    """Return codes or grids as codes (N, K)."""
+    if codes.shape[1:] not in ((prod(sizes),), sizes):
+        raise InputError(
+            _WHERE, f"objects are {codes.shape}, and the groups of `space` have sizes {sizes}",
+            f"give codes (N, {prod(sizes)}) or grids (N, {', '.join(map(str, sizes))})",
+        )  # fmt: skip
+    return codes.reshape(len(codes), -1)
+
+
+def _split(n: int, seed: int, shares: Sequence[float]) -> dict[str, npt.NDArray[np.int64]]:
+    """Deal the scenes out to train, val and test."""
+    if n < FEWEST_SCENES:
+        raise InputError(
+            _WHERE, f"there are {n} scenes", f"give at least {FEWEST_SCENES}, better thousands"
+        )
+    if len(shares) != len(SPLITS) or not all(s > 0 for s in shares) or sum(shares) > 1 + 1e-9:
+        raise InputError(
+            _WHERE, f"`shares` are {tuple(shares)}",
+            f"give positive shares of train, val and test that add up to 1, such as {SHARES}",
+        )  # fmt: skip
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
+    ends = np.round(np.cumsum([0.0, *shares]) * n).astype(int)
+    return {
+        name: np.sort(order[start:stop])
+        for name, start, stop in zip(SPLITS, ends[:-1], ends[1:], strict=True)
+    }
+
+
+def _array(values: Any, name: str) -> Array:
+    """Return any framework's array as numpy's, on the host."""
+    if hasattr(values, "detach"):  # torch
+        values = values.detach().cpu()
+        if values.is_floating_point():  # numpy has no bfloat16
+            values = values.float()
+    found = np.asarray(values)
+    if found.dtype.kind not in "buif":
+        raise InputError(
+            _WHERE, f"`{name}` is an array of {found.dtype}", "give numbers in an array"
+        )
+    return found
+
+
+def _floats(values: Any, name: str, n_axes: tuple[int, ...]) -> Array:
+    found = _array(values, name)
+    if found.ndim not in n_axes or 0 in found.shape:
+        shapes = " or ".join({2: "(N, d)", 3: "(N, T, d)"}[axes] for axes in n_axes)
+        raise InputError(_WHERE, f"`{name}` is {found.shape}", f"give it as {shapes}")
+    found = found.astype(np.float32, copy=False)
+    bad = ~np.isfinite(found).reshape(len(found), -1).all(axis=1)
+    if bad.any():
+        raise InputError(
+            _WHERE, f"`{name}` has values that are not finite in {bad.sum()} scenes, the first of "
+            f"them scene {int(np.argmax(bad))}", "leave these scenes out, or find out why",
+        )  # fmt: skip
+    return found
+
+
+def _bits(values: Any, name: str) -> Bits:
+    found = _array(values, name)
+    if found.ndim < 2 or not len(found):
+        raise InputError(_WHERE, f"`{name}` is {found.shape}", "give a row of bits per scene")
+    if not ((found == 0) | (found == 1)).all():
+        raise InputError(
+            _WHERE, f"`{name}` holds other values than 0 and 1",
+            "a code says which objects occur, not how many of them",
+        )  # fmt: skip
+    return found.astype(np.uint8)
+
+
+def _validated(kind: Any, content: Mapping[str, Any], name: str) -> Any:
+    """Return a section of the configuration, or say what is wrong with it."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(content))
+    except ValidationError as error:
+        lines = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()
+        )
+        raise InputError(
+            _WHERE, f"`{name}` is not as it must be: {lines}", "see config/README.md"
+        ) from error
