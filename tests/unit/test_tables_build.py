@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sample_tables import KEYS, given, known_rows, make_row, priors_table
+from sample_tables import KEYS, complete, given, known_rows, make_row, priors_table
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
@@ -45,7 +45,7 @@ class Products:
 
     def fit(self, name, rows, role="fits", **names):
         """Write the rows of a fit, without what the table joins."""
-        left = [{k: v for k, v in row.items() if k not in JOINED} for row in rows]
+        left = [{k: v for k, v in complete(row).items() if k not in JOINED} for row in rows]
         names = {"seeds": "_".join(str(row["seed"]) for row in rows)} | names
         self.given[role].append(given(self.lines(name, left), names))
         return self.folder / name
@@ -71,8 +71,9 @@ class Products:
         return Inputs(self.given, {"models": self.models})
 
     def build(self):
-        """Build the table."""
-        return BINDING_INFORMATION.build(self.inputs)
+        """Build the table; the rows of the fits, without those of the best probe."""
+        table = BINDING_INFORMATION.build(self.inputs)
+        return table[table["probe"] != "best"].reset_index(drop=True)
 
 
 @pytest.fixture
@@ -246,12 +247,12 @@ def test_written_tables_come_back_and_are_the_same_bytes(products, tmp_path):
 def test_the_schema_stands_in_the_file(products, tmp_path):
     table, path = PRIORS.build(products.inputs), tmp_path / "priors.parquet"
     write_table(table, tmp_path / "priors", PRIORS.schema)
-    with pytest.raises(StoreError, match="holds priors/2, not binding_information/1"):
+    with pytest.raises(StoreError, match="holds priors/3, not binding_information/2"):
         read_table(path, BINDING_SCHEMA)
     assert name_of(path) == "priors"
     pd.testing.assert_frame_equal(read_table(path), table, check_dtype=False)
     other = path.rename(tmp_path / "scene_statistics.parquet")
-    with pytest.raises(StoreError, match="holds priors/2, not scene_statistics"):
+    with pytest.raises(StoreError, match="holds priors/3, not scene_statistics"):
         read_table(other)
     path.write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from sample_tables import default_table, known_rows, make_row, make_table, priors_table
+from sample_tables import (
+    COUNTED,
+    complete,
+    default_table,
+    known_rows,
+    make_row,
+    make_table,
+    priors_table,
+)
 
 from bindscope.core.errors import StoreError
 from bindscope.core.registries import studies
@@ -17,7 +25,8 @@ from bindscope.tables.schema import declared, frame_of, validate
 ROOT = Path(__file__).parents[2]
 
 
-def check(*rows):
+def check(*rows, **changes):
+    rows = [complete(row) | changes for row in rows]
     return validate(frame_of(rows, BINDING_SCHEMA), BINDING_SCHEMA, "table")
 
 
@@ -38,15 +47,24 @@ BROKEN = {
     "an ok row has an estimate": {
         "binding_bits": None, "binding_ratio": None, "conditional_binding_bits": None,
         "conditional_binding_ratio": None, "binding_lower_bound_bits": None,
-        "conditional_binding_lower_bound_bits": None, "reason": "left out",
+        "conditional_binding_lower_bound_bits": None, "feature_lower_bound_bits": None,
+        "count_lower_bound_bits": None, "pairing_lower_bound_bits": None, "reason": "left out",
     },
     "h_object_given_feature_bits = ": {"h_feature_bits": 7.0},
     "binding_bits = ": {"binding_bits": 9.0},
     "conditional_binding_bits = ": {"loss_feature_bits": 4.0},
     "conditional_binding_lower_bound_bits = ": {"loss_object_given_feature_bits": 14.0},
+    "feature_lower_bound_bits = ": {"loss_chained_feature_bits": 0.5},
+    "count_lower_bound_bits = ": {"prior_loss_counts_given_feature_bits": 11.5},
+    "pairing_lower_bound_bits = ": {"loss_object_given_counts_bits": 1.0},
+    "h_counts_given_feature_bits + h_object": {"h_counts_given_feature_bits": 11.0},
+    "count_lower_bound_bits + pairing": {"count_lower_bound_bits": 1.0},
+    "the plain, the anchored or the chained": {"binding_lower_bound_bits": 1.0},
+    "near its entropy": {"prior_loss_object_bits": 31.0},
+    "count_ratio = ": {"count_ratio": 0.9},
+    "pairing_ratio = ": {"pairing_ratio": 0.9},
     "binding_ratio = ": {"binding_ratio": 0.5},
     "conditional_binding_ratio = ": {"conditional_binding_ratio": 0.5},
-    "at most its entropy": {"binding_lower_bound_bits": 27.0},
     "two ends": {"binding_bits_low": 12.0},
     "two ends, low before high": {"binding_bits_low": None, "reason": "no interval"},
     "only known-answer": {"truth_bits": 3.0},
@@ -76,7 +94,7 @@ BROKEN = {
 @pytest.mark.parametrize("words", BROKEN)
 def test_rule_rejects(words):
     with pytest.raises(StoreError) as error:
-        check(make_row() | BROKEN[words])
+        check(make_row(**COUNTED), **BROKEN[words])
     assert words in str(error.value)
     assert "vit-objects" in str(error.value) or "colorshape" in str(error.value) or "Color" in words
     assert "remedy" in str(error.value)
@@ -84,10 +102,8 @@ def test_rule_rejects(words):
 
 def test_numbers_may_be_missing_with_a_reason():
     row = make_row(status="failed", reason="the loss became infinite", flags="diverged")
-    for column in BINDING_SCHEMA.columns:
-        if column.null == "reason":
-            row[column.name] = None
-    assert pd.isna(check(row)["binding_bits"].iloc[0])
+    missing = {column.name: None for column in BINDING_SCHEMA.columns if column.null == "reason"}
+    assert pd.isna(check(row, **missing)["binding_bits"].iloc[0])
 
 
 def test_duplicate_keys_are_rejected():
@@ -101,7 +117,7 @@ def test_a_bound_above_the_truth_must_be_flagged():
     )
     with pytest.raises(StoreError, match="flagged exactly"):
         check(row)
-    check(row | {"flags": "above_truth"})
+    check(row, flags="above_truth")
     wide = make_row("half", "0", loss_object=9.0, kind="known-answer", truth=(16.85, None), width=2)
     check(wide)
 
@@ -125,9 +141,9 @@ def test_strict_and_ordered():
 
 def test_a_value_of_another_type_is_named():
     with pytest.raises(StoreError, match="column n_train"):
-        check(make_row(n_train=None))
+        check(make_row(), n_train=None)
     with pytest.raises(StoreError, match=r"loss_object_bits.*'low'"):
-        check(make_row() | {"loss_object_bits": "low"})
+        check(make_row(), loss_object_bits="low")
     table = default_table()
     with pytest.raises(StoreError, match="column seed: holds float64 instead of int64"):
         validate(table.assign(seed=0.5), BINDING_SCHEMA, "table")
@@ -153,7 +169,7 @@ def test_priors_add_up():
 
 
 def test_columns_are_those_of_the_design():
-    assert len(BINDING_SCHEMA.names) == 50
+    assert len(BINDING_SCHEMA.names) == 81
     assert BINDING_SCHEMA.names[:10] == [
         "dataset", "model", "layer", "tokens", "probe", "seed", "status", "reason", "control",
         "model_kind",

@@ -24,6 +24,13 @@ def is_difference(name: str, minuend: str, subtrahend: str) -> Rule:
     )
 
 
+def is_sum(name: str, first: str, second: str) -> Rule:
+    """Return the rule that a column is the sum of two others."""
+    return f"{name} = {first} + {second}", lambda frame: near(
+        frame[name], frame[first] + frame[second]
+    )
+
+
 def is_ratio(name: str, part: str, whole: str) -> Rule:
     """Return the rule that a column is one column over another."""
     return f"{name} = {part} / {whole}", lambda frame: near(frame[name] * frame[whole], frame[part])

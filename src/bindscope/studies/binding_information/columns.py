@@ -34,12 +34,20 @@ def _interval(estimate: str) -> tuple[Column, Column]:
     )
 
 
+def _bound(part: str, meaning: str) -> tuple[Column, ...]:
+    name = f"{part}_lower_bound_bits"
+    own = bits(
+        name, f"A true lower bound on {meaning}", "`information`; ours", reference="close"
+    )
+    return own, *_interval(name)
+
+
 def _scenes(name: str, meaning: str, source: str) -> Column:
     return count(name, "scenes", meaning, source, reference="same")
 
 
-def _entropy(name: str, meaning: str, source: str) -> Column:
-    return bits(name, meaning, source, null="never", low=0.0, reference="exact")
+def _entropy(name: str, meaning: str, source: str, null: Null = "never") -> Column:
+    return bits(name, meaning, source, null=null, low=0.0, reference="exact")
 
 
 def _measured(name: str, meaning: str, source: str, null: Null = "reason") -> Column:
@@ -63,7 +71,15 @@ _NAMES = (
         "config `fits[].tokens`",
         values=TOKENS,
     ),
-    label("probe", "Name of the probe of O.", "config `probes[].name`", pattern=SLUG),
+    label(
+        "probe",
+        "Name of the probe. `best`: a row that takes each part from the probe with the smallest "
+        "validation loss of it (`options` names them; a flagged one only where there is no other). "
+        "The interval of a sum of several probes' parts has the sums of their ends: it may be too "
+        "wide, and is not too narrow.",
+        "config `probes[].name`",
+        pattern=SLUG,
+    ),
     count("seed", "", "Seed of the probe (initialisation, batch order).", "config `seed_blocks`"),
     label(
         "status",
@@ -124,7 +140,22 @@ _SIZES = (
         "H(O|F) = H(O) - H(F), because F = f(O).",
         "`priors`, exact; paper, Theorem 2.14",
     ),
+    _entropy(
+        "h_counts_given_feature_bits",
+        "H(M|F): *how many* objects have each value, beyond which values occur. Counts M are told "
+        "apart for two feature groups without repeated objects.",
+        "`priors`, exact",
+        null="reason",
+    ),
+    _entropy(
+        "h_object_given_counts_bits",
+        "H(O|M) = H(O|F) - H(M|F): *what goes with what*.",
+        "`priors`, exact",
+        null="reason",
+    ),
 )
+
+_CHAINED = "`probes`, target `chained`, "
 
 _LOSSES = (
     _measured(
@@ -139,10 +170,46 @@ _LOSSES = (
         "`probes`, target `feature`",
     ),
     _measured(
+        "loss_object_anchored_bits",
+        "Test cross-entropy of the probe of O that starts at the exact prior.",
+        "`probes`, target `object_anchored`",
+    ),
+    _measured(
+        "loss_chained_feature_bits",
+        "Test cross-entropy of F in the chained probe, which starts at the exact prior.",
+        _CHAINED + "feature heads",
+    ),
+    _measured(
+        "loss_counts_given_feature_bits",
+        "Test cross-entropy of the counts M given F in the chained probe; 0 where they follow from "
+        "F.",
+        _CHAINED + "count heads",
+    ),
+    _measured(
+        "loss_object_given_counts_bits",
+        "Test cross-entropy of O given M in the chained probe: an upper bound on H(O|M,Z).",
+        _CHAINED + "object heads",
+    ),
+    _measured(
         "loss_object_given_feature_bits",
-        "Test cross-entropy of O given F in the chained, prior-anchored probe: an upper bound on "
+        "Test cross-entropy of O given F in the chained probe, counts and all: an upper bound on "
         "H(O|F,Z).",
-        "`probes`, target `chained`, object heads",
+        _CHAINED + "count and object heads",
+    ),
+    *(
+        _measured(
+            f"prior_loss_{name}_bits",
+            f"What the exact prior alone loses on {symbol} over the same test scenes{gap}. Its "
+            f"expectation is the entropy; a bound is this minus the probe's loss, scene by scene.",
+            "`anchors`; where the prior is estimated, the entropy",
+        )
+        for name, symbol, gap in (
+            ("object", "O", ", `split_gap_bits` taken off"),
+            ("feature", "F", ", `split_gap_bits` taken off"),
+            ("counts_given_feature", "M given F", ""),
+            ("object_given_counts", "O given M", ""),
+            ("object_given_feature", "O given F", ""),
+        )
     ),
     _measured(
         "null_loss_object_bits",
@@ -197,35 +264,71 @@ _ESTIMATES = (
         low=None,
         high=None,
     ),
-    bits(
-        "binding_lower_bound_bits",
-        "A true lower bound on B_O: H(O) minus the test loss of the anchored probe over O or of "
-        "the chained probe, whichever has the smaller validation loss.",
-        "`information`; ours",
-        reference="close",
+    *_bound(
+        "feature",
+        "I(F;Z), *what* occurs: prior_loss_feature_bits - loss_chained_feature_bits.",
     ),
-    bits(
-        "conditional_binding_lower_bound_bits",
-        "A true lower bound on B*: h_object_given_feature_bits - loss_object_given_feature_bits.",
+    *_bound(
+        "count",
+        "I(M;Z|F), *how many* of each there are beyond what occurs: a histogram has it, and so has "
+        "the mean of a bag of tokens. prior_loss_counts_given_feature_bits - "
+        "loss_counts_given_feature_bits.",
+    ),
+    *_bound(
+        "pairing",
+        "I(O;Z|M), the pairing information, *what goes with what*: "
+        "prior_loss_object_given_counts_bits - loss_object_given_counts_bits.",
+    ),
+    *_bound(
+        "conditional_binding",
+        "B* = I(O;Z|F): the sum of count_lower_bound_bits and pairing_lower_bound_bits.",
+    ),
+    *_bound(
+        "binding",
+        "B_O = I(O;Z): the best of the plain probe (binding_bits), the anchored one over O and the "
+        "chained one (the sum of its parts), chosen by validation loss.",
+    ),
+    share(
+        "count_ratio",
+        "share of H(M|F)",
+        "count_lower_bound_bits / h_counts_given_feature_bits.",
         "`information`; ours",
-        reference="close",
+        low=None,
+        high=None,
+    ),
+    share(
+        "pairing_ratio",
+        "share of H(O|M)",
+        "pairing_lower_bound_bits / h_object_given_counts_bits.",
+        "`information`; ours",
+        low=None,
+        high=None,
     ),
     *_interval("binding_bits"),
     *_interval("conditional_binding_bits"),
-    *_interval("binding_lower_bound_bits"),
-    *_interval("conditional_binding_lower_bound_bits"),
-    _measured(
-        "truth_bits",
-        "I(O;Z) of a known-answer encoder; 0 under shuffled labels. Empty for other models and "
-        "where there is no closed form.",
-        "`models.known_answer_truth.truth`",
-        null="allowed",
+    *(
+        _measured(name, f"{symbol} of a known-answer encoder; 0 under shuffled labels.{further}",
+                  "`models.known_answer_truth.truth`", null="allowed")
+        for name, symbol, further in (
+            ("truth_bits", "I(O;Z)", " Empty for other models and where there is no closed form."),
+            ("truth_conditional_bits", "I(O;Z|F)", ""),
+            ("truth_feature_bits", "I(F;Z)", ""),
+            ("truth_count_bits", "I(M;Z|F)", ""),
+            ("truth_pairing_bits", "I(O;Z|M)", ""),
+        )
     ),
-    _measured(
-        "truth_conditional_bits",
-        "I(O;Z|F) of a known-answer encoder; 0 under shuffled labels.",
-        "`models.known_answer_truth.truth`",
-        null="allowed",
+    *(
+        _measured(f"val_loss_{name}_bits", f"Validation cross-entropy of {what}: it chooses, and "
+                  "is not reported. Empty where the target was not fitted.", "`probes`",
+                  null="allowed")
+        for name, what in (
+            ("object", "the paper's probe of O"),
+            ("feature", "the paper's probe of F"),
+            ("object_anchored", "the anchored probe of O"),
+            ("chained_feature", "F in the chained probe"),
+            ("chained_counts", "M given F in the chained probe"),
+            ("chained_object", "O given M (or given F, without counts) in the chained probe"),
+        )
     ),
     share(
         "accuracy_object",
@@ -264,7 +367,7 @@ _FIT = (
     count(
         "steps",
         "optimiser steps",
-        "Steps of the longest of the row's four probes (L-BFGS: iterations).",
+        "Steps of the longest of the row's fits (L-BFGS: iterations).",
         "`probes`",
         null="reason",
     ),
@@ -288,7 +391,8 @@ def _attention(name: str, meaning: str) -> Column:
 
 
 ATTENTION_COLUMNS: tuple[Column, ...] = (
-    *(column for column in _NAMES if column.name in ("dataset", "model", "layer", "probe")),
+    *(column for column in _NAMES if column.name in ("dataset", "model", "layer")),
+    label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG),
     count("seed", "", "Seed of the probe; of a block of seeds the first.", "config `seed_blocks`"),
     count("n_scenes", "scenes", "Scenes that were looked at.", _SCENES_MEASURED),
     count("n_objects", "objects", "Objects in them.", _SCENES_MEASURED),

@@ -5,22 +5,28 @@ Two families of estimates stand side by side (``docs/information.md``):
 - the paper's (arXiv 2606.03976): ``binding_bits`` = H(O) - CE(O), a lower bound on I(O;Z), and
   ``conditional_binding_bits`` = H(O|F) - (CE(O) - CE(F)), the difference of two bounds and itself
   none;
-- ours: ``*_lower_bound_bits`` from probes that start at the exact prior, of which both are lower
-  bounds (spec 1, sections 1 and 6b).
+- ours: ``*_lower_bound_bits`` from probes that start at the exact prior, all of which are lower
+  bounds: of what (F), how many (the counts M given F), what goes with what (O given M), and sums
+  of them (spec 1, sections 1, 6b and 8).
+
+A probe that starts at the exact prior is held against it scene by scene: the bound is the mean of
+(loss of the prior - loss of the probe). That has the same expectation as entropy - loss, and is
+free of how surprising the sample of test scenes happens to be (spec 1, section 9).
 
 Nothing is clipped. Losses are cross-entropies on the test split in bits per scene.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
-from bindscope.studies.binding_information.flags import above_prior
+from bindscope.studies.binding_information.flags import above_prior, without_collapsed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,15 +35,46 @@ if TYPE_CHECKING:
     from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
 
-# Columns of per-scene losses: plain O and F probes, anchored O probe, the two parts of the chained.
-LOSSES = ("object", "feature", "object_anchored", "chained_feature", "chained_object")
+# What a probe may be fitted to: plain O and F probes, anchored O probe, the parts of the chained.
+CHAIN = ("chained_feature", "chained_counts", "chained_object")
+LOSSES = ("object", "feature", "object_anchored", *CHAIN)
 ESTIMATES = (
     "binding_bits",
     "conditional_binding_bits",
-    "binding_lower_bound_bits",
+    "feature_lower_bound_bits",
+    "count_lower_bound_bits",
+    "pairing_lower_bound_bits",
     "conditional_binding_lower_bound_bits",
+    "binding_lower_bound_bits",
 )
-ENTROPIES = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "split_gap_bits")
+ENTROPIES = (
+    "h_object_bits",
+    "h_feature_bits",
+    "h_object_given_feature_bits",
+    "h_counts_given_feature_bits",
+    "h_object_given_counts_bits",
+    "split_gap_bits",
+)
+RATIOS = (
+    ("binding_ratio", "binding_bits", "h_object_bits"),
+    ("conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"),
+    ("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
+    ("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
+)
+_SYMBOLS = {
+    "h_object_bits": "H(O)",
+    "h_object_given_feature_bits": "H(O|F)",
+    "h_counts_given_feature_bits": "H(M|F)",
+    "h_object_given_counts_bits": "H(O|M)",
+}
+# A loss that every fit of a target has -> that target.
+_FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
+           "loss_chained_feature_bits": "chained"}  # fmt: skip
+# The losses that decide which bound on I(O;Z) is reported, and the column of each.
+VALIDATION = {name: f"val_loss_{name}_bits" for name in LOSSES}
+
+# Numbers, or resampled numbers (B,): None where not finite, and absent where not fitted.
+Means = Mapping[str, Any]
 
 
 def estimate(
@@ -48,6 +85,7 @@ def estimate(
     config: Information,
     *,
     disjoint: bool = False,
+    nothing_to_learn: bool = False,
 ) -> dict[str, Any]:
     """Turn one seed of one fit into a table row, without the names that the caller adds.
 
@@ -64,41 +102,51 @@ def estimate(
         Resamples and their seed.
     disjoint
         Whether the splits share no feature code; then intervals are over feature codes.
+    nothing_to_learn
+        Whether the labels have nothing to do with the representation, so that a probe that ends
+        up ignoring it is right (`collapsed` is then no flag).
 
     Returns
     -------
-    The columns of the table `binding_information` that a fit decides. Numbers are finite or None;
-    None comes with `reason` and a `status` other than "ok".
+    The columns of the table `binding_information` that a fit decides, and `parts`, from which the
+    table makes the row of the best probe: flags of each part of each target, and what the anchored
+    probe over O adds to the columns, its bound with the ends of its interval. Numbers are finite or
+    None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
-    chosen = lower_bound_probe(result.val_loss_bits)
-    means = {name: _finite_mean(values) for name, values in losses.items()}
+    scores = {**losses, **_gains(result, losses, prior)}
+    means = {name: _finite(float(values.mean())) for name, values in scores.items()}
     row: dict[str, Any] = {
         "seed": result.seed,
-        **{name: float(prior[name]) for name in ENTROPIES},
-        "loss_object_bits": means["object"],
-        "loss_feature_bits": means["feature"],
-        "loss_object_given_feature_bits": means["chained_object"],
-        **_estimates(means, prior, chosen),
+        **{name: prior.get(name) for name in ENTROPIES},
+        **_losses(means, prior),
+        **{column: _finite(result.val_loss_bits.get(n)) for n, column in VALIDATION.items()},
     }
-    row |= _ratios(row)
+    bound = lower_bound_probe(result.val_loss_bits)
+    row |= _estimates(means, prior, bound)
+    row |= ratios(row)
     clusters = cluster_numbers(features) if disjoint else None
-    row |= _intervals(losses, prior, chosen, clusters, config)
+    row |= _intervals(scores, means, prior, bound, clusters, config)
+    anchored = row.pop("anchored"), row.pop("anchored_low"), row.pop("anchored_high")
+    part_flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
     row |= {
         "accuracy_object": _finite(result.accuracy_object),
         "exact_match_object": _finite(result.exact_match_object),
         "accuracy_feature": _finite(result.accuracy_feature),
         "feature_probe": result.feature_probe,
         "steps": result.steps,
-        "flags": ";".join(sorted({*result.flags, *above_prior(means, prior)})),
-    }
-    return {**row, **_status(row, means)}
+        "flags": ";".join(sorted({*chain(*part_flags.values()), *above_prior(row)})),
+        "parts": {"flags": {name: list(found) for name, found in part_flags.items() if found},
+                  "anchored": list(anchored)},
+    }  # fmt: skip
+    failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
+    return {**row, **status_of(row, prior.get("counts_reason"), failed)}
 
 
 def scene_losses(
     result: FitResult, objects_shape: tuple[int, ...], features_shape: tuple[int, ...]
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the losses of each probe in bits, name in `LOSSES` -> float64 (N,).
+    """Return the losses of each probe that was fitted in bits, name in `LOSSES` -> float64 (N,).
 
     Raises
     ------
@@ -106,14 +154,14 @@ def scene_losses(
         If the fit was tested on other scenes or heads than these codes have.
     """
     n, n_features = features_shape
-    widths = {
-        "object": objects_shape[1],
-        "feature": n_features,
-        "object_anchored": objects_shape[1],
-        "chained": n_features + objects_shape[1],
-    }
-    found = [(f"losses of {name}", result.losses[name], n) for name in LOSSES]
-    found += [(f"heads of {t}", result.head_losses[t], width) for t, width in widths.items()]
+    n_objects = objects_shape[1]
+    widths = {"object": n_objects, "feature": n_features, "object_anchored": n_objects}
+    found = [(f"losses of {name}", result.losses[name], n) for name in result.losses]
+    found += [
+        (f"heads of {t}", result.head_losses[t], w)
+        for t, w in widths.items()
+        if t in result.head_losses
+    ]
     for what, values, length in found:
         if values.shape != (length,):
             raise StoreError(
@@ -121,104 +169,182 @@ def scene_losses(
                 f"they are {values.shape} where ({length},) belongs to these codes",
                 "fit and estimate from codes of the same dataset and split",
             )
-    return {name: result.losses[name] for name in LOSSES}
+    return {name: result.losses[name] for name in LOSSES if name in result.losses}
 
 
-def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> tuple[str, ...]:
-    """Choose between the two bounds on I(O;Z) by validation loss: the losses that make it up.
+def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
+    """Choose between the bounds on I(O;Z) by validation loss: `object` is plain, `chained` ours.
 
-    Both the anchored probe over O and the chained probe (whose parts add up) model O, so the one
-    that is better on validation may be reported on test without looking at test.
+    The plain probe, the anchored one over O, and the chained one (whose parts add up) all model O,
+    so the one that is best on validation may be reported on test without looking at test.
     """
-    anchored, chained = val_loss_bits["object_anchored"], val_loss_bits["chained"]
-    if np.isfinite(anchored) and not chained < anchored:
-        return ("object_anchored",)
-    return ("chained_feature", "chained_object")
-
-
-def _estimates(
-    losses: Mapping[str, Any], prior: Mapping[str, Any], chosen: tuple[str, ...]
-) -> dict[str, Any]:
-    """Apply the definitions to means (numbers or None) or to resampled means (arrays)."""
-    h, h_given = prior["h_object_bits"], prior["h_object_given_feature_bits"]
-    terms = {
-        "binding_bits": (h, ("object",), ()),
-        "conditional_binding_bits": (h_given, ("object",), ("feature",)),
-        "binding_lower_bound_bits": (h, chosen, ()),
-        "conditional_binding_lower_bound_bits": (h_given, ("chained_object",), ()),
+    finite = {
+        name: val_loss_bits[name]
+        for name in ("object_anchored", "chained", "object")
+        if np.isfinite(val_loss_bits.get(name, np.nan))
     }
-    found: dict[str, Any] = {}
-    for name, (entropy, minus, plus) in terms.items():
-        if any(losses[part] is None for part in (*minus, *plus)):
-            found[name] = None
-        else:
-            found[name] = (
-                entropy - sum(losses[part] for part in minus) + sum(losses[part] for part in plus)
-            )
+    return min(finite, key=finite.__getitem__) if finite else None
+
+
+def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Divide estimates by what there is to know; None where that is nothing, or not known."""
+    return {
+        name: row[bits] / row[entropy] if row[bits] is not None and row[entropy] else None
+        for name, bits, entropy in RATIOS
+    }
+
+
+def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float, float]]:
+    """Return of each anchored part its entropy on the split, and what the prior pays beyond it."""
+    gap, given = float(prior["split_gap_bits"]), "h_object_given_feature_bits"
+    found = {
+        "object_anchored": (float(prior["h_object_bits"]), gap),
+        "chained_feature": (float(prior["h_feature_bits"]), gap),
+        "chained_object": (float(prior["h_object_given_counts_bits" if counted else given]), 0.0),
+    }
+    if counted:
+        found["chained_counts"] = (float(prior["h_counts_given_feature_bits"]), 0.0)
     return found
 
 
-def _ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """Divide the paper's estimates by what there is to know; None where that is nothing."""
-    ratios: dict[str, float | None] = {}
-    for name, bits, entropy in (
-        ("binding_ratio", "binding_bits", "h_object_bits"),
-        ("conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"),
-    ):
-        known = row[bits] is not None and row[entropy] > 0
-        ratios[name] = row[bits] / row[entropy] if known else None
-    return ratios
+def _gains(
+    result: FitResult, losses: Mapping[str, NDArray[np.float64]], prior: Mapping[str, Any]
+) -> dict[str, NDArray[np.float64]]:
+    """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.
+
+    And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which
+    is an estimate.
+    """
+    found = {}
+    for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
+        if part in losses:
+            pays = np.full_like(losses[part], entropy)
+            if prior["method"] == "exact":
+                pays = result.anchor_losses[part] - gap
+            found |= {f"prior_{part}": pays, f"gain_{part}": pays - losses[part]}
+    return found
+
+
+def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the losses of the table, and what the prior alone pays for the same scenes."""
+    row: dict[str, float | None] = {
+        "loss_object_bits": means.get("object"),
+        "loss_feature_bits": means.get("feature"),
+        "loss_object_anchored_bits": means.get("object_anchored"),
+        "prior_loss_object_bits": means.get("prior_object_anchored"),
+        "loss_chained_feature_bits": means.get("chained_feature"),
+        "prior_loss_feature_bits": means.get("prior_chained_feature"),
+    }
+    for start, column in (("", "loss"), ("prior_", "prior_loss")):
+        counts, pairing, both = _given_feature(means, prior, start)
+        row[f"{column}_counts_given_feature_bits"] = counts
+        row[f"{column}_object_given_counts_bits"] = pairing
+        row[f"{column}_object_given_feature_bits"] = both
+    return row
+
+
+def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[Any, Any, Any]:
+    """Return what stands under `start` for M given F, O given M, and O given F.
+
+    Where counts are not told apart the first two are None. Counts that follow from F have no bits:
+    there is nothing to predict, and nothing to gain.
+    """
+    last = means.get(f"{start}chained_object")
+    if prior.get("h_counts_given_feature_bits") is None or last is None:
+        return None, None, last
+    counts = means.get(f"{start}chained_counts", 0.0 * last)
+    return counts, last, _sum(counts, last)
+
+
+def _sum(*values: Any) -> Any:
+    return None if any(value is None for value in values) else sum(values)
+
+
+def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dict[str, Any]:
+    """Apply the definitions to means, or to resampled means; None where something is missing."""
+    h, h_given = prior["h_object_bits"], prior["h_object_given_feature_bits"]
+    plain, feature = means.get("object"), means.get("feature")
+    counts, pairing, conditional = _given_feature(means, prior, "gain_")
+    what = means.get("gain_chained_feature")
+    paper = None if plain is None else h - plain
+    whole = {
+        "object": paper,
+        "object_anchored": means.get("gain_object_anchored"),
+        "chained": _sum(what, conditional),
+    }
+    missing = plain is None or feature is None
+    return {
+        "binding_bits": paper,
+        "conditional_binding_bits": None if missing else h_given - (plain - feature),
+        "feature_lower_bound_bits": what,
+        "count_lower_bound_bits": counts,
+        "pairing_lower_bound_bits": pairing,
+        "conditional_binding_lower_bound_bits": conditional,
+        "binding_lower_bound_bits": None if bound is None else whole[bound],
+        "anchored": whole["object_anchored"],
+    }
 
 
 def _intervals(
-    losses: Mapping[str, NDArray[np.float64]],
+    scores: Mapping[str, NDArray[np.float64]],
+    means: Means,
     prior: Mapping[str, Any],
-    chosen: tuple[str, ...],
+    bound: str | None,
     clusters: NDArray[np.integer] | None,
     config: Information,
 ) -> dict[str, float | None]:
-    """95 % percentile intervals of the four estimates for this fitted probe."""
-    finite = [name for name in LOSSES if np.isfinite(losses[name]).all()]
-    resampled: dict[str, Any] = dict.fromkeys(LOSSES)
+    """95 % percentile intervals of the estimates for this fitted probe."""
+    finite = [name for name, mean in means.items() if mean is not None]
+    resampled: dict[str, Any] = dict.fromkeys(means)
     if finite:
-        means = resampled_means(
-            np.column_stack([losses[name] for name in finite]),
+        table = resampled_means(
+            np.column_stack([scores[name] for name in finite]),
             config.bootstrap_samples,
             config.bootstrap_seed,
             clusters,
         )
-        resampled |= dict(zip(finite, means.T, strict=True))
+        resampled |= dict(zip(finite, table.T, strict=True))
     found: dict[str, float | None] = {}
-    for name, samples in _estimates(resampled, prior, chosen).items():
+    for name, samples in _estimates(resampled, prior, bound).items():
         ends = (None, None) if samples is None else interval(samples)
         found[f"{name}_low"], found[f"{name}_high"] = ends
     return found
 
 
-def _status(row: Mapping[str, Any], means: Mapping[str, float | None]) -> dict[str, str | None]:
-    """Say why numbers are missing: "failed" before "undefined" before "ok"."""
-    bad = [name for name, value in means.items() if value is None]
-    if bad:
-        return {"status": "failed", "reason": f"test loss is not finite: {', '.join(bad)}"}
-    empty = [
-        f"{symbol} = 0 bits, so {ratio} has no meaning"
-        for symbol, entropy, ratio in (
-            ("H(O)", "h_object_bits", "binding_ratio"),
-            ("H(O|F)", "h_object_given_feature_bits", "conditional_binding_ratio"),
-        )
-        if not row[entropy] > 0
-    ]
-    if empty:
-        return {"status": "undefined", "reason": "; ".join(empty)}
-    missing = [name for name in row if name.startswith(("accuracy", "exact")) and row[name] is None]
-    if missing:
+def status_of(
+    row: Mapping[str, Any], counts_reason: str | None, failed: Sequence[str] = ()
+) -> dict[str, str | None]:
+    """Say why numbers of a row are missing: "failed" before "undefined" before "ok".
+
+    Parameters
+    ----------
+    row
+        Its numbers.
+    counts_reason
+        Why counts are not told apart from what goes with what; None where they are.
+    failed
+        The losses that are not finite.
+    """
+    if failed:
+        return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}
+    absent = {words for column, words in _FITTED.items() if row[column] is None}
+    accuracies = ["accuracy_feature", "accuracy_object", "exact_match_object"]
+    missing = [name for name in accuracies if row[name] is None]
+    if missing and "plain" not in absent:
         return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
-    return {"status": "ok", "reason": None}
+    empty = {
+        entropy: f"{_SYMBOLS[entropy]} = 0 bits, so {ratio} has no meaning"
+        for ratio, _, entropy in RATIOS
+        if row[entropy] is not None and not row[entropy] > 0
+    }
+    reasons = list(empty.values())
+    if counts_reason:
+        reasons.append(f"no counts: {counts_reason}")
+    if absent:
+        reasons.append(f"not fitted (targets): {', '.join(sorted(absent))}")
+    undefined = {"h_object_bits", "h_object_given_feature_bits"} & set(empty)
+    return {"status": "undefined" if undefined else "ok", "reason": "; ".join(reasons) or None}
 
 
-def _finite_mean(values: NDArray[np.float64]) -> float | None:
-    return _finite(float(values.mean()))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None

@@ -139,22 +139,36 @@ def write_fit(
     for result in results:
         if shuffled:  # intervals are over the feature codes that the probe was tested on
             features = whole(data.shuffled_labels(result.seed).test.features)
-        row = estimate(result, prior, data.test.objects, features, information, disjoint=disjoint)
+        row = estimate(
+            result, prior, data.test.objects, features, information,
+            disjoint=disjoint, nothing_to_learn=shuffled or names.get("tokens") == "null",
+        )  # fmt: skip
         rows.append(
             {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
              "options": canonical_json(options), **row}
         )  # fmt: skip
-        log.info(
-            "seed %d: B_O %.2f of %.2f bits, B* %.2f of %.2f bits %s",
-            result.seed, row["binding_bits"], row["h_object_bits"], row["conditional_binding_bits"],
-            row["h_object_given_feature_bits"], " ".join(result.flags),
-        )  # fmt: skip
+        log.info("seed %d: %s", result.seed, _summary(row))
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
     if not shuffled:
-        of_scenes = {result.seed: result.losses["object"] for result in results}
+        of_scenes = {r.seed: r.losses["object"] for r in results if "object" in r.losses}
         details |= to_arrays(of_scenes, features, disjoint)
     write_atomic(output.weights, to_safetensors(results))
     write_json(output.history, [line for result in results for line in result.history])
     write_atomic(output.details, save(details))
     write_atomic(Path(output.rows), "".join(canonical_json(row) + "\n" for row in rows))
+
+
+def _summary(row: Mapping[str, Any]) -> str:
+    """Say in a line of the log what was found: bounds, what there is to know, flags."""
+    found = [
+        f"{symbol} >= {row[bits]:.2f} of {row[entropy]:.2f} bits"
+        for symbol, bits, entropy in (
+            ("I(O;Z)", "binding_lower_bound_bits", "h_object_bits"),
+            ("I(F;Z)", "feature_lower_bound_bits", "h_feature_bits"),
+            ("I(M;Z|F)", "count_lower_bound_bits", "h_counts_given_feature_bits"),
+            ("I(O;Z|M)", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
+        )
+        if row[bits] is not None
+    ]
+    return ", ".join([*found, *filter(None, [row["flags"], row["reason"]])])

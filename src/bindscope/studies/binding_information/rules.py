@@ -9,21 +9,28 @@ import pandas as pd
 
 from bindscope.studies.binding_information.columns import BINDING_COLUMNS
 from bindscope.studies.binding_information.registry import FAMILIES
-from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, near
+from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, near
 from bindscope.tables.schema import Rule
 
 STANDARD_ERRORS: Final = 3.0
-ESTIMATES: Final = (
-    "binding_bits",
-    "conditional_binding_bits",
-    "binding_lower_bound_bits",
-    "conditional_binding_lower_bound_bits",
-)
+PARTS: Final = ("feature", "count", "pairing")
 BOUNDS: Final = {
     "binding_bits": "truth_bits",
     "binding_lower_bound_bits": "truth_bits",
     "conditional_binding_lower_bound_bits": "truth_conditional_bits",
+    **{f"{part}_lower_bound_bits": f"truth_{part}_bits" for part in PARTS},
 }
+ESTIMATES: Final = ("conditional_binding_bits", *BOUNDS)
+# A bound of ours -> what it is the difference of: (prior_loss_..., loss_...).
+DIFFERENCES: Final = {
+    "feature_lower_bound_bits": ("feature", "chained_feature"),
+    "count_lower_bound_bits": ("counts_given_feature",) * 2,
+    "pairing_lower_bound_bits": ("object_given_counts",) * 2,
+    "conditional_binding_lower_bound_bits": ("object_given_feature",) * 2,
+}
+PRIORS: Final = (
+    "object", "feature", "counts_given_feature", "object_given_counts", "object_given_feature",
+)  # fmt: skip
 
 
 def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -33,13 +40,25 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
     )
 
 
-def _within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
+    """The bound on I(O;Z) is one of three; a null never breaks the rule."""
+    bound = frame["binding_lower_bound_bits"]
+    anchored = frame["prior_loss_object_bits"] - frame["loss_object_anchored_bits"]
+    chained = frame["feature_lower_bound_bits"] + frame["conditional_binding_lower_bound_bits"]
+    good = bound.isna()
+    for one in (frame["binding_bits"], anchored, chained):
+        good |= near(bound, one) & one.notna()
+    return good
+
+
+def _prior_losses(frame: pd.DataFrame) -> pd.Series[bool]:
+    """What the prior loses on the test scenes is a mean over them whose expectation is H."""
     good = pd.Series(True, index=frame.index)
-    for bound, entropy in (
-        ("binding_lower_bound_bits", "h_object_bits"),
-        ("conditional_binding_lower_bound_bits", "h_object_given_feature_bits"),
-    ):
-        good &= (frame[bound] <= frame[entropy] + TOLERANCE) | frame[bound].isna()
+    for name in PRIORS:
+        entropy = frame[f"h_{name}_bits"]
+        off = (frame[f"prior_loss_{name}_bits"] - entropy).abs()
+        # Codes' surprises spread less than their mean; with disjoint splits, over fewer codes.
+        good &= (off <= 6 * entropy / frame["n_test"] ** 0.5 + TOLERANCE) | off.isna()
     return good
 
 
@@ -64,7 +83,7 @@ def _measured(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _truths(frame: pd.DataFrame) -> pd.Series[bool]:
-    has = frame["truth_bits"].notna() | frame["truth_conditional_bits"].notna()
+    has = frame[list(dict.fromkeys(BOUNDS.values()))].notna().any(axis=1)
     return ~has | (frame["model_kind"] == "known-answer")
 
 
@@ -124,16 +143,24 @@ BINDING_RULES: tuple[Rule, ...] = (
         "loss_feature_bits)",
         _conditional,
     ),
-    is_difference(
-        "conditional_binding_lower_bound_bits",
-        "h_object_given_feature_bits",
-        "loss_object_given_feature_bits",
+    is_sum(
+        "h_object_given_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits"
     ),
+    *(
+        is_difference(bound, f"prior_loss_{prior}_bits", f"loss_{loss}_bits")
+        for bound, (prior, loss) in DIFFERENCES.items()
+    ),
+    is_sum(
+        "conditional_binding_lower_bound_bits", "count_lower_bound_bits", "pairing_lower_bound_bits"
+    ),
+    ("binding_lower_bound_bits is the plain, the anchored or the chained bound", _whole),
+    ("what the prior loses on the test scenes is near its entropy", _prior_losses),
     is_ratio("binding_ratio", "binding_bits", "h_object_bits"),
     is_ratio(
         "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
     ),
-    ("a lower bound is at most its entropy", _within_entropy),
+    is_ratio("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
+    is_ratio("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
     ("intervals have two ends, low before high", _intervals),
     ("only known-answer models have a truth", _truths),
     ("flags are sorted and named once", _sorted_flags),

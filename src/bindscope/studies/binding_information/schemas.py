@@ -16,9 +16,9 @@ def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
 
 BINDING_SCHEMA = TableSchema(
     name="binding_information",
-    version=1,
-    description="One row per dataset, model, layer, token input, probe, control and probe seed. "
-    "Every number is measured on the test split.",
+    version=2,
+    description="One row per dataset, model, layer, token input, probe, control and probe seed, "
+    "and one of the best probe. Every number is measured on the test split.",
     columns=BINDING_COLUMNS,
     key=("dataset", "model", "layer", "tokens", "probe", "control", "seed"),
     rules=BINDING_RULES,

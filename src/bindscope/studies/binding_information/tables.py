@@ -11,7 +11,9 @@ import pandas as pd
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.studies.binding_information.rules import above_truth, flag_list
+from bindscope.studies.binding_information.best import BEST, best_rows
+from bindscope.studies.binding_information.estimates import ENTROPIES
+from bindscope.studies.binding_information.rules import BOUNDS, above_truth, flag_list
 from bindscope.studies.binding_information.schemas import ATTENTION_SCHEMA, BINDING_SCHEMA
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
@@ -23,7 +25,16 @@ from bindscope.tables.schema import (
     validate,
 )
 
-_PRIOR_FIELDS = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits", "split_gap_bits")
+_TRUTHS = tuple(dict.fromkeys(BOUNDS.values()))
+# The truth of what the parts of a fit predict.
+_TRUTH_OF_PART = {
+    "object": "truth_bits",
+    "object_anchored": "truth_bits",
+    "feature": "truth_feature_bits",
+    "chained_feature": "truth_feature_bits",
+    "chained_counts": "truth_count_bits",
+    "chained_object": "truth_pairing_bits",
+}
 _MODEL_FIELDS = ("model_kind", "model_seed", "n_layers")
 
 
@@ -47,8 +58,9 @@ class BindingTable:
         Returns
         -------
         DataFrame
-            The table, valid and ordered by key (layers by number, `final` last). Bounds that
-            exceed a known truth by three standard errors are flagged `above_truth`.
+            The table, valid and ordered by key (layers by number, `final` last), with a row of the
+            best probe (`best.best_rows`) for each group of fits that differ in the probe alone.
+            Bounds that exceed a known truth by three standard errors are flagged `above_truth`.
 
         Raises
         ------
@@ -56,6 +68,7 @@ class BindingTable:
             For a row that was not asked for, is damaged, or disagrees with the priors.
         """
         rows = [row for given in inputs.of("fits") for row in _fit_rows(given)]
+        parts = [row.pop("parts", {}) for row in rows]
         one_of_each(rows, self.schema.key, self.schema.name)
         nulls = one_of_each(
             (row for given in inputs.of("nulls") for row in _seed_rows(given)),
@@ -64,11 +77,14 @@ class BindingTable:
         )
         priors = one_of_each(rows_of(inputs.of("priors")), ("dataset", "split"), "priors")
         truths = one_of_each(rows_of(inputs.of("truths")), ("dataset", "model", "tokens"), "truths")
-        for row in rows:
+        for row, own in zip(rows, parts, strict=True):
             _join_model(row, inputs.content.get("models", {}))
             _join_null(row, nulls)
             _join_prior(row, priors)
             _join_truth(row, truths)
+            _allow_ignorance(row, own)
+        reasons = {name: row.get("counts_reason") for (name, _), row in priors.items()}
+        rows += best_rows(rows, parts, reasons)
         frame = ordered(_flagged(frame_of(rows, self.schema)), self.schema)
         return validate(frame, self.schema, self.schema.name)
 
@@ -90,7 +106,7 @@ def _seed_rows(given: Given) -> list[Row]:
 def _fit_rows(given: Given) -> list[Row]:
     rows = _seed_rows(given)
     for row in rows:
-        refuse_other_fields(row, BINDING_SCHEMA)
+        refuse_other_fields({k: v for k, v in row.items() if k != "parts"}, BINDING_SCHEMA)
         missing = [name for name in BINDING_SCHEMA.key if row.get(name) is None]
         if missing:
             raise StoreError(given.path, f"a row lacks {', '.join(missing)}", rerun(given.path))
@@ -98,6 +114,7 @@ def _fit_rows(given: Given) -> list[Row]:
         row["flags"] = _flag_text(row.get("flags"))
         if isinstance(row.get("options"), dict):
             row["options"] = json.dumps(row["options"], sort_keys=True, allow_nan=False)
+        row |= {name: None for name in BINDING_SCHEMA.names if name not in row}
     return rows
 
 
@@ -127,24 +144,25 @@ def _join_prior(row: Row, priors: Mapping[Any, Row]) -> None:
             "run the priors rule of this dataset first",
         )
     prior = priors[row["dataset"], "test"]
-    for name in _PRIOR_FIELDS:
+    for name in ENTROPIES:
         given = row.get(name)
-        if given is not None and not np.isclose(given, prior[name], rtol=0, atol=1e-9):
+        known = prior.get(name)
+        if given is not None and (known is None or not np.isclose(given, known, rtol=0, atol=1e-9)):
             raise StoreError(
                 f"row {row_name(row, BINDING_SCHEMA)}",
-                f"{name} is {given}, but the priors of {row['dataset']} say {prior[name]}",
+                f"{name} is {given}, but the priors of {row['dataset']} say {known}",
                 "rerun the fit: it was made with other priors",
             )
-        row[name] = prior[name]
+        row[name] = known
     if prior["method"] != "exact":
         row["flags"] = _flag_text([*flag_list(row["flags"]), "assumed_prior"])
 
 
 def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
     if row.get("model_kind") != "known-answer":
-        row["truth_bits"] = row["truth_conditional_bits"] = None
+        row |= dict.fromkeys(_TRUTHS)
     elif row.get("control") == "shuffled_labels":
-        row["truth_bits"] = row["truth_conditional_bits"] = 0.0
+        row |= dict.fromkeys(_TRUTHS, 0.0)
     else:
         names = (row["dataset"], row["model"], row["tokens"])
         if names not in truths:
@@ -153,8 +171,18 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
                 "a known-answer model has no truth file",
                 "give the table the truth of every known-answer model",
             )
-        truth = truths[names]
-        row |= {name: truth[name] for name in ("truth_bits", "truth_conditional_bits")}
+        row |= {name: truths[names].get(name) for name in _TRUTHS}
+
+
+def _allow_ignorance(row: Row, parts: Row) -> None:
+    """Drop `collapsed` where nothing can be learned: ignoring the representation is right there."""
+    of_part = parts.get("flags", {})
+    for part, truth in _TRUTH_OF_PART.items():
+        if row[truth] == 0 and "collapsed" in of_part.get(part, ()):
+            of_part[part] = [flag for flag in of_part[part] if flag != "collapsed"]
+    left = any("collapsed" in of_part.get(part, ()) for part in _TRUTH_OF_PART)
+    if of_part and not left:
+        row["flags"] = _flag_text(f for f in flag_list(row["flags"]) if f != "collapsed")
 
 
 def _flagged(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,11 +11,12 @@ from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
 from bindscope.core.registries import BACKENDS
 from bindscope.tables.rows import one_of_each, rows_of
-from bindscope.tables.rules import TOLERANCE, is_difference
+from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
     Column,
+    Null,
     RowTable,
     TableSchema,
     bits,
@@ -26,6 +27,7 @@ from bindscope.tables.schema import (
 )
 
 ASSIGNMENTS: Final = ("assignment_bits", "multiset_bits", "code_bits")
+_SHARES: Final = ("counts", "object")
 _SPLITS: Final = ("train", "val", "test")
 _SPLIT = label("split", "Split of the dataset.", "config", values=_SPLITS)
 
@@ -34,8 +36,8 @@ def _split_order(splits: pd.Series[str]) -> pd.Series[int]:
     return splits.map({name: i for i, name in enumerate(_SPLITS)})
 
 
-def _entropy(name: str, meaning: str) -> Column:
-    return bits(name, meaning, "`priors`", null="never", low=0.0, reference="exact")
+def _entropy(name: str, meaning: str, null: Null = "never") -> Column:
+    return bits(name, meaning, "`priors`", null=null, low=0.0, reference="exact")
 
 
 def _assignments(name: str, meaning: str) -> Column:
@@ -57,7 +59,7 @@ class PriorTable:
 
     schema = TableSchema(
         name="priors",
-        version=2,
+        version=3,
         description="One row per dataset and split: entropies of the codes, no model involved.",
         columns=(
             DATASET,
@@ -65,6 +67,32 @@ class PriorTable:
             _entropy("h_object_bits", "H(O) of the split."),
             _entropy("h_feature_bits", "H(F) of the split."),
             _entropy("h_object_given_feature_bits", "H(O|F) = H(O) - H(F)."),
+            _entropy(
+                "h_counts_given_feature_bits",
+                "H(M|F), how many objects have each value beyond which values occur. Empty where "
+                "`counts_reason` says why.",
+                null="allowed",
+            ),
+            _entropy(
+                "h_object_given_counts_bits",
+                "H(O|M) = H(O|F) - H(M|F), what goes with what: the pairing.",
+                null="allowed",
+            ),
+            share(
+                "histogram_ratio",
+                "share of H(O|F)",
+                "h_counts_given_feature_bits / h_object_given_feature_bits: the beta* of a pure "
+                "histogram, which knows how many and nothing of what goes with what.",
+                "`priors`",
+                null="allowed",
+                reference="exact",
+            ),
+            label(
+                "counts_reason",
+                "Why counts are not told apart from what goes with what.",
+                "`priors`",
+                null="allowed",
+            ),
             count(
                 "n_feature_codes",
                 "codes",
@@ -101,6 +129,14 @@ class PriorTable:
         key=("dataset", "split"),
         rules=(
             is_difference("h_object_given_feature_bits", "h_object_bits", "h_feature_bits"),
+            is_sum(
+                "h_object_given_feature_bits",
+                "h_counts_given_feature_bits",
+                "h_object_given_counts_bits",
+            ),
+            is_ratio(
+                "histogram_ratio", "h_counts_given_feature_bits", "h_object_given_feature_bits"
+            ),
             ("assignment_bits, multiset_bits and code_bits come together and fall", _fall),
         ),
         order={"split": _split_order},
@@ -128,6 +164,8 @@ class PriorTable:
         for row in rows:
             found = assigned.pop((row.get("dataset"), row.get("split")), {})
             row |= {name: found[name] for name in ASSIGNMENTS if name in found}
+            counts, given = (row.get(f"h_{name}_given_feature_bits") for name in _SHARES)
+            row["histogram_ratio"] = counts / given if counts is not None and given else None
         if assigned:
             raise StoreError(
                 "assignment priors",

@@ -1,0 +1,235 @@
+"""The row of the best probe: every part from the fit with the smallest validation loss of it.
+
+The parts of the chained probe are distributions of their own, so F may come from one family, the
+counts from another and O from a third: the product is a distribution over O all the same, and the
+bounds add up. Validation chooses, test is reported. A fit that did not end well (`flags.BAD_ENDS`)
+is taken only where there is no other.
+
+The interval of a sum of parts is that of the fit that they come from, where it reports the same sum.
+Otherwise it has the sums of their ends: as wide as if they erred together, so it may be too wide,
+and is not too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from bindscope.core.files import canonical_json, sha256
+from bindscope.studies.binding_information.estimates import ratios, status_of
+from bindscope.studies.binding_information.flags import BAD_ENDS, above_prior
+from bindscope.studies.binding_information.rules import family_of, flag_list
+
+BEST: Final = "best"
+KEY: Final = ("dataset", "model", "layer", "tokens", "control", "seed")
+Row = dict[str, Any]
+Ends = tuple[Any, Any, Any]  # an estimate and the ends of its interval; None where not known
+
+
+def _ends(name: str) -> tuple[str, ...]:
+    return name, f"{name}_low", f"{name}_high"
+
+
+# What is chosen on its own: the targets that decide its flags, and the columns that come with it.
+# Counts that follow from F, or are not told apart, have no validation loss and come with O.
+_PLAIN = ("loss_object_bits", "loss_feature_bits", "null_loss_object_bits",
+          "null_loss_feature_bits", "accuracy_object", "exact_match_object", "accuracy_feature",
+          "val_loss_object_bits", "val_loss_feature_bits", *_ends("binding_bits"),
+          *_ends("conditional_binding_bits"))  # fmt: skip
+_COUNTS = ("loss_counts_given_feature_bits", "prior_loss_counts_given_feature_bits",
+           "val_loss_chained_counts_bits", *_ends("count_lower_bound_bits"))  # fmt: skip
+_PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "object": (("object", "feature"), _PLAIN),
+    "object_anchored": (
+        ("object_anchored",),
+        ("loss_object_anchored_bits", "prior_loss_object_bits", "val_loss_object_anchored_bits"),
+    ),
+    "chained_feature": (
+        ("chained_feature",),
+        ("loss_chained_feature_bits", "prior_loss_feature_bits", "val_loss_chained_feature_bits",
+         "feature_probe", *_ends("feature_lower_bound_bits")),
+    ),
+    "chained_counts": (("chained_counts",), _COUNTS),
+    "chained_object": (
+        ("chained_object",),
+        ("loss_object_given_counts_bits", "prior_loss_object_given_counts_bits",
+         "val_loss_chained_object_bits", *_ends("pairing_lower_bound_bits")),
+    ),
+}  # fmt: skip
+_GIVEN_FEATURE = ("loss_object_given_feature_bits", "prior_loss_object_given_feature_bits")
+_CONDITIONAL = "conditional_binding_lower_bound_bits"
+
+
+def best_rows(
+    rows: Sequence[Row],
+    parts: Sequence[Mapping[str, Any]],
+    counts_reasons: Mapping[str, str | None],
+) -> list[Row]:
+    """Make a row `probe = best` per (dataset, model, layer, tokens, control, seed).
+
+    Parameters
+    ----------
+    rows
+        Rows of fits, complete.
+    parts
+        Of each row, what `estimates.estimate` returns as `parts`; may be empty.
+    counts_reasons
+        Dataset -> why counts are not told apart there; None where they are.
+
+    Returns
+    -------
+    list of dict
+        The rows; the keys are hashes of those of all rows that were chosen from.
+    """
+    both = sorted(zip(rows, parts, strict=True), key=lambda one: _key(one[0]))
+    return [
+        _best([_Candidate(row, part) for row, part in group], counts_reasons[key[0]])
+        for key, group in groupby(both, key=lambda one: _key(one[0]))
+    ]
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in KEY)
+
+
+class _Candidate:
+    """A row that parts may be taken from."""
+
+    def __init__(self, row: Row, parts: Mapping[str, Any]) -> None:
+        self.row, self.known = row, parts
+
+    def flags(self, part: str) -> set[str]:
+        """Flags of a part; of a row that does not tell its parts apart, its own."""
+        if "flags" not in self.known:
+            return set(flag_list(self.row["flags"])) & set(BAD_ENDS)
+        targets, _ = _PARTS[part]
+        return {flag for target in targets for flag in self.known["flags"].get(target, ())}
+
+    def anchored(self) -> Ends:
+        """The bound of the anchored probe over O, which has no column of its own."""
+        value, low, high = self.known.get("anchored", (None, None, None))
+        return value, low, high
+
+
+def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
+    """Return the candidate with the smallest validation loss of a part, flagged ones last.
+
+    Fits under the paper's protocol stand beside ours, and are chosen last too.
+    """
+    column = f"val_loss_{part}_bits"
+    having = [c for c in candidates if c.row.get(column) is not None]
+    return min(
+        having,
+        key=lambda c: (
+            c.row["status"] == "failed",
+            bool(c.flags(part) & set(BAD_ENDS)),
+            c.row["protocol"] == "paper",
+            c.row[column],
+            c.row["probe"],
+        ),
+        default=None,
+    )
+
+
+def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
+    won = {part: _chosen(candidates, part) for part in _PARTS}
+    if won["chained_counts"] is None:
+        won["chained_counts"] = won["chained_object"]
+    row = {**candidates[0].row, "probe": BEST}
+    for part, (_, columns) in _PARTS.items():
+        winner = won[part]
+        row |= {name: winner.row[name] if winner else None for name in columns}
+    row |= _sums(row, won)
+    row |= ratios(row)
+    used, row_of_whole = _whole(row, won)
+    row |= row_of_whole
+    winners = [candidate for candidate in won.values() if candidate]
+    keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
+    shown = won["chained_object"] or won["object"] or candidates[0]
+    flags = {flag for part in used for flag in _flags(won[part], part)}
+    flags |= {"assumed_prior"} & set(flag_list(row["flags"]))
+    row |= {
+        "feature_probe": (won["chained_feature"] or shown).row["feature_probe"],
+        "protocol": shown.row["protocol"],
+        "steps": max((c.row["steps"] for c in winners if c.row["steps"] is not None), default=None),
+        "options": canonical_json(
+            {"family": family_of(shown.row["options"]),
+             "parts": {part: c.row["probe"] for part, c in won.items() if c}}
+        ),
+        "flags": ";".join(sorted({*flags, *above_prior(row)})),
+        "spec_key": sha256(canonical_json(keys)),
+        "code_key": shown.row["code_key"],
+    }  # fmt: skip
+    if not winners:
+        return row | {"status": "failed", "reason": "no fit ended"}
+    return row | status_of(row, counts_reason)
+
+
+def _flags(winner: _Candidate | None, part: str) -> set[str]:
+    return winner.flags(part) if winner else set()
+
+
+def _sums(row: Row, won: Mapping[str, _Candidate | None]) -> Row:
+    """What stands for O given F: the sum of counts and pairing, or O's own without counts."""
+    counts, pairing = won["chained_counts"], won["chained_object"]
+    names = (*_GIVEN_FEATURE, *_ends(_CONDITIONAL))
+    if pairing is None or counts is None:
+        return dict.fromkeys(names)
+    if counts is pairing:
+        return {name: pairing.row[name] for name in names}
+    return {
+        name: _total([row[first], row[second]])
+        for name, first, second in zip(
+            names,
+            (*(n.replace("_object_given", "_counts_given") for n in _GIVEN_FEATURE),
+             *_ends("count_lower_bound_bits")),
+            (*(n.replace("_given_feature", "_given_counts") for n in _GIVEN_FEATURE),
+             *_ends("pairing_lower_bound_bits")),
+            strict=True,
+        )
+    }  # fmt: skip
+
+
+def _total(values: Iterable[Any]) -> Any:
+    values = list(values)
+    return None if any(value is None for value in values) else sum(values)
+
+
+def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Row]:
+    """Choose the bound on I(O;Z); return the parts that the row's bounds rest on, and the bound."""
+    chain = ("chained_feature", "chained_counts", "chained_object")
+    feature, conditional = _ends("feature_lower_bound_bits"), _ends(_CONDITIONAL)
+    chained = [_total((row[a], row[b])) for a, b in zip(feature, conditional, strict=True)]
+    of_chain = [won[part] for part in chain]
+    if of_chain[0] and all(c is of_chain[0] for c in of_chain):
+        chained = _of_one_fit(of_chain[0].row, chained)
+    anchored = won["object_anchored"]
+    losses = [row["val_loss_chained_feature_bits"], row["val_loss_chained_object_bits"]]
+    losses += [row["val_loss_chained_counts_bits"] or 0.0]
+    bounds: dict[str, tuple[Any, Sequence[Any], tuple[str, ...]]] = {
+        "object": (row["val_loss_object_bits"], [row[n] for n in _ends("binding_bits")],
+                   ("object",)),
+        "object_anchored": (row["val_loss_object_anchored_bits"],
+                            anchored.anchored() if anchored else (None,) * 3,
+                            ("object_anchored",)),
+        "chained": (_total(losses), chained, chain),
+    }  # fmt: skip
+    ours = {part for part in chain if won[part]}
+    possible = [
+        (any(_flags(won[part], part) & set(BAD_ENDS) for part in parts), loss, ends, parts)
+        for loss, ends, parts in bounds.values()
+        if loss is not None and ends[0] is not None
+    ]
+    names = _ends("binding_lower_bound_bits")
+    if not possible:
+        return ours, dict.fromkeys(names)
+    _, _, ends, parts = min(possible, key=lambda one: one[:2])
+    return ours | set(parts), dict(zip(names, ends, strict=True))
+
+
+def _of_one_fit(row: Row, ends: Sequence[Any]) -> Sequence[Any]:
+    """Take the ends of the chained bound from a fit's own row, if that is its bound."""
+    own = [row[name] for name in _ends("binding_lower_bound_bits")]
+    same = own[0] is not None and ends[0] is not None and abs(own[0] - ends[0]) < 1e-9
+    return own if same else ends
