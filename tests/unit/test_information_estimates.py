@@ -11,6 +11,7 @@ from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import (
     ESTIMATES,
     LOSSES,
+    VALIDATION,
     estimate,
     lower_bound_probe,
 )
@@ -18,13 +19,20 @@ from bindscope.studies.binding_information.flags import above_prior
 from bindscope.studies.binding_information.probes.base import FitResult
 
 N, SIZES = 40, (2, 3)
-N_FEATURES, N_CELLS = 5, 6
+N_FEATURES, N_CELLS, N_COUNTS = 5, 6, 3
 PRIOR = {
     "h_object_bits": 10.0,
     "h_feature_bits": 3.0,
     "h_object_given_feature_bits": 7.0,
+    "h_counts_given_feature_bits": 4.0,
+    "h_object_given_counts_bits": 3.0,
     "split_gap_bits": 0.0,
+    "method": "exact",
+    "counts_reason": None,
 }
+COLUMNS = {k: v for k, v in PRIOR.items() if k not in ("method", "counts_reason")}
+ANCHORS = {"object_anchored": 10.0, "chained_feature": 3.0, "chained_counts": 4.0,
+           "chained_object": 3.0}  # fmt: skip
 CONFIG = Information(bootstrap_samples=300)
 
 
@@ -35,7 +43,7 @@ def codes():
     return objects, features
 
 
-def losses(object_=4.0, feature=1.0, anchored=3.5, chained=(0.5, 2.5), spread=0.0):
+def losses(object_=4.0, feature=1.0, anchored=3.5, chained=(0.5, 1.5, 1.0), spread=0.0):
     """Per-scene losses with these means."""
     means = dict(zip(LOSSES, (object_, feature, anchored, *chained), strict=True))
     return {name: mean + spread * np.resize([1.0, -1.0], N) for name, mean in means.items()}
@@ -43,16 +51,20 @@ def losses(object_=4.0, feature=1.0, anchored=3.5, chained=(0.5, 2.5), spread=0.
 
 HEADS = {
     "object": np.ones(N_CELLS), "feature": np.ones(N_FEATURES),
-    "object_anchored": np.ones(N_CELLS), "chained": np.ones(N_FEATURES + N_CELLS),
+    "object_anchored": np.ones(N_CELLS), "chained": np.ones(N_FEATURES + N_COUNTS + N_CELLS),
 }  # fmt: skip
 
 
-def result(val=(3.6, 3.1), flags=(), **options):
+def result(val=(3.6, 3.1), flags=(), prior_spread=0.0, **options):
+    """One fit; what the prior loses goes up and down from scene to scene by `prior_spread`."""
+    up_and_down = prior_spread * np.resize([1.0, -1.0], N)
     return FitResult(
         seed=7,
         losses=losses(**options),
-        head_losses=HEADS,
-        val_loss_bits={"object": 4.0, "feature": 1.0, "object_anchored": val[0], "chained": val[1]},
+        anchor_losses={name: mean + up_and_down for name, mean in ANCHORS.items()},
+        head_losses=dict(HEADS),
+        val_loss_bits={"object": 4.0, "feature": 1.0, "object_anchored": val[0], "chained": val[1],
+                       "chained_feature": 0.6, "chained_counts": 1.5, "chained_object": 1.0},
         accuracy_object=0.9,
         exact_match_object=0.5,
         accuracy_feature=0.95,
@@ -62,7 +74,8 @@ def result(val=(3.6, 3.1), flags=(), **options):
         steps=400,
         flags=flags,
         feature_probe="linear",
-    )
+        target_flags={"object": flags} if flags else {},
+    )  # fmt: skip
 
 
 def row_of(fit, prior=PRIOR, **options):
@@ -72,26 +85,48 @@ def row_of(fit, prior=PRIOR, **options):
 def test_exact_arithmetic():
     row = row_of(result())
     expected = {
-        **PRIOR,
+        **COLUMNS,
         "seed": 7,
         "status": "ok",
         "reason": None,
         "loss_object_bits": 4.0,
         "loss_feature_bits": 1.0,
+        "loss_object_anchored_bits": 3.5,
+        "loss_chained_feature_bits": 0.5,
+        "loss_counts_given_feature_bits": 1.5,
+        "loss_object_given_counts_bits": 1.0,
         "loss_object_given_feature_bits": 2.5,
+        "prior_loss_object_bits": 10.0,
+        "prior_loss_feature_bits": 3.0,
+        "prior_loss_counts_given_feature_bits": 4.0,
+        "prior_loss_object_given_counts_bits": 3.0,
+        "prior_loss_object_given_feature_bits": 7.0,
         "binding_bits": 6.0,
         "binding_ratio": 0.6,
         "conditional_binding_bits": 4.0,
         "conditional_binding_ratio": 4 / 7,
+        "feature_lower_bound_bits": 2.5,
+        "count_lower_bound_bits": 2.5,
+        "count_ratio": 2.5 / 4,
+        "pairing_lower_bound_bits": 2.0,
+        "pairing_ratio": 2 / 3,
         "binding_lower_bound_bits": 7.0,
         "conditional_binding_lower_bound_bits": 4.5,
+        "val_loss_object_bits": 4.0,
+        "val_loss_feature_bits": 1.0,
+        "val_loss_object_anchored_bits": 3.6,
+        "val_loss_chained_feature_bits": 0.6,
+        "val_loss_chained_counts_bits": 1.5,
+        "val_loss_chained_object_bits": 1.0,
         "accuracy_object": 0.9,
         "exact_match_object": 0.5,
         "accuracy_feature": 0.95,
         "feature_probe": "linear",
         "steps": 400,
         "flags": "",
+        "parts": {"flags": {}, "anchored": pytest.approx([6.5, 6.5, 6.5])},
     }
+    assert set(VALIDATION.values()) <= set(expected)
     for name, value in expected.items():
         assert row[name] == (pytest.approx(value, abs=1e-5) if isinstance(value, float) else value)
     intervals = {f"{name}_{end}" for name in ESTIMATES for end in ("low", "high")}
@@ -108,34 +143,124 @@ def test_the_identities_of_the_definitions():
     assert row["conditional_binding_bits"] == pytest.approx(
         row["h_object_given_feature_bits"] - (row["loss_object_bits"] - row["loss_feature_bits"])
     )
-    # Both parts of the chained bound add up to a bound on the whole (Lemma 2.21).
-    chained = row["h_feature_bits"] - 0.5 + row["conditional_binding_lower_bound_bits"]
-    assert row["binding_lower_bound_bits"] == pytest.approx(chained, abs=1e-5)
+    # The parts of the chained bound add up to a bound on the whole (Lemma 2.21).
+    parts = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
+    assert row["binding_lower_bound_bits"] == pytest.approx(sum(parts), abs=1e-12)
+    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(sum(parts[1:]), abs=1e-12)
+
+
+def test_bounds_are_held_against_the_prior_scene_by_scene():
+    # The sample's codes are 1 bit more surprising than the space's, the probe pays for that too.
+    rare = result(spread=0.5, prior_spread=0.5)
+    for name in ANCHORS:
+        rare.anchor_losses[name] += 1.0
+        rare.losses[name] += 1.0
+    row = row_of(rare)
+    for name, bound in (("count", 2.5), ("pairing", 2.0), ("feature", 2.5), ("binding", 7.0)):
+        for end in ("", "_low", "_high"):  # what goes up and down in both cancels
+            assert row[f"{name}_lower_bound_bits{end}"] == pytest.approx(bound, abs=1e-9)
+    assert row["prior_loss_feature_bits"] == pytest.approx(4.0)
+    # The paper's formula stays: entropy minus loss.
+    assert row["binding_bits_high"] - row["binding_bits_low"] > 0.1
+
+
+def test_a_prior_of_the_space_does_not_know_the_split():
+    # On a split with half of the feature codes the anchors pay one bit that no probe can save.
+    fit = result()
+    for name in ("object_anchored", "chained_feature"):
+        fit.anchor_losses[name] += 1.0
+    row = row_of(fit, PRIOR | {"split_gap_bits": 1.0})
+    assert row["feature_lower_bound_bits"] == pytest.approx(2.5)
+    assert row["binding_lower_bound_bits"] == pytest.approx(7.0)
+    assert row["prior_loss_feature_bits"] == pytest.approx(3.0)
+
+
+def test_an_estimated_prior_is_held_against_its_entropy():
+    prior = PRIOR | {"method": "train_cross_entropy", "counts_reason": "not known"}
+    prior |= {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None}
+    fit = result(prior_spread=3.0)
+    for values in (fit.losses, fit.anchor_losses):
+        del values["chained_counts"]
+    fit.losses["chained_object"][:] = 2.5
+    row = row_of(fit, prior)
+    assert row["prior_loss_object_given_feature_bits"] == 7.0
+    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(4.5)
+    for name in ("count", "pairing"):
+        assert row[f"{name}_ratio"] is row[f"{name}_lower_bound_bits"] is None
+        assert row[f"{name}_lower_bound_bits_low"] is None
+    assert (row["status"], row["reason"]) == ("ok", "no counts: not known")
+
+
+def test_counts_that_follow_from_the_features_cost_and_gain_nothing():
+    prior = PRIOR | {"h_counts_given_feature_bits": 0.0, "h_object_given_counts_bits": 7.0}
+    fit = result()
+    for values in (fit.losses, fit.anchor_losses, fit.val_loss_bits):
+        del values["chained_counts"]
+    fit.anchor_losses["chained_object"][:] = 7.0
+    row = row_of(fit, prior)
+    assert row["count_lower_bound_bits"] == row["loss_counts_given_feature_bits"] == 0.0
+    assert row["count_lower_bound_bits_low"] == row["count_lower_bound_bits_high"] == 0.0
+    assert row["pairing_lower_bound_bits"] == row["conditional_binding_lower_bound_bits"] == 6.0
+    assert row["val_loss_chained_counts_bits"] is row["count_ratio"] is None
+    assert (row["status"], row["reason"]) == ("ok", "H(M|F) = 0 bits, so count_ratio has no meaning")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "missing"),
+    [
+        (("object", "feature"), ("binding_bits", "conditional_binding_bits", "loss_feature_bits")),
+        (("object_anchored",), ("loss_object_anchored_bits", "val_loss_object_anchored_bits")),
+        (("chained_feature", "chained_counts", "chained_object", "chained"),
+         ("feature_lower_bound_bits", "pairing_lower_bound_bits", "count_ratio",
+          "conditional_binding_lower_bound_bits", "loss_object_given_counts_bits")),
+    ],
+)  # fmt: skip
+def test_targets_that_were_not_fitted_are_null_with_a_reason(left_out, missing):
+    fit = result()
+    for values in (fit.losses, fit.anchor_losses, fit.val_loss_bits, fit.head_losses):
+        for name in left_out:
+            values.pop(name, None)
+    row = row_of(fit)
+    assert row["status"] == "ok"
+    assert row["reason"].startswith("not fitted (targets)")
+    for name in missing:
+        assert row[name] is None
+    assert math.isfinite(row["binding_lower_bound_bits"])
+    json.dumps(row, allow_nan=False)
+
+
+def test_ignoring_what_says_nothing_is_no_collapse():
+    fit = result(flags=("collapsed", "not_converged"))
+    assert row_of(fit)["flags"] == "collapsed;not_converged"
+    row = row_of(fit, nothing_to_learn=True)
+    assert row["flags"] == "not_converged"
+    assert row["parts"]["flags"] == {"object": ["not_converged"]}
 
 
 @pytest.mark.parametrize(
     ("val", "expected"),
     [((3.6, 3.1), 7.0), ((3.0, 3.1), 6.5), ((3.1, 3.1), 6.5), ((math.nan, 3.1), 7.0),
-     ((3.1, math.nan), 6.5)],
+     ((3.1, math.nan), 6.5), ((4.2, 4.1), 6.0)],
 )  # fmt: skip
 def test_validation_chooses_the_bound_and_test_does_not(val, expected):
     # On test the chained probe (3.0 bits) is better than the anchored one (3.5) throughout.
     assert row_of(result(val=val))["binding_lower_bound_bits"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_choice_names_the_losses_that_make_up_the_bound():
-    assert lower_bound_probe({"object_anchored": 1, "chained": 2}) == ("object_anchored",)
-    assert lower_bound_probe({"object_anchored": 2, "chained": 1}) == (
-        "chained_feature", "chained_object",
-    )  # fmt: skip
+def test_the_choice_needs_a_loss():
+    assert lower_bound_probe({"object_anchored": 1, "chained": 2, "object": 3}) == "object_anchored"
+    assert lower_bound_probe({"chained": math.nan, "object": 3}) == "object"
+    assert lower_bound_probe({"feature": 1.0}) is None
 
 
 def test_negative_estimates_are_kept_and_flagged():
-    row = row_of(result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 7.2), val=(10, 11)))
+    row = row_of(result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 4.1, 3.1),
+                        val=(10, 11)))
     assert row["binding_bits"] == pytest.approx(-2.0, abs=1e-5)
     assert row["binding_ratio"] == pytest.approx(-0.2, abs=1e-5)
     assert row["conditional_binding_bits"] == pytest.approx(-4.0, abs=1e-5)
-    assert row["binding_lower_bound_bits"] == pytest.approx(-0.2, abs=1e-5)
+    assert row["binding_lower_bound_bits"] == pytest.approx(-2.0, abs=1e-5)  # plain, 4.0 on val
+    assert row["pairing_ratio"] == pytest.approx(-0.1 / 3, abs=1e-5)
     assert row["conditional_binding_lower_bound_bits"] == pytest.approx(-0.2, abs=1e-5)
     assert (row["status"], row["flags"]) == ("ok", "above_prior")
 
@@ -146,12 +271,16 @@ def test_flags_are_sorted_and_joined():
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_each_loss_is_held_against_its_own_entropy(name):
-    entropy = {"object": 10.0, "object_anchored": 10.0, "chained_object": 7.0}.get(name, 3.0)
-    quiet = dict.fromkeys(LOSSES, 0.0)
-    assert above_prior({**quiet, name: entropy + 0.1}, PRIOR) == ("above_prior",)
-    assert above_prior({**quiet, name: entropy + 1e-6}, PRIOR) == ()  # started at the prior
-    assert above_prior(dict.fromkeys(LOSSES), PRIOR) == ()
+def test_each_loss_is_held_against_its_own_prior(name):
+    limit = {"object": 10.0, "feature": 3.0, **ANCHORS}[name]
+    for excess, flags in ((0.1, "above_prior"), (1e-6, "")):  # 1e-6: started at the prior
+        fit = result()
+        for values in fit.losses.values():
+            values[:] = 0.0
+        fit.losses[name][:] = limit + excess
+        assert row_of(fit)["flags"] == flags
+    row = row_of(result())
+    assert above_prior(dict.fromkeys(row)) == ()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -182,12 +311,13 @@ def test_a_fit_that_failed_altogether():
 
 def test_nothing_to_know_has_no_ratio():
     prior = {**PRIOR, "h_object_given_feature_bits": 0.0, "h_feature_bits": 10.0}
+    prior |= {"h_counts_given_feature_bits": 0.0, "h_object_given_counts_bits": 0.0}
     row = row_of(result(), prior)
     assert row["conditional_binding_ratio"] is None
     assert row["binding_ratio"] == pytest.approx(0.6, abs=1e-5)
     assert math.isfinite(row["conditional_binding_bits"])
     assert (row["status"], row["reason"].startswith("H(O|F) = 0 bits")) == ("undefined", True)
-    nothing = dict.fromkeys(PRIOR, 0.0)
+    nothing = PRIOR | dict.fromkeys(COLUMNS, 0.0)
     row = row_of(result(), nothing)
     assert row["binding_ratio"] is row["conditional_binding_ratio"] is None
     assert row["status"] == "undefined"

@@ -217,14 +217,14 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     }  # fmt: skip
     ours = {part for part in chain if won[part]}
     possible = [
-        (any(_flags(won[part], part) & set(BAD_ENDS) for part in parts), loss, ends, parts)
+        (loss, ends, parts)
         for loss, ends, parts in bounds.values()
         if loss is not None and ends[0] is not None
     ]
     names = _ends("binding_lower_bound_bits")
     if not possible:
         return ours, dict.fromkeys(names)
-    _, _, ends, parts = min(possible, key=lambda one: one[:2])
+    _, ends, parts = min(possible, key=lambda one: one[0])
     return ours | set(parts), dict(zip(names, ends, strict=True))
 
 
