@@ -55,8 +55,8 @@ def information(joint):
     return float((joint[some] * np.log2(joint[some] / outer[some])).sum())
 
 
-def brute_force(channel, features):
-    """I(O;Z) and I(O;Z|F), summing over everything.
+def brute_force(channel, features, counts=None):
+    """I(O;Z) and I(O;Z|F), summing over everything; with `counts` all parts of a `Truth`.
 
     Parameters
     ----------
@@ -64,16 +64,26 @@ def brute_force(channel, features):
         p(z|o), (codes, Z); codes are equally likely.
     features
         Feature codes, (codes, n).
+    counts
+        How often each feature occurs, (codes, n).
     """
-    n = len(channel)
-    whole = information(channel / n)
-    _, which = np.unique(features, axis=0, return_inverse=True)
+    whole = information(channel / len(channel))
+    conditional = information_within(channel, features)
+    if counts is None:
+        return whole, conditional
+    pairing = information_within(channel, counts)
+    return whole, conditional, whole - conditional, conditional - pairing, pairing
+
+
+def information_within(channel, groups):
+    """I(O;Z|G) in bits, with G (codes, n) a function of the code."""
+    _, which = np.unique(groups, axis=0, return_inverse=True)
     which = which.ravel()
     parts = [
-        (which == f).mean() * information(channel[which == f] / (which == f).sum())
-        for f in range(which.max() + 1)
+        (which == g).mean() * information(channel[which == g] / (which == g).sum())
+        for g in range(which.max() + 1)
     ]
-    return whole, float(sum(parts))
+    return float(sum(parts))
 
 
 def function_channel(z):

@@ -91,7 +91,7 @@ def measure(encoder, family, seed, tokens="cls", shuffle=None):
     (result,) = fit(PROBES[family], data, [seed])
     prior = next(row for row in entropies(setting(seed)) if row["split"] == "test")
     row = estimate(result, prior, data.test.objects, data.test.features, Information())
-    known = truth(model(encoder, dim=DIM.get(encoder)), setting(seed), tokens=tokens)
+    known = truth(model(encoder, dim=DIM.get(encoder)), setting(seed), tokens=tokens)[:2]
     return row, dict(zip(BOUNDS, known, strict=True))
 
 

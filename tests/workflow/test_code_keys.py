@@ -70,8 +70,8 @@ ROOMS: dict[str, set[str]] = {
     "codes/balanced.py": set(),  # no balanced space in this preset
     "codes/type_counts.py": set(),  # for renderers of scenes with repeats
     "codes/draws.py": set(),  # no space of draws in this preset
-    "codes/prefix.py": {*DRAW, "anchors"},
-    "codes/sampling.py": DRAW,
+    "codes/prefix.py": {*DRAW, "anchors", "truth"},
+    "codes/sampling.py": {*DRAW, "truth"},
     "codes/splits.py": {*DRAW, "priors", "truth"},
     "codes/values.py": of_studies("value_names"),
     "commands/": set(),
@@ -94,13 +94,10 @@ ROOMS: dict[str, set[str]] = {
     **{f"fitting/{name}.py": READERS for name in ("generators", "rows", "standardise")},
     "graph/": set(),
     "models/": VISION,
-    "models/base.py": {*VISION, *READERS, "encoded"},
+    "models/base.py": {*VISION, *READERS, "encoded", "truth"},
     "models/hf_adapter.py": set(),  # none of these adapters is used by this preset
     "models/known_answer": {"encoded", "truth"},
-    "models/known_answer.py": {"encoded"},
-    "models/known_answer_channels.py": {"truth"},
-    "models/known_answer_margins.py": {"truth"},
-    "models/known_answer_truth.py": {"truth"},
+    **{f"models/known_answer_{name}.py": {"truth"} for name in ("channels", "realised", "truth")},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
     "models/timm_adapter.py": set(),

@@ -137,7 +137,7 @@ def test_configuration_classes_compute_nothing() -> None:
 NOT_READ = {
     "priors": {"dataset.render", "dataset.seed", "dataset.source"},
     "anchors": {"dataset.render", "dataset.seed", "dataset.source"},
-    "truth": {"dataset.render", "dataset.seed", "dataset.source"},
+    "truth": {"dataset.render", "dataset.source"},
     "codes": {"dataset.render", "dataset.source"},
     "encoded": {"dataset.render", "dataset.source"},
     "scenes": {"dataset.source"},

@@ -31,9 +31,9 @@ EXTRACTION = {"pooled", "patches", "index"}
 PRETRAINED = {"pooled", "index"}
 TRAINING = {"training", *EXTRACTION}
 CODES = {"codes", "anchors", "labels"}
-LABELS = {*CODES, "scenes", "encoded", "index", *TRAINING}
+LABELS = {*CODES, "scenes", "encoded", "index", "truth", *TRAINING}
 PRIORS = {"priors"}  # of a dataset that nothing is fitted to
-SPACE = {"priors", "truth", *LABELS}
+SPACE = {"priors", *LABELS}
 KNOWN = {"encoded", "index", "truth"}
 DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
 READ = {"records", "record_codes", "counted_priors"}
@@ -74,7 +74,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Dataset.seed": ("datasets.0.seed", 7, LABELS),
     "Dataset.render": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
     "Dataset.n_scenes": ("datasets.0.n_scenes.test", 128,
-                         {*CODES, "scenes", "encoded", "pooled", "patches", "index"}),
+                         {*CODES, "scenes", "encoded", "truth", "pooled", "patches", "index"}),
     "Dataset.shard_size": ("datasets.0.shard_size.test", 32,
                            {"scenes", "encoded", "pooled", "patches", "index"}),
     "Group.name": ("datasets.2.space.groups.0.name", "hue", PRIORS),

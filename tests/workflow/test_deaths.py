@@ -28,7 +28,7 @@ COUNTED = {"kind": "counted", "max_objects": 20}
 def change(clone: Clone, sources: Path) -> None:
     """Change the configuration so that every script has a job to do, with few jobs of each.
 
-    The space alone decides priors and truths. The scenes become solids, which have statistics;
+    The space alone decides priors. The scenes become solids, which have statistics;
     three datasets are read: images with a table, CLEVR's archive, a release that is drawn.
     """
     clone.edit({

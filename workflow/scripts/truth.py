@@ -1,10 +1,12 @@
-"""Compute a known-answer encoder's binding information in closed form."""
+"""Compute what a known-answer encoder holds: in closed form, and of the test scenes."""
 
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.codes.sampling import sample_codes
 from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.files import write_json
+from bindscope.models.known_answer_realised import realised_truth
 from bindscope.models.known_answer_truth import truth
 
 if TYPE_CHECKING:
@@ -14,12 +16,15 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `truth_bits` and `truth_conditional_bits`, null where there is no closed form."""
+    """Write `truth_bits` and its parts in expectation, and, as `realised`, of the test scenes."""
     names = {name: job.wildcards[name] for name in ("dataset", "model", "tokens")}
-    bits, conditional = truth(model_of(job), dataset_of(job), "test", job.spec["tokens"])
+    dataset, model, tokens = dataset_of(job), model_of(job), job.spec["tokens"]
+    objects = sample_codes(dataset, "test", 0, job.spec["n_scenes"])
+    realised = realised_truth(model, dataset, objects, "test", tokens)
+    expected = truth(model, dataset, "test", tokens)
     write_json(
         job.output.truth,
-        {**names, "truth_bits": bits, "truth_conditional_bits": conditional, **job.keys},
+        {**names, **expected.columns(), "realised": realised.columns(), **job.keys},
     )
 
 

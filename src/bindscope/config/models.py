@@ -11,11 +11,12 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probabilit
 from bindscope.config.codes import ShapesRenderer
 
 ENCODERS = (
-    "zero", "features", "identity", "rotated", "hadamard", "erasure", "swaps", "half", "flips",
-    "cipher", "cipher_features", "cipher_three", "conjunctive", "tensor_product", "token_grid",
+    "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
+    "swaps", "swaps_within_counts", "half", "flips", "cipher", "cipher_features", "cipher_three",
+    "conjunctive", "tensor_product", "token_grid",
 )  # fmt: skip
-WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product")
-NOISY_ENCODERS = ("erasure", "swaps", "flips")
+WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product", "cell_erasure")
+NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts", "flips")
 OBJECTIVES = (
     "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
 )  # fmt: skip
@@ -52,13 +53,15 @@ class KnownAnswer(Model):
     dim: PositiveInt | None = Field(
         None,
         description="Width of `rotated` (default: the number of object cells), `hadamard` and "
-        "`conjunctive` (default: twice that), or of each group's vectors in `tensor_product` "
-        "(default: twice the group's size). Other encoders have one width only.",
+        "`conjunctive` (default: twice that), `cell_erasure` (default: 96, or the number of cells "
+        "if that is more), or of each group's vectors in `tensor_product` (default: twice the "
+        "group's size). Other encoders have one width only.",
     )
     probability: Probability | None = Field(
         None,
-        description="Noise of `erasure` (probability that O is shown, default 0.5), `swaps` "
-        "(probability of a swap, default 0.5) and `flips` (per bit, default 0.05).",
+        description="Noise of `erasure` (probability that O is shown, default 0.5), "
+        "`cell_erasure` (that a cell is erased, default 0.5), `swaps` and `swaps_within_counts` "
+        "(of a swap, default 0.5) and `flips` (per bit, default 0.05).",
     )
     seed: NonNegativeInt = Field(0, description="Seed of directions, keys and noise.")
 

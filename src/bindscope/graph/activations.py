@@ -19,7 +19,6 @@ from bindscope.graph.data import (
     shard_slice,
     shards,
     space_code,
-    space_slice,
 )
 
 
@@ -144,11 +143,16 @@ def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, li
 
 
 def add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset, tokens: str) -> Product:
-    """What a known-answer encoder's output says about the objects, in closed form."""
+    """What a known-answer encoder's output says about the objects: expected, and of test scenes."""
     return graph.add(
         "truth",
         {"dataset": dataset.name, "model": model.name, "tokens": tokens},
-        {"dataset": space_slice(dataset), "model": model_slice(model), "tokens": tokens},
+        {
+            "dataset": codes_slice(dataset),
+            "model": model_slice(model),
+            "tokens": tokens,
+            "n_scenes": dataset.n_scenes.test,
+        },
         runs=space_code(dataset),
     )
 

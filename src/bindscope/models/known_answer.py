@@ -5,21 +5,21 @@ held against (``docs/known_answers.md``; spec 1, sections 6 and 6b). How much th
 in `known_answer_truth`, which nothing here imports: a corrected closed form encodes nothing anew.
 
 All encoders are functions ``(config, scenes) -> arrays``. Notation: O object code (K bits), F
-feature code (n bits), z the representation of one scene.
+feature code (n bits), M how often each feature occurs, z the representation of one scene.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, isqrt
+from math import ceil, comb, isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Philox, SeedSequence
 
 from bindscope.codes.sampling import unrank
-from bindscope.codes.space import build_space, feature_code, feature_counts
+from bindscope.codes.space import build_space, feature_code, feature_counts, outcome_weights
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 from bindscope.models.base import TokenMap
@@ -29,6 +29,7 @@ from bindscope.models.known_answer_directions import (
     hadamard_directions,
     noise_level,
 )
+from bindscope.models.known_answer_margins import margins, same_margins, unrank_matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bindscope.config.models import KnownAnswer
 
 Arrays = dict[str, "NDArray[Any]"]
+ERASED_DIM = 96  # default width of `cell_erasure`
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,14 @@ def features(config: KnownAnswer, scenes: Scenes) -> Arrays:
     return {"cls": scenes.features}
 
 
+def counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = M: knows how often each feature occurs (the margins of O), and not what goes with what.
+
+    A histogram. The mean token of `token_grid` is the same up to scale.
+    """
+    return {"cls": margins(scenes.objects, scenes.space.sizes)}
+
+
 def identity(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = O: a unit per conjunction."""
     return {"cls": scenes.objects}
@@ -113,9 +123,15 @@ def half(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 def rotated(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = O R with orthonormal rows R, (K, dim)."""
-    dim = _wide(config, scenes.space.n_cells, scenes.space.n_cells)
-    basis, triangle = np.linalg.qr(general_directions((config.seed,), scenes.space.n_cells, dim).T)
-    return {"cls": scenes.objects @ (basis * np.sign(np.diag(triangle))).T}
+    return {"cls": scenes.objects @ _rotation(config, scenes.space, scenes.space.n_cells)}
+
+
+def _rotation(config: KnownAnswer, space: CodeSpace, default: int) -> NDArray[np.float64]:
+    """Orthonormal rows, float64 (K, dim)."""
+    dim = _wide(config, default, space.n_cells)
+    basis, triangle = np.linalg.qr(general_directions((config.seed,), space.n_cells, dim).T)
+    rotation: NDArray[np.float64] = (basis * np.sign(np.diag(triangle))).T
+    return rotation
 
 
 def conjunctive(config: KnownAnswer, scenes: Scenes) -> Arrays:
@@ -147,8 +163,35 @@ def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 def erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = [F, O] with the probability given, else [F, 0]."""
-    shown = scenes.noise.uniform(0, 1) < noise_level(config)
-    return {"cls": np.hstack([scenes.features, scenes.objects * shown])}
+    return {"cls": np.hstack([scenes.features, scenes.objects * shown(config, scenes)])}
+
+
+def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = x R: x is O less its mean, and 0 in the cells that were erased.
+
+    So a cell has one of three values: with its object, without it, and what is expected of it.
+    Cells are erased independently with the probability given; R has orthonormal rows, (K, dim).
+    Dense and noisy, as activations are.
+    """
+    space = scenes.space
+    numbers = outcome_weights(space)
+    ways = [comb(space.n_cells, m) * weight for m, weight in enumerate(numbers)]
+    mean = sum(m * n for m, n in enumerate(ways)) / sum(ways) / space.n_cells
+    centred = (scenes.objects - mean) * shown(config, scenes)
+    return {"cls": centred @ _rotation(config, space, max(ERASED_DIM, space.n_cells))}
+
+
+def shown(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
+    """Which cells of O an encoder shows, bool (N, K), or (N, 1) where it is all or none.
+
+    For `erasure`, `cell_erasure` and `half`.
+    """
+    name, k = encoder_name(config), scenes.space.n_cells
+    if name == "erasure":
+        return scenes.noise.uniform(0, 1) < noise_level(config)
+    if name == "cell_erasure":
+        return scenes.noise.uniform(0, k) >= noise_level(config)
+    return np.broadcast_to(np.arange(k) < k // 2, (len(scenes.objects), k))
 
 
 def swaps(config: KnownAnswer, scenes: Scenes) -> Arrays:
@@ -157,14 +200,42 @@ def swaps(config: KnownAnswer, scenes: Scenes) -> Arrays:
     The draw may return O itself: with n codes of this F, z is O with probability 1 - s + s / n.
     The codes of F are numbered, and number floor(u n) is written out, u having 128 bits.
     """
-    z = scenes.objects.copy()
-    swapped = np.flatnonzero(scenes.noise.uniform(0, 1)[:, 0] < noise_level(config))
+    z, swapped, numbers = _swapped(config, scenes)
     features = scenes.features[swapped]
     table = scenes.space.covers()
     counts = feature_counts(features, scenes.space.sizes).tolist()
     n = np.array([table[tuple(row)] for row in counts], dtype=object)
+    z[swapped] = unrank(scenes.space, features, numbers * n >> 128)
+    return {"cls": z}
+
+
+def _swapped(
+    config: KnownAnswer, scenes: Scenes
+) -> tuple[NDArray[np.uint8], NDArray[np.intp], NDArray[Any]]:
+    """Return a copy of O, the scenes to swap, and for each of those a number below 2^128."""
+    swapped = np.flatnonzero(scenes.noise.uniform(0, 1)[:, 0] < noise_level(config))
     high, low = scenes.noise.words(1, 2)[swapped].astype(object).T
-    z[swapped] = unrank(scenes.space, features, ((high << 64) + low) * n >> 128)
+    return scenes.objects.copy(), swapped, (high << 64) + low
+
+
+def swaps_within_counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
+    """Z = O, or with the probability given a uniform draw from all codes with the same counts M.
+
+    As `swaps`, and so the draw may return O itself. Two groups only.
+    """
+    sizes = scenes.space.sizes
+    if len(sizes) != 2:
+        raise ConfigError(
+            f"models.{config.name}",
+            f"codes with given counts are drawn for two feature groups; here are {len(sizes)}",
+            "use known-answer:swaps, or a space with two groups",
+        )
+    z, swapped, numbers = _swapped(config, scenes)
+    for scene, number in zip(swapped, numbers, strict=True):
+        grid = scenes.objects[scene].reshape(sizes).astype(int)
+        rows, columns = grid.sum(axis=1).tolist(), grid.sum(axis=0).tolist()
+        rank = number * same_margins(rows, columns) >> 128
+        z[scene] = unrank_matrix(rows, columns, rank).ravel()
     return {"cls": z}
 
 
@@ -244,8 +315,9 @@ def _wide(config: KnownAnswer, default: int, least: int) -> int:
 ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
     encoder.__name__: encoder
     for encoder in (
-        zero, features, identity, rotated, hadamard, erasure, swaps, half, flips, cipher,
-        cipher_features, cipher_three, conjunctive, tensor_product, token_grid,
+        zero, features, counts, identity, rotated, hadamard, erasure, cell_erasure, swaps,
+        swaps_within_counts, half, flips, cipher, cipher_features, cipher_three, conjunctive,
+        tensor_product, token_grid,
     )
 }  # fmt: skip
 
@@ -280,15 +352,26 @@ def encode(
     ``cls``, float32 (n, d); `token_grid` also has ``patches``, float32 (n, T, d), with the token
     map that `token_map` returns.
     """
+    scenes = scenes_of(config, dataset, split, start, objects)
+    arrays = ENCODERS[encoder_name(config)](config, scenes)
+    return {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in arrays.items()}
+
+
+def scenes_of(
+    config: KnownAnswer,
+    dataset: SceneDistribution,
+    split: str,
+    start: int,
+    objects: NDArray[np.uint8],
+) -> Scenes:
+    """Put together what `encode` shows an encoder; same arguments."""
     space = build_space(dataset.space)
-    scenes = Scenes(
+    return Scenes(
         objects=objects,
         features=feature_code(objects, space.sizes),
         space=space,
         noise=Noise(config.seed, dataset.seed, split, start, len(objects)),
     )
-    arrays = ENCODERS[encoder_name(config)](config, scenes)
-    return {name: np.ascontiguousarray(a, dtype=np.float32) for name, a in arrays.items()}
 
 
 def token_map(config: KnownAnswer, dataset: SceneDistribution) -> TokenMap | None:

@@ -23,7 +23,9 @@ PROVABLE = 13
 ATTEMPTS = 20  # draws of signed directions; the last one is taken if all of them collide
 
 # Defaults of the noisy encoders (spec 1, section 6b).
-PROBABILITY = {"erasure": 0.5, "swaps": 0.5, "flips": 0.05}
+PROBABILITY = {
+    "erasure": 0.5, "cell_erasure": 0.5, "swaps": 0.5, "swaps_within_counts": 0.5, "flips": 0.05,
+}  # fmt: skip
 
 
 def encoder_name(config: KnownAnswer) -> str:
@@ -32,7 +34,7 @@ def encoder_name(config: KnownAnswer) -> str:
 
 
 def noise_level(config: KnownAnswer) -> float:
-    """Configured noise of `erasure`, `swaps` or `flips`, or the encoder's default."""
+    """Configured noise of a noisy encoder, or the encoder's default."""
     if config.probability is not None:
         return config.probability
     return PROBABILITY[encoder_name(config)]

@@ -1,16 +1,15 @@
 """Closed forms of what the known-answer encoders hold (spec 1, sections 6 and 6b).
 
-`truth` picks the one of an encoder. All return I(O;Z) and I(O;Z|F) in bits, None where there is no
-closed form. Counts are
-Python integers; floats appear in the last step. Where `_uniform` holds, O is uniform over the codes
-of a split, so a feature code F with n(F) object codes has probability
-n(F) / |codes of the split|; closed forms that need this are None elsewhere.
+`truth` picks the one of an encoder. All return a `Truth`: I(O;Z) and its parts in bits, None where
+there is no closed form. Numbers of codes are Python integers; floats appear in the last step. Where
+`is_uniform` holds, O is uniform over the codes of a split, so a feature code F with n(F) object
+codes has probability n(F) / |codes of the split|; closed forms that need this are None elsewhere.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import comb, fsum, log2
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,15 +21,37 @@ from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer_channels import flip_information
 from bindscope.models.known_answer_directions import encoder_name, hadamard_directions, noise_level
-from bindscope.models.known_answer_margins import margin_sum
+from bindscope.models.known_answer_margins import class_sizes, countable
 from bindscope.priors.entropies import entropies
 
 if TYPE_CHECKING:
+    from bindscope.codes.space import CodeSpace
     from bindscope.config.codes import SceneDistribution
     from bindscope.config.grid import Tokens
     from bindscope.config.models import KnownAnswer
 
-Bits = tuple[float | None, float | None]
+
+class Truth(NamedTuple):
+    """What an encoder holds, in bits; None where there is no closed form.
+
+    `bits` = `feature` + `conditional` and `conditional` = `count` + `pairing`. With M the counts
+    (how often each feature occurs), of two groups: `bits` I(O;Z), `conditional` I(O;Z|F),
+    `feature` I(F;Z), `count` I(M;Z|F), `pairing` I(O;Z|M).
+    """
+
+    bits: float | None
+    conditional: float | None
+    feature: float | None
+    count: float | None
+    pairing: float | None
+
+    def columns(self) -> dict[str, float | None]:
+        """Return the columns of a table: `truth_bits`, `truth_conditional_bits` and so on."""
+        names = ("truth" if name == "bits" else f"truth_{name}" for name in self._fields)
+        return {f"{name}_bits": value for name, value in zip(names, self, strict=True)}
+
+
+UNKNOWN = Truth(None, None, None, None, None)
 
 
 class FeatureClass(NamedTuple):
@@ -43,7 +64,8 @@ class FeatureClass(NamedTuple):
 
 def split_entropies(dataset: SceneDistribution, split: str) -> dict[str, Any]:
     """Entropies of a split in bits, by column: `h_object_bits` and so on."""
-    return next(row for row in entropies(dataset) if row["split"] == split)
+    row = next(row for row in entropies(dataset) if row["split"] == split)
+    return {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None, **row}
 
 
 def feature_classes(dataset: SceneDistribution, split: str) -> list[FeatureClass]:
@@ -65,45 +87,108 @@ def feature_classes(dataset: SceneDistribution, split: str) -> list[FeatureClass
 # Encoders -------------------------------------------------------------------------------------
 
 
-def nothing(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """0 and 0."""
-    return 0.0, 0.0
+def nothing(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """0 of everything."""
+    return Truth(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def features(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H(F) and 0."""
-    return split_entropies(dataset, split)["h_feature_bits"], 0.0
+def features(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), and 0 beyond it."""
+    h = split_entropies(dataset, split)["h_feature_bits"]
+    return Truth(h, 0.0, h, 0.0, 0.0)
 
 
-def everything(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H(O) and H(O|F): O is a function of z."""
+def counts(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), H(M|F), 0."""
     h = split_entropies(dataset, split)
-    return h["h_object_bits"], h["h_object_given_feature_bits"]
+    return _with_features(h, h["h_counts_given_feature_bits"], 0.0)
 
 
-def hadamard(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
+def everything(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), H(M|F), H(O|M): O is a function of z."""
+    h = split_entropies(dataset, split)
+    return _with_features(h, h["h_object_given_feature_bits"], h["h_object_given_counts_bits"])
+
+
+def hadamard(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
     """As `everything`, where it is proven that no two codes have the same sum."""
     proven = hadamard_directions(config, build_space(dataset.space))[1]
-    return everything(config, dataset, split) if proven else (None, None)
+    return everything(config, dataset, split) if proven else UNKNOWN
 
 
-def erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H(F) + p H(O|F) and p H(O|F)."""
+def erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), p H(M|F), p H(O|M)."""
     h = split_entropies(dataset, split)
-    conditional = noise_level(config) * h["h_object_given_feature_bits"]
-    return h["h_feature_bits"] + conditional, conditional
+    p, pairing = noise_level(config), h["h_object_given_counts_bits"]
+    return _with_features(
+        h, p * h["h_object_given_feature_bits"], None if pairing is None else p * pairing
+    )
 
 
-def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H(F) + E[C(n(F))] and E[C(n(F))], with C the information of a symmetric channel.
+def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), and of O given F E[C(n(F))], with C the information of a symmetric channel.
 
-    C(n) = log2 n + a log2 a + (n - 1) b log2 b, with a = 1 - s + s / n and b = s / n.
+    C(n) = log2 n + a log2 a + (n - 1) b log2 b, with a = 1 - s + s / n and b = s / n. Given F and
+    z, M is that of z with probability 1 - s, and else drawn from its law, which has N(M) / n.
     """
-    if not _uniform(dataset):
-        return None, None
+    if not is_uniform(dataset):
+        return UNKNOWN
     s = noise_level(config)
-    conditional = fsum(f.share * symmetric_channel(f.n, s) for f in feature_classes(dataset, split))
-    return split_entropies(dataset, split)["h_feature_bits"] + conditional, conditional
+    classes = feature_classes(dataset, split)
+    conditional = fsum(f.share * symmetric_channel(f.n, s) for f in classes)
+    counted = _over_counts(dataset, classes, lambda f, n: _redrawn_class(n / f.n, s))
+    return _with_features(
+        split_entropies(dataset, split),
+        conditional,
+        None if counted is None else conditional - counted,
+    )
+
+
+def _redrawn_class(share: float, s: float) -> float:
+    """E[log2 P(M|z,F) / P(M|F)] where z has an M of this share of F's codes (see `swaps`)."""
+    same = 1 - s + s * share
+    kept = same * log2(same / share) if same else 0.0
+    return kept + (s * (1 - share) * log2(s) if s else 0.0)
+
+
+def swaps_within_counts(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(F), H(M|F), and of O given M E[C(N(M))], as `swaps` with the N(M) codes of M."""
+    h = split_entropies(dataset, split)
+    counted = h["h_counts_given_feature_bits"]
+    if not is_uniform(dataset) or counted is None:
+        return UNKNOWN
+    s = noise_level(config)
+    pairing = _over_counts(
+        dataset, feature_classes(dataset, split), lambda f, n: symmetric_channel(n, s)
+    )
+    return UNKNOWN if pairing is None else _with_features(h, counted + pairing, pairing)
+
+
+def _over_counts(
+    dataset: SceneDistribution,
+    classes: list[FeatureClass],
+    value: Callable[[FeatureClass, int], float],
+) -> float | None:
+    """Mean of `value(f, N(M))` over the counts M of a scene; None where M is not counted."""
+    space = build_space(dataset.space)
+    if not all(countable(f.counts) for f in classes):
+        return None
+    return fsum(
+        f.share * n * number / f.n * value(f, n)
+        for f in classes
+        for m in range(max(f.counts), space.max_objects + 1)
+        if m >= space.min_objects
+        for n, number in class_sizes(*sorted(f.counts), m).items()
+    )
+
+
+def _with_features(h: Mapping[str, Any], conditional: float | None, pairing: float | None) -> Truth:
+    """All parts, where z tells F, from I(O;Z|F) and I(O;Z|M)."""
+    feature = h["h_feature_bits"]
+    if conditional is None:
+        return Truth(None, None, feature, None, pairing)
+    count = None if pairing is None else max(conditional - pairing, 0.0)
+    return Truth(feature + conditional, conditional, feature, count, pairing)
 
 
 def symmetric_channel(n: int, s: float) -> float:
@@ -120,28 +205,67 @@ def symmetric_channel(n: int, s: float) -> float:
     return log2(n) + _plogp(same) + (n - 1) * _plogp(other)
 
 
-def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H of the first K // 2 cells: -sum_c P(c) log2(P(c) / C(K // 2, c)), P hypergeometric.
+def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H of the first K // 2 cells, as in `information_of_shown`.
 
     Uniform spaces on a random split only. I(O;Z|F) = I(O;Z) - H(F) + H(F|Z) where there are two
-    groups and the cells shown are whole rows.
+    groups and the cells shown are whole rows; how that divides into counts and pairing has no
+    closed form.
     """
-    if not isinstance(dataset.space, UniformSpace) or not isinstance(dataset.split, RandomSplit):
-        return None, None
+    if not is_exchangeable(dataset):
+        return UNKNOWN
     space = build_space(dataset.space)
     shown = space.n_cells // 2
     numbers = range(space.min_objects, space.max_objects + 1)
-    completions = [
-        sum(comb(space.n_cells - shown, m - c) for m in numbers if m >= c) for c in range(shown + 1)
-    ]
-    total = sum(comb(shown, c) * ways for c, ways in enumerate(completions))
-    bits = log2(total) - fsum(
-        comb(shown, c) * ways / total * log2(ways) for c, ways in enumerate(completions) if ways
-    )
+    bits = information_of_shown(space, shown)
     if len(space.sizes) != 2 or shown % space.sizes[1]:
-        return bits, None
+        return Truth(bits, None, None, None, None)
+    h = split_entropies(dataset, split)["h_feature_bits"]
     given = _feature_entropy_given_rows(space.sizes, shown // space.sizes[1], numbers)
-    return bits, bits - split_entropies(dataset, split)["h_feature_bits"] + given
+    return Truth(bits, bits - h + given, h - given, None, None)
+
+
+def cell_erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """Mean of `information_of_shown` over the number of cells that are shown.
+
+    Uniform spaces on a random split only. The parts depend on which cells are erased, not on how
+    many, and have no closed form; `known_answer_realised` has them for the cells at hand.
+    """
+    if not is_exchangeable(dataset):
+        return UNKNOWN
+    space = build_space(dataset.space)
+    k, p = space.n_cells, noise_level(config)
+    bits = fsum(
+        comb(k, shown) * (1 - p) ** shown * p ** (k - shown) * information_of_shown(space, shown)
+        for shown in range(k + 1)
+    )
+    return Truth(bits, None, None, None, None)
+
+
+def completions(space: CodeSpace, hidden: int) -> list[int]:
+    """Ways to fill `hidden` cells, by the number of objects in the others: a list to K."""
+    numbers = range(space.min_objects, space.max_objects + 1)
+    return [sum(comb(hidden, m - c) for m in numbers if m >= c) for c in range(space.n_cells + 1)]
+
+
+def information_of_shown(space: CodeSpace, shown: int) -> float:
+    """H of some cells in bits: -sum_c P(c) log2(P(c) / C(shown, c)), P hypergeometric.
+
+    Parameters
+    ----------
+    space
+        A space in which all codes with an allowed number of objects are equally likely.
+    shown
+        How many cells; all sets of as many are alike.
+    """
+    ways = completions(space, space.n_cells - shown)[: shown + 1]
+    total = sum(comb(shown, c) * n for c, n in enumerate(ways))
+    return log2(total) - fsum(comb(shown, c) * n / total * log2(n) for c, n in enumerate(ways) if n)
+
+
+def is_exchangeable(dataset: SceneDistribution) -> bool:
+    """Whether a code's probability depends on its number of objects alone."""
+    return isinstance(dataset.space, UniformSpace) and isinstance(dataset.split, RandomSplit)
 
 
 def _feature_entropy_given_rows(sizes: tuple[int, ...], top: int, numbers: range) -> float:
@@ -188,37 +312,30 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
     )
 
 
-def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Bits:
-    """H(Z) - K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
-    if not _uniform(dataset):
-        return None, None
-    return flip_information(dataset, split, noise_level(config))
+def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
+    """H(Z), H(Z|F) and H(Z|M) less K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
+    found = flip_information(dataset, split, noise_level(config)) if is_uniform(dataset) else None
+    if found is None:
+        return UNKNOWN
+    bits, conditional, pairing = found
+    if len(build_space(dataset.space).sizes) != 2 or pairing is None:
+        return Truth(bits, conditional, bits - conditional, None, None)
+    return Truth(bits, conditional, bits - conditional, conditional - pairing, pairing)
 
 
-def token_grid(config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens) -> Bits:
+def token_grid(
+    config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens
+) -> Truth:
     """What one object per token holds, by the tokens that are read.
 
     ``patches``: all of O. ``cls``: F. ``mean`` (and ``cls_mean``, since F follows from it): the
-    margins, that is how often each feature value occurs; two groups only.
+    counts, that is how often each feature value occurs.
     """
-    if tokens == "patches":
-        return everything(config, dataset, split)
-    if tokens == "cls":
-        return features(config, dataset, split)
-    if not _uniform(dataset):
-        return None, None
-    space = build_space(dataset.space)
-    numbers = range(space.min_objects, space.max_objects + 1)
-    conditional = 0.0
-    for f in feature_classes(dataset, split):
-        sums = [margin_sum(f.counts, m) for m in numbers if m >= max(f.counts)]
-        if None in sums:
-            return None, None
-        conditional += f.share * (log2(f.n) - fsum(s for s in sums if s is not None) / f.n)
-    return split_entropies(dataset, split)["h_feature_bits"] + conditional, conditional
+    read = {"patches": everything, "cls": features}.get(tokens, counts)
+    return read(config, dataset, split)
 
 
-def _uniform(dataset: SceneDistribution) -> bool:
+def is_uniform(dataset: SceneDistribution) -> bool:
     """Whether the object codes of a split are equally likely."""
     return max(outcome_weights(build_space(dataset.space))) == 1
 
@@ -231,15 +348,17 @@ INJECTIVE = (
     "identity", "rotated", "cipher", "cipher_features", "cipher_three", "conjunctive",
     "tensor_product",
 )  # fmt: skip
-TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Bits]] = {
-    "zero": nothing, "features": features, "hadamard": hadamard, "erasure": erasure,
-    "swaps": swaps, "half": half, "flips": flips, **dict.fromkeys(INJECTIVE, everything),
+TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Truth]] = {
+    "zero": nothing, "features": features, "counts": counts, "hadamard": hadamard,
+    "erasure": erasure, "cell_erasure": cell_erasure, "swaps": swaps,
+    "swaps_within_counts": swaps_within_counts, "half": half, "flips": flips,
+    **dict.fromkeys(INJECTIVE, everything),
 }  # fmt: skip
 
 
 def truth(
     config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: Tokens = "cls"
-) -> tuple[float | None, float | None]:
+) -> Truth:
     """Binding information of an encoder in closed form.
 
     Parameters
@@ -255,7 +374,7 @@ def truth(
 
     Returns
     -------
-    I(O;Z) and I(O;Z|F) in bits; None where there is no closed form.
+    I(O;Z) and its parts in bits; None where there is no closed form.
     """
     name = encoder_name(config)
     if name == "token_grid":

@@ -1,0 +1,261 @@
+"""What known-answer encoders hold of the very scenes that are measured.
+
+`known_answer_truth` gives expectations. On a few thousand test scenes the codes are a little more
+or less surprising than on average, and so are the cells that were erased: half a bit is common.
+Here each scene's own information, log2 p(o|z) / p(o), is averaged over the scenes at hand. It is
+what a probe that knows the exact posterior reads where its loss is compared with the prior's scene
+by scene, so that an estimate can be held against it without either fluctuation; its expectation
+over scenes is the truth. Parts are alike: log2 p(f|z) / p(f), log2 p(m|f,z) / p(m|f) and
+log2 p(o|m,z) / p(o|m), with m the counts (how often each feature occurs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import log2
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bindscope.codes.space import feature_counts
+from bindscope.models.known_answer import encode, scenes_of, shown
+from bindscope.models.known_answer_directions import (
+    encoder_name,
+    hadamard_directions,
+    noise_level,
+)
+from bindscope.models.known_answer_margins import countable, margins, same_margins
+from bindscope.models.known_answer_truth import (
+    INJECTIVE,
+    UNKNOWN,
+    Truth,
+    completions,
+    is_exchangeable,
+    is_uniform,
+    split_entropies,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bindscope.config.codes import SceneDistribution
+    from bindscope.config.grid import Tokens
+    from bindscope.config.models import KnownAnswer
+    from bindscope.models.known_answer import Scenes
+
+    Bits = NDArray[np.float64]
+
+
+class Surprise(NamedTuple):
+    """How surprising each scene's code is, in bits, float64 (N,).
+
+    -log2 p(f), -log2 p(o|f), and, of two groups that can be counted, -log2 p(o|m) and the number
+    n(f) of object codes of its feature code.
+    """
+
+    feature: Bits
+    conditional: Bits
+    pairing: Bits | None
+
+
+class Held(NamedTuple):
+    """What each scene's z says, in bits, float64 (N,); None where that is not computed."""
+
+    bits: Bits
+    conditional: Bits | None = None
+    pairing: Bits | None = None
+
+
+def realised_truth(
+    config: KnownAnswer,
+    dataset: SceneDistribution,
+    objects: NDArray[np.uint8],
+    split: str = "test",
+    tokens: Tokens = "cls",
+) -> Truth:
+    """Average what an encoder says of each scene.
+
+    Parameters
+    ----------
+    config
+        The encoder.
+    dataset
+        The dataset that the codes were drawn from.
+    objects
+        Object codes of the split's first scenes, uint8 (N, K).
+    split
+        The split.
+    tokens
+        What the probe reads; other than ``cls`` for `token_grid` only.
+
+    Returns
+    -------
+    Means over these scenes in bits; None where there is no exact posterior to take them from.
+    """
+    if not is_uniform(dataset):
+        return UNKNOWN
+    scenes = scenes_of(config, dataset, split, 0, objects)
+    surprise = _surprise(dataset, split, scenes)
+    held = _held(config, dataset, split, scenes, surprise, tokens)
+    if held is None:
+        return UNKNOWN
+    mean = [None if values is None else float(values.mean()) for values in held]
+    bits, conditional, pairing = mean
+    return Truth(
+        bits,
+        conditional,
+        None if conditional is None or bits is None else bits - conditional,
+        None if pairing is None or conditional is None else conditional - pairing,
+        pairing,
+    )
+
+
+def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surprise:
+    space = scenes.space
+    ways = space.covers()
+    counts = list(map(tuple, feature_counts(scenes.features, space.sizes).tolist()))
+    given_feature = np.array([log2(ways[c]) for c in counts])
+    pairing = None
+    if all(map(countable, set(counts))):
+        rows = space.sizes[0]
+        values = margins(scenes.objects, space.sizes).tolist()
+        pairing = np.array([log2(same_margins(m[:rows], m[rows:])) for m in values])
+    whole = split_entropies(dataset, split)["h_object_bits"]  # O is uniform
+    return Surprise(whole - given_feature, given_feature, pairing)
+
+
+def _held(
+    config: KnownAnswer,
+    dataset: SceneDistribution,
+    split: str,
+    scenes: Scenes,
+    surprise: Surprise,
+    tokens: Tokens,
+) -> Held | None:
+    """Pick how an encoder's scenes are judged; None where their posterior is not known."""
+    name, (feature, conditional, pairing) = encoder_name(config), surprise
+    zero = np.zeros(len(feature))
+    if name == "token_grid":
+        name = {"patches": "identity", "cls": "features"}.get(tokens, "counts")
+    if name == "hadamard" and hadamard_directions(config, scenes.space)[1]:
+        name = "identity"
+    if name in INJECTIVE:
+        return Held(feature + conditional, conditional, pairing)
+    if name == "zero":
+        return Held(zero, zero, zero)
+    if name == "features":
+        return Held(feature, zero, zero)
+    if name == "counts" and pairing is not None:
+        return Held(feature + conditional - pairing, conditional - pairing, zero)
+    if name == "erasure":
+        seen = shown(config, scenes)[:, 0]
+        told = conditional * seen
+        return Held(feature + told, told, None if pairing is None else pairing * seen)
+    if name in ("swaps", "swaps_within_counts"):
+        z = encode(config, dataset, split, 0, scenes.objects)["cls"].astype(np.uint8)
+        judge = {"swaps": _swaps, "swaps_within_counts": _swaps_within_counts}[name]
+        return judge(noise_level(config), scenes, z, surprise)
+    if name in ("half", "cell_erasure") and is_exchangeable(dataset):
+        return _cells_shown(scenes, shown(config, scenes), surprise)
+    return None
+
+
+def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -> Held:
+    """p(o|f,z) = (1 - s) [o = z] + s / n(f), and p(m|f,z) = (1 - s) [m = m(z)] + s p(m|f)."""
+    kept = (z == scenes.objects).all(axis=1)
+    told = np.log2(np.exp2(surprise.conditional) * (1 - s) * kept + s)
+    if surprise.pairing is None:
+        return Held(surprise.feature + told, told)
+    sizes = scenes.space.sizes
+    same = (margins(z, sizes) == margins(scenes.objects, sizes)).all(axis=1)
+    counted = np.log2(np.exp2(surprise.conditional - surprise.pairing) * (1 - s) * same + s)
+    return Held(surprise.feature + told, told, told - counted)
+
+
+def _swaps_within_counts(
+    s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise
+) -> Held | None:
+    """p(o|m,z) = (1 - s) [o = z] + s / N(m), and z tells m."""
+    if surprise.pairing is None:
+        return None
+    kept = (z == scenes.objects).all(axis=1)
+    pairing = np.log2(np.exp2(surprise.pairing) * (1 - s) * kept + s)
+    conditional = surprise.conditional - surprise.pairing + pairing
+    return Held(surprise.feature + conditional, conditional, pairing)
+
+
+# Some cells shown: o is uniform over the codes that fit, which are counted ------------------------
+
+
+def _cells_shown(scenes: Scenes, seen: NDArray[np.bool_], surprise: Surprise) -> Held:
+    """Count the codes with these cells, of them those with this F, and of them with this M."""
+    space, whole = scenes.space, surprise.feature + surprise.conditional
+    ways = [completions(space, hidden) for hidden in range(space.n_cells + 1)]
+    ones = (scenes.objects * seen).sum(axis=1)
+    hidden = space.n_cells - seen.sum(axis=1)
+    bits = whole - np.array([log2(ways[h][c]) for h, c in zip(hidden, ones, strict=True)])
+    if surprise.pairing is None:
+        return Held(bits)
+    left = np.empty((2, len(bits)))
+    for i, (objects, cells) in enumerate(zip(scenes.objects, seen, strict=True)):
+        code, erased = objects.reshape(space.sizes), ~cells.reshape(space.sizes)
+        left[:, i] = log2(_same_features(code, erased, ways)), log2(_same_counts(code, erased))
+    return Held(bits, surprise.conditional - left[0], surprise.pairing - left[1])
+
+
+def _same_features(
+    code: NDArray[np.uint8], erased: NDArray[np.bool_], ways: list[list[int]]
+) -> int:
+    """Count the ways to fill the erased cells so that the same rows and columns are used.
+
+    Inclusion-exclusion over the rows and columns in use of which no object is shown.
+    """
+    visible = code * ~erased
+    n_seen = int(visible.sum())
+    rows, row_signs = _subsets(code.any(axis=1), visible.any(axis=1))
+    columns, column_signs = _subsets(code.any(axis=0), visible.any(axis=0))
+    free = rows @ erased.astype(int) @ columns.T
+    signs = np.multiply.outer(row_signs, column_signs)
+    return sum(
+        sign * ways[cells][n_seen]
+        for sign, cells in zip(signs.ravel().tolist(), free.ravel().tolist(), strict=True)
+    )
+
+
+def _subsets(used: NDArray[np.bool_], seen: NDArray[np.bool_]) -> tuple[NDArray, NDArray]:
+    """Used values without each set of the unseen ones, int (2^u, n), and the sign of each."""
+    unseen = np.flatnonzero(used & ~seen)
+    sets, signs = [], []
+    for size in range(len(unseen) + 1):
+        for without in combinations(unseen, size):
+            allowed = used.astype(int)
+            allowed[list(without)] = 0
+            sets.append(allowed)
+            signs.append((-1) ** size)
+    return np.array(sets), np.array(signs)
+
+
+def _same_counts(code: NDArray[np.uint8], erased: NDArray[np.bool_]) -> int:
+    """Count the ways to fill the erased cells so that row and column sums are the same.
+
+    Row by row; what is left of the columns' sums is the state.
+    """
+    missing = code * erased
+    states = {tuple(missing.sum(axis=0, dtype=int).tolist()): 1}
+    for row, cells in zip(missing, erased, strict=True):
+        places, n = np.flatnonzero(cells).tolist(), int(row.sum())
+        following: dict[tuple[int, ...], int] = {}
+        for state, number in states.items():
+            for lowered in _taken(state, [c for c in places if state[c]], n):
+                following[lowered] = following.get(lowered, 0) + number
+        states = following
+    return sum(states.values())  # one state: every sum is used up
+
+
+def _taken(state: tuple[int, ...], places: list[int], n: int) -> Iterator[tuple[int, ...]]:
+    for chosen in combinations(places, n):
+        left = list(state)
+        for column in chosen:
+            left[column] -= 1
+        yield tuple(left)
