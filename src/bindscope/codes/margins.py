@@ -8,8 +8,9 @@ on sorted sums alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import combinations, islice
 from math import comb, factorial, prod
 
 import numpy as np
@@ -87,6 +88,65 @@ def orders(parts: Sums) -> int:
     return factorial(len(parts)) // prod(factorial(k) for k in Counter(parts).values())
 
 
+@cache
+def codes_by_margins(rows: int, columns: int, n_objects: int) -> Counter[int]:
+    """Sort the object codes that use every row and column by their margins.
+
+    Returns
+    -------
+    Number N of codes with the same margins -> how many margins have N codes.
+    """
+    found: Counter[int] = Counter()
+    for row_sums in partitions(n_objects, rows, columns):
+        for column_sums in partitions(n_objects, columns, rows):
+            found[matrices(row_sums, column_sums)] += orders(row_sums) * orders(column_sums)
+    found.pop(0, None)
+    return found
+
+
+def unrank_matrix(row_sums: list[int], column_sums: list[int], rank: int) -> npt.NDArray[np.uint8]:
+    """Write out the 0/1 matrix with this number among those with these row and column sums.
+
+    Parameters
+    ----------
+    row_sums, column_sums
+        Sums in any order, which some matrix has.
+    rank
+        From 0 to the number of such matrices - 1.
+
+    Returns
+    -------
+    uint8 (rows, columns).
+    """
+    matrix = np.zeros((len(row_sums), len(column_sums)), np.uint8)
+    sums = list(column_sums)
+    for row, n in enumerate(row_sums):
+        before = _as_sums(sums)
+        for after, ways in lowered(before, n):
+            rest = matrices(_as_sums(row_sums[row + 1 :]), after)
+            if rank < ways * rest:
+                break
+            rank -= ways * rest
+        which, rank = divmod(rank, rest)
+        taken = _taken(Counter(before), Counter(after))
+        for value, number in taken.items():
+            alike = [column for column, left in enumerate(column_sums) if left == value]
+            which, index = divmod(which, comb(len(alike), number))
+            for column in next(islice(combinations(alike, number), index, None)):
+                matrix[row, column] = 1
+                sums[column] -= 1
+        column_sums = list(sums)
+    return matrix
+
+
+def _taken(before: Counter[int], after: Counter[int]) -> dict[int, int]:
+    """Of how many sums of each value one was taken off."""
+    taken: dict[int, int] = {}
+    for value in sorted(before, reverse=True):
+        taken[value] = before[value] + taken.get(value + 1, 0) - after[value]
+    return taken
+
+
 def margins(
     objects: npt.NDArray[np.uint8], sizes: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -104,3 +164,12 @@ def descending(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def as_sums(row: npt.NDArray[np.int64]) -> Sums:
     """Return a sorted row without its zeros."""
     return tuple(value for value in row.tolist() if value)
+
+
+def _as_sums(sums: Iterable[int]) -> Sums:
+    return tuple(sorted((value for value in sums if value), reverse=True))
+
+
+def same_margins(row_sums: Iterable[int], column_sums: Iterable[int]) -> int:
+    """Count the 0/1 matrices with these row and column sums, in any order and with zeros."""
+    return matrices(_as_sums(row_sums), _as_sums(column_sums))

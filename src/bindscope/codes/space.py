@@ -94,12 +94,17 @@ def feature_code(objects: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.ND
     ndarray
         uint8 (N, n), n = sum(sizes): the groups' values one group after the other.
     """
+    return (occurrences(objects, sizes) > 0).astype(np.uint8)
+
+
+def occurrences(objects: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Count the objects with each value: as `feature_code`, int64 (N, n)."""
     if objects.ndim != 2 or objects.shape[1] != prod(sizes):
         raise ValueError(f"objects has shape {objects.shape}, expected (N, {prod(sizes)})")
-    grid = objects.reshape(len(objects), *sizes).astype(bool)
+    grid = objects.reshape(len(objects), *sizes)
     axes = range(1, len(sizes) + 1)
-    parts = [grid.any(axis=tuple(a for a in axes if a != group)) for group in axes]
-    return np.concatenate(parts, axis=1).astype(np.uint8)
+    parts = [grid.sum(axis=tuple(a for a in axes if a != g), dtype=np.int64) for g in axes]
+    return np.concatenate(parts, axis=1)
 
 
 def group_slices(sizes: Sequence[int]) -> list[slice]:

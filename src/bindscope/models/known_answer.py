@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Philox, SeedSequence
 
+from bindscope.codes.margins import same_margins, unrank_matrix
 from bindscope.codes.sampling import unrank
-from bindscope.codes.space import build_space, feature_code, feature_counts, outcome_weights
+from bindscope.codes.space import (
+    build_space,
+    feature_code,
+    feature_counts,
+    occurrences,
+    outcome_weights,
+)
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 from bindscope.models.base import TokenMap
@@ -29,7 +36,6 @@ from bindscope.models.known_answer_directions import (
     hadamard_directions,
     noise_level,
 )
-from bindscope.models.known_answer_margins import margins, same_margins, unrank_matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,7 +114,7 @@ def counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
     A histogram. The mean token of `token_grid` is the same up to scale.
     """
-    return {"cls": margins(scenes.objects, scenes.space.sizes)}
+    return {"cls": occurrences(scenes.objects, scenes.space.sizes)}
 
 
 def identity(config: KnownAnswer, scenes: Scenes) -> Arrays:

@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import hadamard
 
-from bindscope.codes.space import build_space, feature_code, feature_counts, group_slices
+from bindscope.codes.space import (
+    build_space,
+    feature_code,
+    feature_counts,
+    group_slices,
+    occurrences,
+)
 from bindscope.codes.splits import feature_codes
-from bindscope.models.known_answer_margins import margins
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +51,7 @@ def flip_information(
     total = entropy_of_noisy(codes, k, p) - noise
 
     used = feature_counts(bits(features[codes], space.n_features), space.sizes)
-    values = margins(bits(codes, k), space.sizes)
+    values = occurrences(bits(codes, k), space.sizes)
     # Permuting the values of a group changes nothing: one transform per sorted vector suffices.
     alike = np.concatenate([np.sort(values[:, part]) for part in group_slices(space.sizes)], axis=1)
     conditional = _entropy_within(codes, features[codes], used, p, k) - noise

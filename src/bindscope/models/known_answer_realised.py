@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bindscope.codes.space import feature_counts
+from bindscope.codes.margins import same_margins
+from bindscope.codes.space import feature_counts, occurrences
 from bindscope.models.known_answer import encode, scenes_of, shown
 from bindscope.models.known_answer_directions import (
     encoder_name,
     hadamard_directions,
     noise_level,
 )
-from bindscope.models.known_answer_margins import countable, margins, same_margins
 from bindscope.models.known_answer_truth import (
     INJECTIVE,
     UNKNOWN,
@@ -35,6 +35,7 @@ from bindscope.models.known_answer_truth import (
     is_uniform,
     split_entropies,
 )
+from bindscope.priors.counts import not_counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,9 +118,9 @@ def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surpris
     counts = list(map(tuple, feature_counts(scenes.features, space.sizes).tolist()))
     given_feature = np.array([log2(ways[c]) for c in counts])
     pairing = None
-    if all(map(countable, set(counts))):
+    if not not_counted(space):
         rows = space.sizes[0]
-        values = margins(scenes.objects, space.sizes).tolist()
+        values = occurrences(scenes.objects, space.sizes).tolist()
         pairing = np.array([log2(same_margins(m[:rows], m[rows:])) for m in values])
     whole = split_entropies(dataset, split)["h_object_bits"]  # O is uniform
     return Surprise(whole - given_feature, given_feature, pairing)
@@ -168,7 +169,7 @@ def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -
     if surprise.pairing is None:
         return Held(surprise.feature + told, told)
     sizes = scenes.space.sizes
-    same = (margins(z, sizes) == margins(scenes.objects, sizes)).all(axis=1)
+    same = (occurrences(z, sizes) == occurrences(scenes.objects, sizes)).all(axis=1)
     counted = np.log2(np.exp2(surprise.conditional - surprise.pairing) * (1 - s) * same + s)
     return Held(surprise.feature + told, told, told - counted)
 

@@ -15,13 +15,14 @@ from math import comb, fsum, log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bindscope.codes.counting import n_feature_codes
+from bindscope.codes.margins import codes_by_margins
 from bindscope.codes.space import build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer_channels import flip_information
 from bindscope.models.known_answer_directions import encoder_name, hadamard_directions, noise_level
-from bindscope.models.known_answer_margins import class_sizes, countable
+from bindscope.priors.counts import not_counted
 from bindscope.priors.entropies import entropies
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class FeatureClass(NamedTuple):
 
 def split_entropies(dataset: SceneDistribution, split: str) -> dict[str, Any]:
     """Entropies of a split in bits, by column: `h_object_bits` and so on."""
-    row = next(row for row in entropies(dataset) if row["split"] == split)
-    return {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None, **row}
+    return next(row for row in entropies(dataset) if row["split"] == split)
 
 
 def feature_classes(dataset: SceneDistribution, split: str) -> list[FeatureClass]:
@@ -171,14 +171,14 @@ def _over_counts(
 ) -> float | None:
     """Mean of `value(f, N(M))` over the counts M of a scene; None where M is not counted."""
     space = build_space(dataset.space)
-    if not all(countable(f.counts) for f in classes):
+    if not_counted(space):
         return None
     return fsum(
         f.share * n * number / f.n * value(f, n)
         for f in classes
         for m in range(max(f.counts), space.max_objects + 1)
         if m >= space.min_objects
-        for n, number in class_sizes(*sorted(f.counts), m).items()
+        for n, number in codes_by_margins(*sorted(f.counts), m).items()
     )
 
 

@@ -17,6 +17,7 @@ All is counted with exact integers (`codes.margins`):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import comb, fsum, log2
@@ -27,13 +28,12 @@ import numpy.typing as npt
 from bindscope.codes.margins import (
     Sums,
     as_sums,
+    codes_by_margins,
     descending,
     lowered,
     margins,
     matrices,
     n_partitions,
-    orders,
-    partitions,
 )
 from bindscope.codes.prefix import distinct_rows, integer_dtype
 from bindscope.codes.space import CodeSpace, n_outcomes, outcome_weights
@@ -168,15 +168,11 @@ def object_given_counts_bits(counts: tuple[int, ...], space: CodeSpace) -> float
 
 @lru_cache(maxsize=1 << 12)
 def _object_given_counts_bits(rows: int, columns: int, smallest: int, largest: int) -> float:
-    terms, total = [], 0
+    classes: Counter[int] = Counter()
     for m in range(smallest, largest + 1):
-        for row_sums in partitions(m, rows, columns):
-            for column_sums in partitions(m, columns, rows):
-                ways = matrices(row_sums, column_sums)
-                codes = orders(row_sums) * orders(column_sums) * ways
-                total += codes
-                terms.append(codes * log2(ways) if ways else 0.0)
-    return fsum(terms) / total
+        classes += codes_by_margins(rows, columns, m)
+    codes = sum(ways * margins for ways, margins in classes.items())
+    return fsum(ways * margins * log2(ways) for ways, margins in classes.items()) / codes
 
 
 def _two(space: CodeSpace) -> tuple[int, int]:
