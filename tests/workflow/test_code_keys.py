@@ -70,7 +70,8 @@ ROOMS: dict[str, set[str]] = {
     "codes/balanced.py": set(),  # no balanced space in this preset
     "codes/type_counts.py": set(),  # for renderers of scenes with repeats
     "codes/draws.py": set(),  # no space of draws in this preset
-    "codes/prefix.py": {*DRAW, "anchors", "truth"},
+    "codes/prefix.py": {*DRAW, "anchors", "priors", "truth"},
+    "codes/margins.py": {"anchors", "priors", "truth", "encoded"},
     "codes/sampling.py": {*DRAW, "truth"},
     "codes/splits.py": {*DRAW, "priors", "truth"},
     "codes/values.py": of_studies("value_names"),

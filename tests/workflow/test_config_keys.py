@@ -187,7 +187,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "SplitCounts.val": ("datasets.0.n_scenes.val", 128,
                         {*CODES, "scenes", "encoded", "index", *TRAINING}),
     "SplitCounts.test": ("datasets.0.n_scenes.test", 128,
-                         {*CODES, "scenes", "encoded", "pooled", "patches", "index"}),
+                         {*CODES, "scenes", "encoded", "truth", "pooled", "patches", "index"}),
     "ShapesRenderer.kind": ("datasets.2.render", {"kind": "shapes"}, set()),
     "ShapesRenderer.size_px": ("datasets.0.render.size_px", 40, {"scenes", *TRAINING}),
     "ShapesRenderer.object_px": ("datasets.0.render.object_px", 6, {"scenes", *TRAINING}),
