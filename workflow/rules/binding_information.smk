@@ -46,6 +46,29 @@ use rule fit as null with:
         code=code("null"),
 
 
+rule learning_curve:
+    input:
+        unpack(made_from("learning_curve")),
+    output:
+        rows=output_of("learning_curve", "rows"),
+    log:
+        log_of("learning_curve"),
+    benchmark:
+        benchmark_of("learning_curve")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("learning_curve")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(480),
+        gpu=gpus_of("learning_curve"),
+    params:
+        spec=spec("learning_curve"),
+        code=code("learning_curve"),
+    script:
+        "../scripts/learning_curve.py"
+
+
 rule attention:
     input:
         unpack(made_from("attention")),

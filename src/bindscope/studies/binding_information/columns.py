@@ -36,9 +36,7 @@ def _interval(estimate: str) -> tuple[Column, Column]:
 
 def _bound(part: str, meaning: str) -> tuple[Column, ...]:
     name = f"{part}_lower_bound_bits"
-    own = bits(
-        name, f"A true lower bound on {meaning}", "`information`; ours", reference="close"
-    )
+    own = bits(name, f"A true lower bound on {meaning}", "`information`; ours", reference="close")
     return own, *_interval(name)
 
 
@@ -307,8 +305,12 @@ _ESTIMATES = (
     *_interval("binding_bits"),
     *_interval("conditional_binding_bits"),
     *(
-        _measured(name, f"{symbol} of a known-answer encoder; 0 under shuffled labels.{further}",
-                  "`models.known_answer_truth.truth`", null="allowed")
+        _measured(
+            name,
+            f"{symbol} of a known-answer encoder; 0 under shuffled labels.{further}",
+            "`models.known_answer_truth.truth`",
+            null="allowed",
+        )
         for name, symbol, further in (
             ("truth_bits", "I(O;Z)", " Empty for other models and where there is no closed form."),
             ("truth_conditional_bits", "I(O;Z|F)", ""),
@@ -318,9 +320,13 @@ _ESTIMATES = (
         )
     ),
     *(
-        _measured(f"val_loss_{name}_bits", f"Validation cross-entropy of {what}: it chooses, and "
-                  "is not reported. Empty where the target was not fitted.", "`probes`",
-                  null="allowed")
+        _measured(
+            f"val_loss_{name}_bits",
+            f"Validation cross-entropy of {what}: it chooses, and "
+            "is not reported. Empty where the target was not fitted.",
+            "`probes`",
+            null="allowed",
+        )
         for name, what in (
             ("object", "the paper's probe of O"),
             ("feature", "the paper's probe of F"),
@@ -406,3 +412,72 @@ ATTENTION_COLUMNS: tuple[Column, ...] = (
     _attention("uniform_share", "What a query without preference would have."),
     *KEYS,
 )
+
+# What a learning curve is about: its symbol, in the order of the chain.
+QUANTITIES = {
+    "feature": "I(F;Z)",
+    "counts": "I(M;Z|F)",
+    "pairing": "I(O;Z|M)",
+    "conditional": "I(O;Z|F)",
+    "object": "I(O;Z)",
+}
+_CURVES = "`learning_curve`"
+_OF_CURVE = "`statistics.extrapolation`"
+
+CURVE_COLUMNS: tuple[Column, ...] = (
+    *(c for c in _NAMES if c.name in ("dataset", "model", "layer", "tokens")),
+    label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG),
+    label(
+        "quantity",
+        "What is bounded, by the chained probe: "
+        + ", ".join(f"`{name}` {symbol}" for name, symbol in QUANTITIES.items())
+        + ". No `counts` where they follow from F, no `pairing` either where they have no exact "
+        "prior.",
+        "`probes`",
+        values=tuple(QUANTITIES),
+        reference="same",
+    ),
+    count("seed", "", "Seed of the probe.", "config `seed_blocks`"),
+    _scenes("n_train_scenes", "Train scenes, the first of the split.", "config `shares`"),
+    _scenes("n_test_scenes", "Test scenes, the same at every share.", "config `n_scenes.test`"),
+    share(
+        "share", "share of the train scenes", "`n_train_scenes` over all there are.",
+        "config `shares`", null="never", reference="exact",
+    ),
+    _entropy("entropy_bits", "Entropy of the quantity: all there is to find.", "`priors`"),
+    bits(
+        "prior_loss_bits",
+        "What the exact prior alone pays for it on the test scenes: all there is to find in them.",
+        "`information`", null="never", low=0.0, reference="exact",
+    ),
+    bits("lower_bound_bits", "A true lower bound on the quantity.", _CURVES, reference="close"),
+    *_interval("lower_bound_bits"),
+    bits(
+        "asymptote_bits",
+        "What the bound tends to with more train scenes: a of a - b n^-c, by least squares over "
+        "the shares. An extrapolation, no bound; empty, with the reason, where no end is in sight.",
+        _OF_CURVE,
+    ),
+    *_interval("asymptote_bits"),
+    Column("exponent", "float64", "", "c of that curve.", _OF_CURVE, "reason", 0.0),
+    bits(
+        "prior_code_bits",
+        "Code length of the train scenes' part of the code under the exact prior alone.",
+        _CURVES, low=0.0, reference="close",
+    ),
+    bits(
+        "prequential_bits",
+        "Code length of the same given Z, sent share by share: the first at the cost of the prior, "
+        "each further one at its loss under the probe fitted to those before. Charges for learning "
+        "too.",
+        _CURVES, low=0.0, reference="close",
+    ),
+    count("steps", "steps", "Optimiser steps of the longest fit.", "`probes`"),
+    label(
+        "flags",
+        "Flags of the fit's parts, sorted, joined by `;`; see the table `binding_information`.",
+        "`probes`",
+    ),
+    label("reason", "Why a number is missing.", _CURVES, null="allowed"),
+    *KEYS,
+)  # fmt: skip

@@ -126,6 +126,22 @@ class FitBlock(Grid):
     probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
 
 
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class LearningCurve(Grid):
+    """Fits on growing shares of the train scenes, laid out as those of `fits`."""
+
+    tokens: tuple[Tokens, ...] = Field(("cls",), description="What the probe reads; as in `fits`.")
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    shares: tuple[Share, ...] = Field(
+        (0.125, 0.25, 0.5, 1.0),
+        min_length=2,
+        description="Shares of the train scenes, the first ones of the split; an asymptote takes "
+        "three or more.",
+    )
+
+
 class Information(Model):
     """Intervals and flags."""
 
@@ -153,6 +169,9 @@ class Section(Model):
     probes: tuple[AnyProbe, ...] = Field(min_length=1, description="Probe families.")
     fits: tuple[FitBlock, ...] = Field(min_length=1, description="Which probes are fitted where.")
     information: Information = Field(Information(), description="Intervals and flags.")
+    learning_curves: tuple[LearningCurve, ...] = Field(
+        (), description="Which probes are fitted to growing shares of the train scenes."
+    )
     families: tuple[ModelFamily, ...] = Field(
         (),
         description="Curves of the figure `resolution`: models that differ in their input size.",
@@ -169,16 +188,25 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
     probes = {probe.name: probe for probe in section.probes}
-    for key in ("probes", "fits", "families", "groups"):
+    for key in ("probes", "fits", "learning_curves", "families", "groups"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
-    for i, block in enumerate(section.fits):
-        where = f"fits.{i}"
+    blocks: list[tuple[str, FitBlock | LearningCurve]] = [
+        *((f"fits.{i}", block) for i, block in enumerate(section.fits)),
+        *((f"learning_curves.{i}", block) for i, block in enumerate(section.learning_curves)),
+    ]
+    for where, block in blocks:
         yield from grid_problems(where, block, datasets, models)
         yield from unknown(f"{where}.probes", block.probes, probes)
         used = [datasets[name] for name in block.datasets if name in datasets]
         for probe in (probes[name] for name in block.probes if name in probes):
             yield from _tokens(where, probe, block)
             yield from _groups(where, probe, used)
+    for i, curve in enumerate(section.learning_curves):
+        if curve.controls != ("none",):
+            yield (
+                f"learning_curves.{i}.controls: learning curves have no controls; leave it out, "
+                "and put shuffled labels into fits"
+            )
     for i, family in enumerate(section.families):
         yield from unknown(f"families.{i}.models", family.models, models)
     yield from _model_groups(section.groups, models)
@@ -198,7 +226,7 @@ def _model_groups(groups: Iterable[ModelGroup], models: Mapping[str, object]) ->
             home.setdefault(name, group.name)
 
 
-def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:
+def _tokens(where: str, probe: AnyProbe, block: FitBlock | LearningCurve) -> Iterator[str]:
     wants_patches = probe.family in PATCH_FAMILIES
     for tokens in block.tokens:
         if wants_patches != (tokens == "patches"):

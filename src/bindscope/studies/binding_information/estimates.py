@@ -114,7 +114,7 @@ def estimate(
     None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
-    scores = {**losses, **_gains(result, losses, prior)}
+    scores = {**losses, **gains(result, losses, prior)}
     means = {name: _finite(float(values.mean())) for name, values in scores.items()}
     row: dict[str, Any] = {
         "seed": result.seed,
@@ -207,7 +207,7 @@ def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float,
     return found
 
 
-def _gains(
+def gains(
     result: FitResult, losses: Mapping[str, NDArray[np.float64]], prior: Mapping[str, Any]
 ) -> dict[str, NDArray[np.float64]]:
     """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.

@@ -1,4 +1,4 @@
-"""What the study computes: fits, null probes beside them, attention maps."""
+"""What the study computes: fits, null probes beside them, learning curves, attention maps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from bindscope.studies.binding_information.config import (
     PATCH_FAMILIES,
     AnyProbe,
     FitBlock,
+    LearningCurve,
     Section,
 )
 from bindscope.studies.binding_information.registry import FAMILIES
 
 _FIT = "results/fits/{dataset}/{model}/{tokens}-{layer}/{probe}-{control}-{seeds}-{key}"
+_CURVE = "results/learning_curves/{dataset}/{model}/{tokens}-{layer}/{probe}-{seeds}-{key}.jsonl"
 _NULL = "results/null/{dataset}/{probe}-{seeds}-{key}"
 _ATTENTION = "results/attention/{dataset}/{model}/{layer}-{probe}-{seeds}-{key}"
 
@@ -38,6 +40,7 @@ def _fit_outputs(base: str) -> dict[str, str]:
 STEPS = (
     Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits"),
     Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True, makes="fits"),
+    Step("learning_curve", {"rows": _CURVE}, leaf=True, makes="learning curves"),
     Step(
         "attention",
         {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
@@ -50,11 +53,13 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: Section) -> None:
     """Add every fit of the section, and all it needs."""
-    for block in section.fits:
+    for block in (*section.fits, *section.learning_curves):
         _add_block(graph, shared, section, block)
 
 
-def _add_block(graph: Graph, shared: Shared, section: Section, block: FitBlock) -> None:
+def _add_block(
+    graph: Graph, shared: Shared, section: Section, block: FitBlock | LearningCurve
+) -> None:
     known = {probe.name: probe for probe in section.probes}
     for dataset in (shared.datasets[name] for name in block.datasets):
         of_probes = [_Fits(graph, section, dataset, known[name]) for name in block.probes]
@@ -78,21 +83,32 @@ class _Fits:
     probe: AnyProbe
 
     def add(
-        self, model: AnyModel, layer: int | str, tokens: str, index: Product, block: FitBlock
+        self,
+        model: AnyModel,
+        layer: int | str,
+        tokens: str,
+        index: Product,
+        block: FitBlock | LearningCurve,
     ) -> None:
         """Add the fits of every seed block and control, and the null probes beside them."""
         names = {"model": model.name, "layer": layer, "tokens": tokens}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
         stores = [p for p in _flat(index) if p.rule == "patches_temporary"]
         for seeds in block.seed_blocks:
+            representation = {"tokens": tokens, "layer": layer}
+            inputs: dict[str, Product | list[Product]] = {"index": index, "patches": stores}
+            if isinstance(block, LearningCurve):
+                shares = {"shares": list(block.shares)}
+                self.fit("learning_curve", names, seeds, representation, inputs, shares)
+                continue
             _add_null(self.graph, self, seeds)
             for control in block.controls:
                 fit = self.fit(
                     "fit",
                     {**names, "control": control},
                     seeds,
-                    {"tokens": tokens, "layer": layer},
-                    {"index": index, "patches": stores},
+                    representation,
+                    inputs,
                 )
                 # Where objects are is known for drawn scenes of real models only.
                 has_masks = not isinstance(model, KnownAnswer) and not self.dataset.source
@@ -106,8 +122,9 @@ class _Fits:
         seeds: tuple[int, ...],
         representation: dict[str, Any],
         inputs: dict[str, Product | list[Product]],
+        further: dict[str, Any] | None = None,
     ) -> Product:
-        """Add one fit, or the null probe of one."""
+        """Add one fit, the null probe of one, or a learning curve."""
         content = {
             "probe": self.probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
@@ -118,6 +135,7 @@ class _Fits:
             "device": self.probe.device,
             "representation": representation,
             "control": names.get("control", "none"),
+            **(further or {}),
         }
         wildcards = {
             **names,

@@ -7,7 +7,7 @@ from typing import Final
 
 import pandas as pd
 
-from bindscope.studies.binding_information.columns import BINDING_COLUMNS
+from bindscope.studies.binding_information.columns import BINDING_COLUMNS, CURVE_COLUMNS
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, near
 from bindscope.tables.schema import Rule
@@ -176,3 +176,31 @@ def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
+
+
+def _within_interval(name: str) -> Rule:
+    def holds(frame: pd.DataFrame) -> pd.Series[bool]:
+        value, low, high = (frame[f"{name}{end}"] for end in ("", "_low", "_high"))
+        inside = (low <= value + TOLERANCE) & (value <= high + TOLERANCE)
+        return inside | (value.isna() & low.isna() & high.isna())
+
+    return f"{name} lies within its interval, or all three are empty", holds
+
+
+def _curve_reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    names = [column.name for column in CURVE_COLUMNS if column.null == "reason"]
+    return frame[names].notna().all(axis=1) | (frame["reason"].fillna("").str.len() > 0)
+
+
+def _end_within_prior(frame: pd.DataFrame) -> pd.Series[bool]:
+    end = frame["asymptote_bits"]
+    return (end <= frame["prior_loss_bits"] + TOLERANCE) | end.isna()
+
+
+CURVE_RULES: tuple[Rule, ...] = (
+    ("a missing number needs a reason", _curve_reasons),
+    _within_interval("lower_bound_bits"),
+    _within_interval("asymptote_bits"),
+    ("an asymptote is at most what there is to find", _end_within_prior),
+    ("flags are sorted and named once", _sorted_flags),
+)

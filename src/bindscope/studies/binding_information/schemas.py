@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_information.columns import ATTENTION_COLUMNS, BINDING_COLUMNS
-from bindscope.studies.binding_information.rules import ATTENTION_RULES, BINDING_RULES
+from bindscope.studies.binding_information.columns import (
+    ATTENTION_COLUMNS,
+    BINDING_COLUMNS,
+    CURVE_COLUMNS,
+)
+from bindscope.studies.binding_information.rules import (
+    ATTENTION_RULES,
+    BINDING_RULES,
+    CURVE_RULES,
+)
 from bindscope.tables.schema import TableSchema
 
 
@@ -33,5 +41,18 @@ ATTENTION_SCHEMA = TableSchema(
     columns=ATTENTION_COLUMNS,
     key=("dataset", "model", "layer", "probe", "seed"),
     rules=ATTENTION_RULES,
+    order={"layer": layer_number},
+)
+
+CURVE_SCHEMA = TableSchema(
+    name="learning_curve",
+    version=1,
+    description="One row per quantity, share of the train scenes and seed of a probe that was "
+    "fitted to growing shares of them. Bounds are measured on the same test scenes at every share; "
+    "`asymptote_bits`, `exponent`, `prior_code_bits` and `prequential_bits` are of the whole curve "
+    "and stand in all of its rows. Made only where the configuration has `learning_curves`.",
+    columns=CURVE_COLUMNS,
+    key=("dataset", "model", "layer", "tokens", "probe", "quantity", "seed", "n_train_scenes"),
+    rules=CURVE_RULES,
     order={"layer": layer_number},
 )

@@ -47,6 +47,11 @@ def _attention_table(graph: Graph, shared: Shared, section: Section) -> Request 
     return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
 
 
+def _curves_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    curves = graph.of("learning_curve")
+    return Request({"curves": curves}) if curves else None
+
+
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     """Fits of models' last layers, known-answer encoders and controls left out.
 
@@ -81,6 +86,13 @@ def _about_table(
     table = graph.of("table", table="binding_information")
     content = {**_order(shared, section), **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
+
+
+def _learning_curve(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    if not graph.of("learning_curve"):
+        return None
+    table = graph.of("table", table="learning_curve")
+    return Request({"table": table}, {"models": list(shared.models)})
 
 
 def _cells(shared: Shared) -> dict[str, int]:
@@ -216,6 +228,7 @@ STUDY = Study(
     tables=(
         TableEntry("binding_information", f"{_HERE}.tables:BINDING_INFORMATION", _binding_table),
         TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention_table),
+        TableEntry("learning_curve", f"{_HERE}.tables:LEARNING_CURVE", _curves_table),
     ),
     figures=(
         _figure("tokens", "[CLS] against the patches", _tokens, _PUBLISHED),
@@ -223,6 +236,7 @@ STUDY = Study(
         _figure("attention", "Where the attention probe looks", _attention),
         _figure("structure", "How the objects are written down", _structure, _PUBLISHED),
         _figure("training", "Training", _training),
+        _figure("learning_curve", "More training scenes", _learning_curve),
         _figure("breakdown", "Object by object, feature by feature", _breakdown),
         _figure("calibration", "Estimate against truth", _calibration),
         _figure("complexity", "More possible objects", _complexity, _TRENDS),

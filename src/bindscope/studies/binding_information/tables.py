@@ -11,10 +11,14 @@ import pandas as pd
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.studies.binding_information.best import BEST, best_rows
+from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.estimates import ENTROPIES
 from bindscope.studies.binding_information.rules import BOUNDS, above_truth, flag_list
-from bindscope.studies.binding_information.schemas import ATTENTION_SCHEMA, BINDING_SCHEMA
+from bindscope.studies.binding_information.schemas import (
+    ATTENTION_SCHEMA,
+    BINDING_SCHEMA,
+    CURVE_SCHEMA,
+)
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
     RowTable,
@@ -90,6 +94,7 @@ class BindingTable:
 
 
 BINDING_INFORMATION = BindingTable()
+LEARNING_CURVE = RowTable(CURVE_SCHEMA, "curves")
 ATTENTION = RowTable(ATTENTION_SCHEMA, "maps", "share")  # rows of `attention_maps.summary`
 
 
@@ -171,7 +176,10 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
                 "a known-answer model has no truth file",
                 "give the table the truth of every known-answer model",
             )
-        row |= {name: truths[names].get(name) for name in _TRUTHS}
+        # What the test scenes hold, where it is known: a bound is held against the same scenes.
+        expected, realised = truths[names], truths[names].get("realised", {})
+        known = {name: realised.get(name) for name in _TRUTHS}
+        row |= {n: expected.get(n) if value is None else value for n, value in known.items()}
 
 
 def _allow_ignorance(row: Row, parts: Row) -> None:

@@ -1,0 +1,293 @@
+"""How much of a bound is a matter of training scenes: the same fit on ever more of them.
+
+Every quantity is estimated as in `estimates`, on the same test scenes, by probes fitted to the
+first scenes of the train split. Two numbers come of it:
+
+- the *asymptote* of y(n) = a - b n^-c, which estimates what the family would find with scenes
+  without end. It is no bound, and null where the points do not show an end;
+- the *prequential code length*: the train scenes are sent block by block, the first at the cost of
+  the exact prior, each further one at its loss under the probe fitted to those before (Dawid 1984,
+  "Statistical theory: the prequential approach"; for probes Voita and Titov 2020, arXiv
+  2003.12298). It charges for learning as well as for what is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bindscope.fitting.rows import Ranges, as_rows, whole
+from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
+from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
+from bindscope.studies.binding_information.estimates import CHAIN, gains
+from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bindscope.fitting.rows import Array, Rows
+    from bindscope.studies.binding_information.config import AnyProbe, Information
+    from bindscope.studies.binding_information.probes.base import FitResult
+
+# Share of the resamples that must show an end.
+MOST_END = 0.9
+NOTICEABLE_BITS = 0.01
+# Distance of the points from the curve, in bits and as a share of what it rises.
+MISFIT_BITS, MISFIT = 0.05, 0.1
+Range = tuple[SplitData, int, int]
+
+
+class PatchRanges(Ranges):
+    """Ranges of patch tokens (`probes.data.PatchSource`)."""
+
+    def cls(self) -> Rows | None:
+        """Return the [CLS] tokens of the same scenes, or None where there are none."""
+        tokens = [(source.cls(), first, end) for source, first, end in self.parts]
+        if any(found is None for found, _, _ in tokens):
+            return None
+        return Ranges(tuple((as_rows(found), first, end) for found, first, end in tokens))
+
+
+def learning_curve(
+    probe: AnyProbe,
+    data: ProbeData,
+    seeds: Sequence[int],
+    shares: Sequence[float],
+    prior: Mapping[str, Any],
+    config: Information,
+    *,
+    disjoint: bool = False,
+) -> list[dict[str, Any]]:
+    """Fit a probe to growing shares of the train scenes: rows of the table, without names.
+
+    Parameters
+    ----------
+    probe, data, seeds
+        As for `probes.fitting.fit`.
+    shares
+        Shares of the train scenes, the first ones of the split.
+    prior, config, disjoint
+        As for `curve_rows`.
+    """
+    scenes = stages(data.train.n_scenes, shares)
+    fits = [
+        run_fit(probe, stage_data(data, scenes, stage), seeds, "none")
+        for stage in range(len(scenes))
+    ]
+    return [
+        row
+        for results in zip(*fits, strict=True)  # those of one seed
+        for row in curve_rows(results, scenes, data, prior, config, disjoint=disjoint)
+    ]
+
+
+def stages(n_train: int, shares: Sequence[float]) -> list[int]:
+    """Return how many train scenes each share has; at least one more than the share before."""
+    found: list[int] = []
+    for share in sorted(shares):
+        found.append(max(round(share * n_train), found[-1] + 1 if found else 1))
+    return [n for n in found if n <= n_train]
+
+
+def stage_data(data: ProbeData, scenes: Sequence[int], stage: int) -> ProbeData:
+    """Return what the fit of a stage is given.
+
+    It is trained on the first scenes, chooses on the whole validation split, and is tested on the
+    test split and, behind that, on the train scenes that it sends: those that the next stage has
+    more. The first stage's own scenes stand there too, for what their prior alone costs.
+    """
+    n = scenes[stage]
+    first = 0 if stage == 0 else n
+    end = scenes[min(stage + 1, len(scenes) - 1)]
+    test = [(data.test, 0, data.test.n_scenes), (data.train, first, end)]
+    return replace(data, train=_ranges([(data.train, 0, n)]), test=_ranges(test))
+
+
+def _ranges(parts: Sequence[Range]) -> SplitData:
+    """Put ranges of scenes of some splits behind each other; nothing is read yet."""
+    parts = [part for part in parts if part[1] < part[2]]
+
+    def of(arrays: Iterable[Array | Rows]) -> Ranges:
+        pairs = zip(arrays, parts, strict=True)
+        return Ranges(tuple((as_rows(array), first, end) for array, (_, first, end) in pairs))
+
+    splits = [split for split, _, _ in parts]
+    z: Ranges = of(split.z for split in splits)
+    if isinstance(splits[0].z, PatchSource):
+        z = PatchRanges(z.parts)
+    return SplitData(
+        z,
+        of(split.objects for split in splits),
+        of(split.features for split in splits),
+        {name: of(split.anchors[name] for split in splits) for name in splits[0].anchors},
+        None
+        if splits[0].counts is None
+        else of(split.counts for split in splits if split.counts is not None),
+    )
+
+
+def quantities(fitted: Iterable[str], prior: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return what curves are made of: quantity -> parts of the chain that add up to it."""
+    parts = tuple(part for part in CHAIN if part in set(fitted))
+    found = {"feature": parts[:1]}
+    if parts[1:-1]:
+        found |= {"counts": parts[1:-1], "pairing": parts[-1:]}
+    elif prior.get("h_counts_given_feature_bits") == 0:  # they follow from F
+        found["pairing"] = parts[-1:]
+    return {**found, "conditional": parts[1:], "object": parts}
+
+
+ENTROPY = {
+    "feature": "h_feature_bits",
+    "counts": "h_counts_given_feature_bits",
+    "pairing": "h_object_given_counts_bits",
+    "conditional": "h_object_given_feature_bits",
+    "object": "h_object_bits",
+}
+
+
+def curve_rows(
+    results: Sequence[FitResult],
+    scenes: Sequence[int],
+    data: ProbeData,
+    prior: Mapping[str, Any],
+    config: Information,
+    *,
+    disjoint: bool = False,
+) -> list[dict[str, Any]]:
+    """Turn the fits of one seed into rows, one per quantity and stage, without names.
+
+    Parameters
+    ----------
+    results
+        The fits, of `stage_data` of each stage in order.
+    scenes
+        Train scenes of each stage.
+    data
+        The whole data.
+    prior
+        The row of `priors.entropies` for the test split.
+    config
+        Resamples and their seed.
+    disjoint
+        Whether the splits share no feature code; then intervals are over feature codes.
+
+    Returns
+    -------
+    The columns of the table `learning_curve` that the fits decide.
+    """
+    n_test = data.test.n_scenes
+    clusters = cluster_numbers(whole(data.test.features)) if disjoint else None
+    gained = [gains(result, result.losses, prior) for result in results]
+    rows = []
+    for quantity, parts in quantities(results[0].losses, prior).items():
+        of_scenes = np.column_stack(
+            [sum(found[f"gain_{part}"][:n_test] for part in parts) for found in gained]
+        )
+        finite = bool(np.isfinite(of_scenes).all())
+        pays = sum(float(gained[0][f"prior_{part}"][:n_test].mean()) for part in parts)
+        about = {
+            "quantity": quantity,
+            "entropy_bits": float(prior[ENTROPY[quantity]]),
+            "prior_loss_bits": pays,
+            "n_test_scenes": n_test,
+            **code_lengths(results, scenes, n_test, parts),
+        }
+        if finite:
+            curve = _curve(of_scenes, scenes, pays, clusters, config)
+        else:
+            curve = [{"reason": "a test loss is not finite"}] * len(scenes)
+        rows += [
+            {
+                **about, "seed": result.seed, "n_train_scenes": n, "steps": result.steps,
+                "share": n / data.train.n_scenes, "flags": _flags(result, parts), **found,
+            }
+            for result, n, found in zip(results, scenes, curve, strict=True)
+        ]  # fmt: skip
+    return rows
+
+
+def _flags(result: FitResult, parts: Sequence[str]) -> str:
+    return ";".join(sorted({flag for part in parts for flag in result.target_flags.get(part, ())}))
+
+
+def _curve(
+    gained: NDArray[np.float64],
+    scenes: Sequence[int],
+    most: float,
+    clusters: NDArray[np.integer] | None,
+    config: Information,
+) -> list[dict[str, Any]]:
+    """Bounds and their asymptote from what each test scene (N, stages) gained, in bits."""
+    samples = resampled_means(gained, config.bootstrap_samples, config.bootstrap_seed, clusters)
+    means = gained.mean(axis=0)
+    end = _asymptote(means, samples, scenes, most)
+    rows = []
+    for stage in range(len(scenes)):
+        low, high = interval(samples[:, stage])
+        bound = {"lower_bound_bits": float(means[stage])}
+        bound |= {"lower_bound_bits_low": low, "lower_bound_bits_high": high}
+        rows.append({**bound, **end})
+    return rows
+
+
+def _asymptote(
+    means: NDArray[np.float64],
+    samples: NDArray[np.float64],
+    scenes: Sequence[int],
+    most: float,
+) -> dict[str, Any]:
+    """Extrapolate, or say in `reason` why that cannot be done.
+
+    The interval is that of test scenes, the same ones at every share, widened to hold the ends of
+    the curves through all points but one. `most` is what there is to find, in bits.
+    """
+    n = np.asarray(scenes)
+    if len(n) < FEWEST_POINTS:
+        return {"reason": f"an asymptote takes {FEWEST_POINTS} shares, and there are {len(n)}"}
+    found, resampled = (fit_power_laws(n, curves, most) for curves in (means[None], samples))
+    rise = means[-1] - means[0]
+    if interval(samples[:, -1] - samples[:, 0])[1] < -NOTICEABLE_BITS:
+        reason = "the bound falls with more scenes"
+    elif not found.ends[0]:
+        reason = "no end is in sight: the bound grows like a logarithm of the scenes, or faster"
+    elif found.residual[0] > max(MISFIT_BITS, MISFIT * rise):
+        reason = f"the points lie {found.residual[0]:.2f} bits off the curve a - b n^-c"
+    elif resampled.ends.mean() < MOST_END:
+        reason = f"only {100 * resampled.ends.mean():.0f} % of the resamples show an end"
+    else:
+        ends = [*interval(resampled.asymptote[resampled.ends]), float(found.asymptote[0])]
+        for left_out in range(len(n) if len(n) > FEWEST_POINTS else 0):
+            rest = fit_power_laws(np.delete(n, left_out), np.delete(means, left_out)[None], most)
+            ends.append(float(rest.asymptote[0]))
+        return {
+            "asymptote_bits": float(found.asymptote[0]),
+            "asymptote_bits_low": min(ends),
+            "asymptote_bits_high": max(ends),
+            "exponent": float(found.exponent[0]),
+        }
+    return {"reason": reason}
+
+
+def code_lengths(
+    results: Sequence[FitResult], scenes: Sequence[int], n_test: int, parts: Sequence[str]
+) -> dict[str, float | None]:
+    """Return the prequential code length of the train scenes, and that under the prior alone.
+
+    Both in bits per scene. The scenes that a stage sends stand behind its test scenes; before them,
+    in the first stage, its own, which cost what the prior says.
+    """
+    prior = code = 0.0
+    for stage, result in enumerate(results):
+        own = scenes[0] if stage == 0 else 0
+        for part in parts:
+            pays, loss = result.anchor_losses[part][n_test:], result.losses[part][n_test:]
+            prior += float(pays.sum())
+            code += float(pays[:own].sum() + loss[own:].sum())
+    n = scenes[-1]
+    bits = {"prior_code_bits": prior / n, "prequential_bits": code / n}
+    return {name: value if np.isfinite(value) else None for name, value in bits.items()}
