@@ -103,6 +103,7 @@ ROOMS: dict[str, set[str]] = {
     "models/known_answer_truth.py": {"truth"},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
+    "models/hooked.py": set(),
     "models/timm_adapter.py": set(),
     "models/training.py": {"training"},
     "models/weights.py": set(),
