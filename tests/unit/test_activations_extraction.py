@@ -273,7 +273,7 @@ def test_estimate_is_what_is_written(tmp_path):
         with store(tmp_path / "patches") as writer:
             extract(model, scenes, extraction(dtype=dtype), patches={1: writer})
         for name, arrays in (
-            ("pooled", pooled_arrays(10, 3, 5, model.token_map, dtype)),
+            ("pooled", pooled_arrays(10, 5, 5, model.token_map, dtype)),
             ("patches", patch_arrays(10, 5, model.token_map, dtype)),
         ):
             chunks = tmp_path.glob(f"{name}.zarr/*/c.*")
@@ -284,7 +284,7 @@ def test_estimate_of_the_paper():
     dinov2 = TokenMap(1, 0, (16, 16), 14, True)
     patches = bytes_needed(patch_arrays(58_800, 1024, dinov2, "float16"))
     assert patches == pytest.approx(58_800 * 257 * 1024 * 2, rel=1e-3)  # 30.9 GB
-    pooled = bytes_needed(pooled_arrays(58_800, 24, 1024, dinov2, "float16"))
+    pooled = bytes_needed(pooled_arrays(58_800, 26, 1024, dinov2, "float16"))
     assert pooled == pytest.approx(58_800 * 26 * 2 * 1024 * 2, rel=1e-2)
 
 

@@ -20,6 +20,7 @@ from snakemake.cli import get_argument_parser
 import bindscope
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 MAKEFILE = Path("Makefile").read_text()
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", MAKEFILE))
 # What a program under MIT may be shipped with; copyleft that reaches our code is not among them.
@@ -32,7 +33,7 @@ PERMISSIVE = re.compile(
 def runtime() -> list[str]:
     """Return the installed projects that the runtime dependencies need, and they themselves."""
     pins = read_pins()
-    todo = [Requirement(text).name for text in PROJECT["dependencies"]]
+    todo = [Requirement(text).name for text in (*PROJECT["dependencies"], *EXTRAS["workflow"])]
     found: set[str] = set()
     while todo:
         name = canonicalize_name(todo.pop())
@@ -79,7 +80,7 @@ def test_the_lock_holds_what_was_seen_working() -> None:
 
 def test_the_lock_satisfies_the_project() -> None:
     pins = read_pins()
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    wanted = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["dev"]]
     for text in wanted:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), text

@@ -101,6 +101,7 @@ ROOMS: dict[str, set[str]] = {
     **{f"models/known_answer_{name}.py": {"truth"} for name in ("channels", "realised", "truth")},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
+    "models/hooked.py": set(),
     "models/timm_adapter.py": set(),
     "models/training.py": {"training"},
     "models/weights.py": set(),

@@ -1,7 +1,8 @@
 """Running a model over scenes, batch by batch, into activation stores.
 
 Layer 0 is the input of block 1, layer l the residual stream after block l, ``final`` the output of
-the model's last norm. Pooling is in float32, whatever the forward pass and the store use.
+the model's last norm; a model with other layers says so (`models.base.layer_shapes`). Pooling is in
+float32, whatever the forward pass and the store use.
 
 Three threads work on three batches: one reads the next, this one runs the model, one writes what
 the last ones gave. Preprocessing stays with the model: on a CPU a second thread that computes would
@@ -31,7 +32,7 @@ from bindscope.core.store.background import Background
 from bindscope.core.store.manifest import ArrayLayout
 from bindscope.core.store.reader import READ_BYTES, Store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.models.base import TokenMap, ordered_layers
+from bindscope.models.base import LayerShape, TokenMap, layer_shapes, ordered_layers
 
 if TYPE_CHECKING:
     from bindscope.config.models import Extraction
@@ -88,10 +89,11 @@ def extract(
     """Write pooled tokens of all layers, patch tokens of some, or both in one forward pass.
 
     Pooled arrays, each (layer, n, width): ``mean`` of the patch tokens; ``cls`` and ``registers``
-    (R * dim wide, concatenated) where the model has them. Patch arrays: ``patches`` (n, T, dim),
-    and ``cls`` (n, dim) where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L",
-    "final"] or ``layer``, ``token_map``, and what pins the model. Each store is the same whether it
-    is written alone or with others.
+    (R * dim wide, concatenated) where the model has them. Where layers differ in width, an array
+    per layer, ``mean-1`` (n, width). Patch arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim)
+    where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L", "final"] or
+    ``layer``, ``token_map`` (of the last of them), and what pins the model. Each store is the same
+    whether it is written alone or with others.
 
     Parameters
     ----------
@@ -117,17 +119,21 @@ def extract(
         If there is no such layer, or the model yields other layers than asked for, or another
         number of tokens than its token map has.
     """
-    sinks = [] if pooled is None else [_pooled_sink(model, len(images), pooled, extraction.dtype)]
+    sinks = [] if pooled is None else _pooled_sinks(model, len(images), pooled, extraction.dtype)
     for layer, writer in (patches or {}).items():
         sinks.append(_patch_sink(model, layer, len(images), writer, extraction.dtype))
     _prepare(model, sinks)
     layers = ordered_layers(
         [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
     )
+    shapes = layer_shapes(model)
     with Background(AHEAD * len(sinks), "write") as background:
         for pixels in _batches(model, images, extraction):
             with _arithmetic(extraction):
                 for layer, tokens in _stream(model, pixels, layers):
+                    shapes[layer].token_map.check(
+                        tokens.shape[1], f"{model.revision}, layer {layer}"
+                    )
                     for sink in sinks:
                         sink.take(layer, tokens)
                 for sink in sinks:
@@ -137,14 +143,17 @@ def extract(
 def pooled_arrays(
     n_scenes: int, n_layers: int, dim: int, token_map: TokenMap, dtype: str
 ) -> dict[str, ArrayLayout]:
-    """Describe the pooled arrays of one shard, (layer, n, width); see `extract`."""
+    """Describe the pooled arrays of one shard, (layer, n, width); see `extract`.
+
+    `n_layers` counts what is stored: layer 0 and ``final`` too, where the model has them.
+    """
     widths = {"mean": dim}
     if token_map.has_cls:
         widths["cls"] = dim
     if token_map.registers:
         widths["registers"] = token_map.registers * dim
     return {
-        name: ArrayLayout.plan((n_layers + 2, n_scenes, width), dtype, sample_axis=1)
+        name: ArrayLayout.plan((n_layers, n_scenes, width), dtype, sample_axis=1)
         for name, width in widths.items()
     }
 
@@ -177,8 +186,8 @@ class _Sink:
         The store, being written, and its stored type.
     layers, what
         The layers it needs, and what it keeps of them in words.
-    arrays, attributes
-        What the store gets.
+    arrays, shape, attributes
+        What the store gets; `shape` is that of the (last) layer.
     choose
         Gives the arrays' values from the tokens of one layer.
     stack
@@ -190,8 +199,9 @@ class _Sink:
     layers: Sequence[Layer]
     what: str
     arrays: dict[str, ArrayLayout]
+    shape: LayerShape
     attributes: dict[str, Any]
-    choose: Callable[[torch.Tensor], dict[str, torch.Tensor]]
+    choose: Callable[[Layer, torch.Tensor], dict[str, torch.Tensor]]
     stack: Callable[[list[torch.Tensor]], torch.Tensor]
     _chosen: list[dict[str, torch.Tensor]] = field(default_factory=list)
     _coming: list[tuple[str, torch.Tensor, Callable[[], NDArray[Any]]]] = field(
@@ -205,7 +215,7 @@ class _Sink:
         """
         if layer not in self.layers:
             return
-        self._chosen.append(self.choose(tokens))
+        self._chosen.append(self.choose(layer, tokens))
         if len(self._chosen) < len(self.layers):
             return
         stored = torch.float16 if self.dtype == "float16" else torch.float32
@@ -225,23 +235,59 @@ class _Sink:
         return write
 
 
-def _pooled_sink(model: Model, n: int, writer: StoreWriter, dtype: str) -> _Sink:
-    layers: list[Layer] = [*range(model.n_layers + 1), "final"]
-    return _Sink(
-        writer, dtype, layers, "pooled tokens",
-        pooled_arrays(n, model.n_layers, model.dim, model.token_map, dtype),
-        {"layers": [str(layer) for layer in layers]},
-        partial(_pool, token_map=model.token_map), torch.stack,
-    )  # fmt: skip
+def _pooled_sinks(model: Model, n: int, writer: StoreWriter, dtype: str) -> list[_Sink]:
+    """Return one sink for all layers, or one for each where they differ in width."""
+    shapes = layer_shapes(model)
+    layers, last = list(shapes), list(shapes.values())[-1]
+    attributes = {"layers": [str(layer) for layer in layers]}
+
+    def choose(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        return _pool(tokens, shapes[layer].token_map)
+
+    if len({shape.dim for shape in shapes.values()}) == 1:
+        arrays = pooled_arrays(n, len(layers), last.dim, last.token_map, dtype)
+        return [
+            _Sink(writer, dtype, layers, "pooled tokens", arrays, last, attributes, choose,
+                  torch.stack)
+        ]  # fmt: skip
+
+    def choose_one(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {f"{name}-{layer}": value for name, value in choose(layer, tokens).items()}
+
+    sinks = []
+    for layer, shape in shapes.items():
+        stacked = pooled_arrays(n, 1, shape.dim, shape.token_map, dtype)
+        arrays = {
+            f"{name}-{layer}": ArrayLayout.plan(layout.shape[1:], dtype, 0)
+            for name, layout in stacked.items()
+        }
+        sinks.append(
+            _Sink(writer, dtype, [layer], f"pooled tokens of layer {layer}", arrays, shape,
+                  attributes, choose_one, _only)
+        )  # fmt: skip
+    return sinks
 
 
 def _patch_sink(model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: str) -> _Sink:
+    shapes = layer_shapes(model)
+    if layer not in shapes:
+        raise ModelError(
+            model.revision, f"there is no layer {layer!r}",
+            f"ask for one of {', '.join(map(str, shapes))}",
+        )  # fmt: skip
+    shape = shapes[layer]
     return _Sink(
         writer, dtype, [layer], f"layer {layer} as patch tokens",
-        patch_arrays(n, model.dim, model.token_map, dtype), {"layer": str(layer)},
-        lambda tokens: {"patches": tokens[:, model.token_map.patches], "cls": tokens[:, 0]},
-        lambda values: values[0],
+        patch_arrays(n, shape.dim, shape.token_map, dtype), shape, {"layer": str(layer)},
+        lambda _, tokens: {"patches": tokens[:, shape.token_map.patches], "cls": tokens[:, 0]},
+        _only,
     )  # fmt: skip
+
+
+def _only(values: list[torch.Tensor]) -> torch.Tensor:
+    """Return the values of the one layer that a sink keeps."""
+    (value,) = values
+    return value
 
 
 def _exact(values: torch.Tensor) -> NDArray[np.float32]:
@@ -259,8 +305,8 @@ def _prepare(model: Model, sinks: Sequence[_Sink]) -> None:
         for name, layout in sink.arrays.items():
             sink.writer.create(name, layout.shape, layout.dtype, layout.sample_axis)
         sink.writer.attributes.update(
-            sink.attributes, n_layers=model.n_layers, dim=model.dim,
-            token_map=asdict(model.token_map), revision=model.revision,
+            sink.attributes, n_layers=model.n_layers, dim=sink.shape.dim,
+            token_map=asdict(sink.shape.token_map), revision=model.revision,
             weights_sha256=model.weights_sha256,
         )  # fmt: skip
 
@@ -321,7 +367,7 @@ def _copy_stream(device: torch.device) -> torch.cuda.Stream:
 def _stream(
     model: Model, pixels: torch.Tensor, layers: Sequence[Layer]
 ) -> Iterator[tuple[Layer, torch.Tensor]]:
-    """Yield each layer and its tokens (B, T_all, dim); refuse other layers or other shapes."""
+    """Yield each layer and its tokens (B, T_all, dim); refuse other layers."""
     for wanted, given in zip_longest(layers, model.residual_stream(pixels, layers)):
         if given is None or given[0] != wanted:
             raise ModelError(
@@ -330,9 +376,7 @@ def _stream(
                 f"{list(layers)} were asked for",
                 "let residual_stream yield each layer asked for, once and in ascending order",
             )
-        layer, tokens = given
-        model.token_map.check(tokens.shape[1], f"{model.revision}, layer {layer}")
-        yield layer, tokens
+        yield given
 
 
 def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:

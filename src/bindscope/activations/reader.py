@@ -83,8 +83,18 @@ class Activations:
         Parameters and errors are those of `pooled`.
         """
         parts = ["cls", "mean"] if array == "cls_mean" else [array]
-        self._require(parts)
-        return RowReader(self.stores(split), parts, layer)
+        if not any("-" in name for name in self._index["arrays"]):
+            self._require(parts)
+            return RowReader(self.stores(split), parts, layer)
+        # Layers of different widths have an array each.
+        if str(layer) not in self.layers:
+            raise ModelError(
+                str(self.path),
+                f"there is no layer {layer!r}",
+                f"ask for one of {', '.join(self.layers)}",
+            )
+        self._require(parts, f"-{layer}")
+        return RowReader(self.stores(split), [f"{part}-{layer}" for part in parts])
 
     def patches(self, split: str) -> PatchReader:
         """Return a reader of the patch tokens of a split; nothing is read yet.
@@ -111,12 +121,12 @@ class Activations:
             ]
         return self._open[split]
 
-    def _require(self, parts: list[str]) -> None:
+    def _require(self, parts: list[str], suffix: str = "") -> None:
         for part in parts:
-            if part in self._index["arrays"]:
+            if f"{part}{suffix}" in self._index["arrays"]:
                 continue
             lacks = {"cls": "[CLS] token", "mean": "patch tokens", "registers": "registers"}
-            has = sorted({"cls", "mean"} & set(self._index["arrays"]))
+            has = [name for name in ("cls", "mean") if f"{name}{suffix}" in self._index["arrays"]]
             raise ModelError(
                 str(self.path),
                 f"the model has no {lacks.get(part, f'array {part!r}')}",

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel
 from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
@@ -27,7 +27,8 @@ class Grid(Model):
     layers: Literal["all", "last"] | tuple[NonNegativeInt | Literal["final"], ...] = Field(
         "last",
         description="`all` (0 to n_layers), `last` (n_layers), or a list; 0 is the input of the "
-        "first block, `final` the output of the model's last norm.",
+        "first block, `final` the output of the model's last norm; of a model with `modules`, 1 "
+        "is the first of them, and there is no 0 and no `final`.",
     )
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds; each block is one job, a new block refits nothing."
@@ -41,13 +42,20 @@ def depth(model: AnyModel) -> int:
     """Return the number of blocks; known-answer encoders have none."""
     if isinstance(model, KnownAnswer):
         return 0
-    return model.architecture.n_layers if isinstance(model, Controlled) else model.n_layers
+    if isinstance(model, Controlled):
+        return model.architecture.n_layers
+    return model.n_layers or len(model.modules)  # type: ignore[union-attr]
+
+
+def first_layer(model: AnyModel) -> int:
+    """Return the first layer: what hooks capture has no input of block 1."""
+    return int(isinstance(model, PythonModel) and bool(model.modules))
 
 
 def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:
     """Return the layers of a model that a grid asks for."""
     if grid.layers == "all":
-        return list(range(depth(model) + 1))
+        return list(range(first_layer(model), depth(model) + 1))
     if grid.layers == "last":
         return [depth(model)]
     return list(grid.layers)
@@ -75,12 +83,13 @@ def grid_problems(
 def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
     if isinstance(grid.layers, str):
         return
-    has_final = not isinstance(model, KnownAnswer)
+    first, last = first_layer(model), depth(model)
+    has_final = not (first or isinstance(model, KnownAnswer))
     for layer in grid.layers:
-        if not has_final if layer == "final" else layer > depth(model):
+        if not has_final if layer == "final" else not first <= layer <= last:
             yield (
-                f"{where}.layers: model {model.name!r} has layers 0 to {depth(model)}, "
-                f"not {layer!r}"
+                f"{where}.layers: model {model.name!r} has layers {first} to {last}"
+                f"{' (its `modules`)' if first else ''}, not {layer!r}"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.codes import ShapesRenderer
@@ -183,18 +183,95 @@ class Pretrained(Model):
         return source
 
 
+class Pixels(Model):
+    """How scenes become the input of a plain `nn.Module`."""
+
+    input_px: PositiveInt | None = Field(
+        None, description="Side that scenes are resized to. Default: the scenes' own."
+    )
+    mean: tuple[float, float, float] = Field(
+        (0.485, 0.456, 0.406),
+        description="Mean of each channel, of values in 0..1. Default: ImageNet's.",
+    )
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = Field(
+        (0.229, 0.224, 0.225), description="Deviation of each channel. Default: ImageNet's."
+    )
+    interpolation: Literal["nearest", "bilinear", "bicubic"] = Field(
+        "bicubic", description="How scenes of another side are resized."
+    )
+
+
 class PythonModel(Model):
-    """A user's own model: a function that returns an object like those of `bindscope.models`."""
+    """A user's own model: a function that returns a plain `nn.Module`, or a whole model.
+
+    Of an `nn.Module`, `modules` names what is captured; anything else is an object like those of
+    `bindscope.models`, with `n_layers`.
+    """
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
         pattern=r"^python:[\w.]+:\w+$", description="`python:<module>:<function>` on sys.path."
     )
-    n_layers: PositiveInt = Field(description="Number of blocks.")
+    modules: tuple[str, ...] = Field(
+        (),
+        description="Of an `nn.Module`: names of submodules (`blocks.0`, `layer3.1`). Layer l is "
+        "what the l-th gives: tokens (B, T, d), or a map (B, C, H, W) whose cells are the patch "
+        "tokens. There is no layer 0 and no `final`.",
+    )
+    n_layers: PositiveInt | None = Field(
+        None, description="Number of blocks; left out where there are `modules`."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict, description="Keyword arguments for the function."
     )
+    seed: NonNegativeInt = Field(
+        0, description="Seed of torch while the function runs, for random weights."
+    )
+    has_cls: bool = Field(False, description="With `modules`: whether token 0 is a [CLS] token.")
+    registers: NonNegativeInt = Field(
+        0, description="With `modules`: register tokens, the last ones before the patches."
+    )
+    prefix: NonNegativeInt | None = Field(
+        None,
+        description="With `modules`: tokens before the first patch. Default: registers and [CLS].",
+    )
+    grid: tuple[PositiveInt, PositiveInt] | None = Field(
+        None,
+        description="With `modules`: rows and columns of the patch tokens. Default: a square; a "
+        "map says itself.",
+    )
+    transform: Pixels = Field(
+        Pixels(), description="With `modules`: how scenes become the model's input."
+    )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @model_validator(mode="after")
+    def _layers_are_named_or_counted(self) -> Self:
+        if not self.modules:
+            unused = [
+                name
+                for name in ("has_cls", "registers", "prefix", "grid", "transform")
+                if getattr(self, name) != type(self).model_fields[name].default
+            ]
+            if unused:
+                raise ValueError(f"{', '.join(unused)}: only with `modules`")
+            if self.n_layers is None:
+                raise ValueError(
+                    "give `modules` (what to capture of an `nn.Module`), or `n_layers` where the "
+                    "function returns a whole model"
+                )
+            return self
+        if self.n_layers is not None:
+            raise ValueError("leave out `n_layers`: there are as many layers as `modules`")
+        repeated = sorted({name for name in self.modules if self.modules.count(name) > 1})
+        if repeated:
+            raise ValueError(f"modules names {', '.join(repeated)} more than once")
+        if self.prefix is not None and self.prefix < self.registers + self.has_cls:
+            raise ValueError(
+                f"prefix ({self.prefix}) counts every token before the first patch, registers and "
+                "[CLS] too"
+            )
+        return self
 
 
 _TAGS = {

@@ -140,7 +140,7 @@ def closure(roots: tuple[str, ...]) -> tuple[dict[str, Path], frozenset[str]]:
         if name in files or _is_outside(name):
             continue
         path = SCRIPTS / name if name.endswith(".py") else _module_file(name, SOURCE)
-        if path is None and name in roots:
+        if path is None and name in roots and name.partition(".")[0] not in NUMERIC:
             path = _user_file(name)
         if path is None:
             foreign.add(name.partition(".")[0])

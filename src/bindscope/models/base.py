@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bindscope.core.errors import ModelError
-from bindscope.core.interfaces import Layer
+from bindscope.core.interfaces import Layer, Model
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,27 @@ class TokenMap:
                 "use a model that keeps every token through all blocks; for a model of your own, "
                 "count its prefix and its patch grid as they are",
             )
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What the tokens of one layer look like: their width, and which of them is what."""
+
+    dim: int
+    token_map: TokenMap
+
+
+def layer_shapes(model: Model) -> dict[Layer, LayerShape]:
+    """Return the layers of a model in ascending order, with what each looks like.
+
+    All alike, from 0 to ``"final"``, unless the model says otherwise by an attribute `shapes`: a
+    convolutional network's maps differ in width and grid.
+    """
+    shapes: dict[Layer, LayerShape] | None = getattr(model, "shapes", None)
+    if shapes is not None:
+        return shapes
+    layers: list[Layer] = [*range(model.n_layers + 1), "final"]
+    return dict.fromkeys(layers, LayerShape(model.dim, model.token_map))
 
 
 def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:

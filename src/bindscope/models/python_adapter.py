@@ -1,4 +1,4 @@
-"""A user's own model: a function that returns a `Model`."""
+"""A user's own model: a function that returns a `Model`, or any module that hooks can read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from bindscope.config.models import PythonModel
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Model
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap
+from bindscope.models.hooked import HookedModule
 
 _ATTRIBUTES: dict[str, type] = {
     "n_layers": int, "dim": int, "token_map": TokenMap, "revision": str, "weights_sha256": str,
@@ -33,9 +35,42 @@ def load(
     Raises
     ------
     ModelError
-        If there is no such function, or what it returns lacks something of `Model`.
+        If there is no such function, or what it returns lacks something of `Model`; with
+        ``config.modules``, if it is no module that hooks can read.
     """
     where = f"model {config.name} ({config.source})"
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)  # each shard's job makes the same random weights
+        side = config.transform.input_px or input_px
+        model = _called(config, where, device, side)
+    if config.modules:
+        if not isinstance(model, nn.Module):
+            raise ModelError(
+                where, f"its function returns {type(model).__name__}, which has no submodules",
+                "return an `nn.Module`, or leave out `modules` (docs/models.md)",
+            )  # fmt: skip
+        return HookedModule(where, model, config, device, input_px)
+    problems = complaints(model)
+    if problems and isinstance(model, nn.Module):
+        raise ModelError(
+            where,
+            "its function returns a plain `nn.Module`",
+            "name the submodules to read, such as `modules: "
+            f"[{', '.join(name for name, _ in list(model.named_children())[-2:])}]`, and leave "
+            "out `n_layers` (docs/models.md, `Any PyTorch module`)",
+        )
+    if problems:
+        raise ModelError(
+            where,
+            f"what its function returns is no model: {'; '.join(problems)}",
+            "see docs/models.md, `Your own function`, for the attributes and methods",
+        )
+    checked: Model = model
+    return checked
+
+
+def _called(config: PythonModel, where: str, device: torch.device, input_px: int | None) -> Any:
+    """Call the function with its options, and with what else it has arguments for."""
     function = _function(config.source, where)
     offered = {"device": device, "input_px": input_px, **config.options}
     signature = inspect.signature(function)
@@ -48,16 +83,7 @@ def load(
             where, f"its function does not take the options ({error})",
             f"set `options` to arguments of {signature}",
         ) from error  # fmt: skip
-    model = function(**taken)
-    problems = complaints(model)
-    if problems:
-        raise ModelError(
-            where,
-            f"what its function returns is no model: {'; '.join(problems)}",
-            "see docs/models.md, `Your own function`, for the attributes and methods",
-        )
-    checked: Model = model
-    return checked
+    return function(**taken)
 
 
 def complaints(model: Any) -> list[str]:

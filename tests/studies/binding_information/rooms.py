@@ -36,6 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "names.py": _SHOWN,
     "published.py": {*figures("tokens", "structure"), "report"},
     **{f"{name}.py": {"report"} for name in ("findings", "sentences")},
+    **{f"{name}.py": set() for name in ("measure", "measured")},  # no step of the workflow
     "scene_losses.py": {*FITS, *figures("structure")},
     "sharing_cost.py": figures("structure"),
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},

@@ -1,0 +1,251 @@
+"""Any PyTorch module as a model: forward hooks capture what named submodules give."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bindscope.config.models import PythonModel
+from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Layer
+from bindscope.models.base import LayerShape, TokenMap
+from bindscope.models.images import Transform
+from bindscope.models.stream import freeze, state_sha256
+
+_TRIED = 2  # images of the pass that finds the shapes
+_SHOWN = 12  # names of submodules in a message
+
+
+class _Captured(Exception):  # noqa: N818  it ends a forward pass, it is no error
+    """Everything that was asked for has been captured; the rest of the pass is not needed."""
+
+
+class HookedModule:
+    """A frozen module whose layers are what its named submodules give (see `Model`).
+
+    Layer l is the output of ``config.modules[l - 1]``, or its first element where that is a tuple,
+    as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W)
+    becomes H * W patch tokens in raster order. Made, it is run once on two grey images, which
+    gives the shapes.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    module
+        The module; it is put into evaluation mode, on the device, without gradients.
+    config
+        Names of submodules, what its tokens are, and how scenes become its input.
+    device
+        Where it runs.
+    scene_px
+        Side of the scenes; the input's side where the configuration names none.
+
+    Raises
+    ------
+    ModelError
+        If there is no such submodule, it does not run exactly once in a pass, or what it gives is
+        neither tokens nor a map.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        module: nn.Module,
+        config: PythonModel,
+        device: torch.device,
+        scene_px: int | None,
+    ) -> None:
+        freeze(module, device)
+        self._where, self._module, self._device = where, module, device
+        self._submodules = _submodules(module, config.modules, where)
+        side = config.transform.input_px or scene_px
+        if side is None:
+            raise ModelError(
+                where, "nobody says how large its input is", "set `transform: {input_px: ...}`"
+            )
+        pixels = config.transform
+        self._transform = Transform(side, pixels.interpolation, pixels.mean, pixels.std)
+        self.n_layers = len(config.modules)
+        self.shapes: dict[Layer, LayerShape] = self._find_shapes(config, side)
+        self.dim = self.shapes[self.n_layers].dim
+        self.token_map = self.shapes[self.n_layers].token_map
+        self.weights_sha256 = state_sha256(module.state_dict())
+        self.revision = f"{config.source} with seed {config.seed}"
+
+    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
+        """Resize and normalise images: uint8 (B, H, W, 3) to float32 (B, 3, px, px)."""
+        return self._transform(images, self._device, self._where)
+
+    def residual_stream(
+        self, pixels: Tensor, layers: Sequence[Layer]
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each.
+
+        The pass ends when the last of them has been captured. All of them are in memory then.
+        """
+        wanted: list[int] = []
+        for layer in layers:
+            if layer not in self.shapes or isinstance(layer, bool | str):
+                raise ModelError(
+                    self._where, f"there is no layer {layer!r}",
+                    f"ask for layers 1 to {self.n_layers}, which are its `modules`",
+                )  # fmt: skip
+            wanted.append(layer)
+        found: dict[int, Tensor] = {}
+
+        def keep(layer: int, output: Any) -> None:
+            found[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
+            if len(found) == len(wanted):
+                raise _Captured
+
+        wanted = sorted({*wanted})
+        if wanted:
+            try:
+                with self._hooks(wanted, keep):
+                    self._module(pixels)
+            except _Captured:
+                pass
+        for layer in wanted:
+            yield layer, found.pop(layer)
+
+    def _find_shapes(self, config: PythonModel, side: int) -> dict[Layer, LayerShape]:
+        """Run the module once, and tell tokens and maps apart."""
+        seen: dict[int, list[Any]] = {number: [] for number in range(1, self.n_layers + 1)}
+        pixels = torch.zeros(_TRIED, 3, side, side, device=self._device)
+        try:
+            with (
+                torch.inference_mode(),
+                self._hooks(
+                    list(seen), lambda layer, output: seen[layer].append(_shape(_first(output)))
+                ),
+            ):
+                self._module(pixels)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                self._where, f"it does not run on images (B, 3, {side}, {side}): {error}",
+                "set `transform: {input_px: ...}` to the side of its input, or wrap it in a "
+                "module of your own whose forward takes pixels alone",
+            ) from error  # fmt: skip
+        shapes: dict[Layer, LayerShape] = {}
+        for number, found in seen.items():
+            name = config.modules[number - 1]
+            if len(found) != 1:
+                times = "is never run" if not found else f"runs {len(found)} times"
+                raise ModelError(
+                    self._where, f"submodule {name!r} {times} in a forward pass",
+                    "name one that runs once, such as the block that holds it",
+                )  # fmt: skip
+            where = f"{self._where}, submodule {name!r}"
+            shapes[number] = _layer_shape(found[0], config, side, where)
+        return shapes
+
+    @contextmanager
+    def _hooks(self, layers: Sequence[int], take: Callable[[int, Any], None]) -> Iterator[None]:
+        """Call `take` with a layer and its submodule's output, while the context lasts."""
+
+        def hook(layer: int) -> Callable[[nn.Module, Any, Any], None]:
+            return lambda module, inputs, output: take(layer, output)
+
+        with ExitStack() as stack:
+            for layer in layers:
+                handle = self._submodules[layer - 1].register_forward_hook(hook(layer))
+                stack.callback(handle.remove)
+            yield
+
+
+def _submodules(module: nn.Module, names: Sequence[str], where: str) -> list[nn.Module]:
+    known = {name: part for name, part in module.named_modules() if name}
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            top = [part for part, _ in module.named_children()]
+            shown = ", ".join(top[:_SHOWN]) + (", ..." if len(top) > _SHOWN else "")
+            raise ModelError(
+                where,
+                f"it has no submodule {name!r}"
+                + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
+                + f" At its top are {shown}",
+                "correct `modules`; `print(dict(model.named_modules()).keys())` lists all names",
+            )
+    return [known[name] for name in names]
+
+
+def _first(output: Any) -> Any:
+    """Return what a submodule gives, or the first element of a tuple or a library's output."""
+    if isinstance(output, Tensor):
+        return output
+    try:
+        return output[0]
+    except (TypeError, KeyError, IndexError):
+        return output
+
+
+def _shape(output: Any) -> Any:
+    return tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+
+
+def _tokens(output: Tensor) -> Tensor:
+    """Return a map (B, C, H, W) as tokens (B, H * W, C), and tokens as they are."""
+    return output.flatten(2).transpose(1, 2) if output.ndim == 4 else output
+
+
+def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> LayerShape:
+    """Return width and token map of what a submodule gives for `_TRIED` images."""
+    if not isinstance(shape, tuple) or len(shape) not in (3, 4):
+        raise ModelError(
+            where, f"it gives {shape}, which is neither tokens (B, T, d) nor a map (B, C, H, W)",
+            "name a submodule before the pooling or the head",
+        )  # fmt: skip
+    if shape[0] != _TRIED:
+        raise ModelError(
+            where, f"it gives {shape} for {_TRIED} images: the first axis is not the images'",
+            "name another submodule, or wrap the module so that images come first",
+        )  # fmt: skip
+    prefix = config.registers + config.has_cls if config.prefix is None else config.prefix
+    if len(shape) == 4:
+        if prefix:
+            raise ModelError(
+                where, f"it gives a map {shape}, which has no [CLS] and no other token",
+                "set `has_cls: false`, `registers: 0` and no `prefix`; read tokens by an entry of "
+                "their own in `models`",
+            )  # fmt: skip
+        width, grid = shape[1], (shape[2], shape[3])
+    else:
+        width, grid = shape[2], _grid(shape[1], prefix, config, where)
+    # A map of a convolution covers the whole image; where its cells are no whole number of pixels,
+    # rounding up says so (`attention_maps` then stretches the grid over the image).
+    patch_px = max(-(-side // min(grid)), 1)
+    return LayerShape(width, TokenMap(prefix, config.registers, grid, patch_px, config.has_cls))
+
+
+def _grid(n_tokens: int, prefix: int, config: PythonModel, where: str) -> tuple[int, int]:
+    """Return rows and columns of the patches among `n_tokens` tokens."""
+    patches = n_tokens - prefix
+    if config.grid is not None:
+        if config.grid[0] * config.grid[1] != patches:
+            raise ModelError(
+                where, f"it gives {n_tokens} tokens, of which {patches} are patches, and `grid` is "
+                f"{config.grid[0]} x {config.grid[1]}", "correct `grid` or `prefix`",
+            )  # fmt: skip
+        return config.grid
+    side = isqrt(max(patches, 0))
+    if patches < 1 or side * side != patches:
+        extra = n_tokens - isqrt(n_tokens) ** 2
+        hint = "set `has_cls: true`, or " if extra == 1 and not prefix else ""
+        raise ModelError(
+            where, f"it gives {n_tokens} tokens, and {patches} patches are no square grid",
+            f"{hint}give `prefix` (all tokens before the patches; {extra} would leave a square) "
+            "or `grid: [rows, columns]`",
+        )  # fmt: skip
+    return side, side

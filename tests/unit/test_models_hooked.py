@@ -1,0 +1,358 @@
+"""Any PyTorch module through hooks: what they capture equals what the module computes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from activations_by_hand import SHARD, build_dataset
+from torch import Tensor, nn
+
+from bindscope.activations.reader import Activations
+from bindscope.commands.effects import example
+from bindscope.config.grid import Grid, layers_of
+from bindscope.config.loading import load_config
+from bindscope.config.models import Pretrained, PythonModel
+from bindscope.core import keys
+from bindscope.core.errors import BindscopeError, ConfigError, ModelError
+from bindscope.core.interfaces import Model
+from bindscope.models.hooked import HookedModule
+from bindscope.models.loading import load_model
+
+SIDE = 16
+RAW = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+
+
+class Cnn(nn.Module):
+    """Three maps of different widths and grids; the last activation works in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, stride=2, padding=1)
+        self.relu = nn.ReLU()
+        self.wide = nn.Conv2d(4, 6, 3, stride=(2, 1), padding=1)
+        self.inplace = nn.ReLU(inplace=True)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(6, 2)
+        self.unused = nn.Linear(1, 1)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        stem = self.relu(self.relu(self.stem(pixels)))
+        wide = self.inplace(self.wide(stem))
+        return self.head(self.dropout(self.pool(wide)).flatten(1))
+
+
+class Vit(nn.Module):
+    """A plain transformer: [CLS], a register, and patches in two halves."""
+
+    def __init__(self, columns: int = 4) -> None:
+        super().__init__()
+        self.columns = columns
+        self.embed = nn.Conv2d(3, 8, 4, stride=(4, SIDE // columns))
+        self.extra = nn.Parameter(torch.randn(2, 8))
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        patches = self.embed(pixels).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.extra.expand(len(pixels), 2, 8), patches], dim=1)
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        return tokens[:, 0]
+
+
+class Block(nn.Module):
+    """A block that returns a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, None]:
+        """Compute."""
+        return tokens + self.linear(tokens).tanh(), None
+
+
+def make_cnn() -> nn.Module:
+    return Cnn()
+
+
+def make_vit(columns: int = 4) -> nn.Module:
+    return Vit(columns)
+
+
+def make_list() -> Any:
+    return [1]
+
+
+def make_blind() -> nn.Module:
+    return nn.Sequential(nn.Linear(7, 7))
+
+
+def hooked(function: str, *modules: str, **fields: Any) -> PythonModel:
+    source = function if ":" in function else f"python:{__name__}:{function}"
+    given = {"name": "m", "source": source, "modules": modules, "transform": RAW, **fields}
+    return PythonModel.model_validate(given)
+
+
+def load(function: str, *modules: str, **fields: Any) -> HookedModule:
+    model = load_model(hooked(function, *modules, **fields), None, "cpu", SIDE)
+    assert isinstance(model, HookedModule)
+    return model
+
+
+def pixels(n: int = 3, side: int = SIDE) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+
+@torch.inference_mode()
+def tokens(model: Model, layers: Any, side: int = SIDE) -> dict[Any, Tensor]:
+    return dict(model.residual_stream(model.preprocess(pixels(side=side)), layers))
+
+
+def as_tokens(feature_map: Tensor) -> Tensor:
+    return feature_map.flatten(2).transpose(1, 2)
+
+
+def twin(model: HookedModule, module: nn.Module) -> Any:
+    """The same weights in a module that no hook has touched."""
+    module.load_state_dict(model._module.state_dict())
+    return module.eval()
+
+
+# --- what is captured ------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def test_maps_are_tokens_in_raster_order() -> None:
+    model = load("make_cnn", "stem", "wide")
+    assert isinstance(model, Model)
+    assert model.n_layers == 2
+    assert [(s.dim, s.token_map.grid) for s in model.shapes.values()] == [(4, (8, 8)), (6, (4, 8))]
+    assert not model.token_map.has_cls
+    found = tokens(model, [1, 2])
+    direct, x = twin(model, Cnn()), model.preprocess(pixels())
+    stem = direct.stem(x)
+    torch.testing.assert_close(found[1], as_tokens(stem))
+    # Before the activation that follows in place.
+    torch.testing.assert_close(found[2], as_tokens(direct.wide(stem.relu())))
+    assert (found[2] < 0).any()
+
+
+@torch.inference_mode()
+def test_tokens_of_a_transformer() -> None:
+    model = load("make_vit", "blocks.1", "blocks.0", has_cls=True, registers=1)
+    assert model.token_map.prefix == 2
+    assert model.token_map.grid == (4, 4)
+    found = tokens(model, [1, 2])
+    direct, x = twin(model, Vit()), model.preprocess(pixels())
+    first = torch.cat([direct.extra.expand(3, 2, 8), as_tokens(direct.embed(x))], 1)
+    first = direct.blocks[0](first)[0]
+    torch.testing.assert_close(found[2], first)  # layers are in the order of `modules`
+    torch.testing.assert_close(found[1], direct.blocks[1](first)[0])
+
+
+def test_a_grid_that_is_no_square() -> None:
+    fields: dict[str, Any] = {"has_cls": True, "registers": 1, "options": {"columns": 2}}
+    assert load("make_vit", "blocks.0", grid=(4, 2), **fields).token_map.grid == (4, 2)
+    with pytest.raises(ModelError, match="8 patches are no square grid"):
+        load("make_vit", "blocks.0", **fields)
+    with pytest.raises(ModelError, match="of which 8 are patches, and `grid` is 4 x 4"):
+        load("make_vit", "blocks.0", grid=(4, 4), **fields)
+
+
+def test_the_pass_ends_with_the_last_layer_asked_for() -> None:
+    model = load("make_cnn", "stem", "wide")
+    ran = []
+    model._module.wide.register_forward_hook(lambda *_: ran.append("wide"))  # type: ignore[union-attr, arg-type]
+    assert list(tokens(model, [1])) == [1]
+    assert not ran
+    assert list(tokens(model, [2, 1, 2])) == [1, 2]
+    assert ran == ["wide"]
+    assert not tokens(model, [])
+
+
+def test_weights_follow_from_the_seed_and_are_frozen() -> None:
+    one, same, other = (load("make_cnn", "stem", seed=seed).weights_sha256 for seed in (1, 1, 2))
+    assert one == same != other
+    state = torch.get_rng_state()
+    module = load("make_cnn", "stem")._module
+    assert torch.equal(state, torch.get_rng_state())
+    assert not module.training
+    assert not any(weight.requires_grad for weight in module.parameters())
+
+
+def test_the_input_is_resized_and_normalised() -> None:
+    transform = {"input_px": 8, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.5, 1.0)}
+    model = load("make_cnn", "stem", transform=transform)
+    grey = model.preprocess(np.full((1, 12, 12, 3), 255, np.uint8))
+    assert grey.shape == (1, 3, 8, 8)
+    torch.testing.assert_close(grey[0, :, 0, 0], torch.tensor([2.0, 1.0, 0.5]))
+    assert model.token_map.grid == (4, 4)
+    assert model.token_map.patch_px == 2
+
+
+@torch.inference_mode()
+def test_a_residual_network_of_torchvision() -> None:
+    model = load(
+        "python:torchvision.models:resnet18", "layer1.0.bn1", "layer2", "layer3.1", "layer4",
+        transform={"input_px": 64},
+    )  # fmt: skip
+    grids = [(shape.dim, shape.token_map.grid) for shape in model.shapes.values()]
+    assert grids == [(64, (16, 16)), (128, (8, 8)), (256, (4, 4)), (512, (2, 2))]
+    found = tokens(model, [1, 2, 3, 4])
+    from torchvision.models import resnet18
+
+    direct, x = twin(model, resnet18()), model.preprocess(pixels())
+    x = direct.maxpool(direct.relu(direct.bn1(direct.conv1(x))))
+    torch.testing.assert_close(found[1], as_tokens(direct.layer1[0].bn1(direct.layer1[0].conv1(x))))
+    x = direct.layer2(direct.layer1(x))
+    torch.testing.assert_close(found[2], as_tokens(x))
+    x = direct.layer3(x)
+    torch.testing.assert_close(found[3], as_tokens(x))
+    torch.testing.assert_close(found[4], as_tokens(direct.layer4(x)))
+
+
+def test_a_timm_transformer_is_what_its_own_adapter_gives() -> None:
+    options = {"depth": 2, "embed_dim": 16, "num_heads": 2}
+    model = load(
+        "python:timm:create_model", "blocks.0", "blocks.1", has_cls=True, seed=7,
+        transform={"input_px": 32, "mean": (0.5,) * 3, "std": (0.5,) * 3},
+        options={"model_name": "vit_tiny_patch16_224", "img_size": 32, **options},
+    )  # fmt: skip
+    adapter = load_model(
+        Pretrained(name="m", source="timm:vit_tiny_patch16_224", n_layers=2, pretrained=False,
+                   seed=7, input_px=32, overrides=options), None, "cpu",
+    )  # fmt: skip
+    adapted: Any = adapter
+    adapted.blocks[0].load_state_dict(model._module.blocks[0].state_dict())  # type: ignore[union-attr, operator]
+    assert model.token_map == adapter.token_map
+    x = model.preprocess(pixels())
+    torch.testing.assert_close(x, adapter.preprocess(pixels()))
+    assert [layer for layer, _ in model.residual_stream(x, [2, 1])] == [1, 2]
+    with torch.inference_mode():
+        seen: Any = dict(model.residual_stream(x, [1, 2]))
+        direct = model._module.blocks[1](seen[1])  # type: ignore[union-attr, operator, index]
+    torch.testing.assert_close(seen[2], direct)
+
+
+# --- from activations to probes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modules", [("stem", "wide"), ("blocks.0", "blocks.1")])
+def test_layers_of_different_widths_are_stored_and_read(
+    tmp_path: Path, modules: tuple[str, str]
+) -> None:
+    maps = modules[0] == "stem"
+    fields = {} if maps else {"has_cls": True, "registers": 1}
+    model = load("make_cnn" if maps else "make_vit", *modules, **fields)
+    index, data = build_dataset(tmp_path / "pooled", model, dtype="float32")
+    activations = Activations(index)
+    assert activations.layers == ("1", "2")
+    with torch.inference_mode():
+        x = model.preprocess(data["test"])
+        for layer, direct in model.residual_stream(x, [1, 2]):
+            patches = direct[:, 0 if maps else 2 :]
+            mean = activations.pooled("test", "mean", layer)
+            np.testing.assert_allclose(mean, patches.mean(1).numpy(), atol=1e-5)
+            if maps:
+                with pytest.raises(ModelError, match=r"no \[CLS\] token(.|\n)*tokens: mean"):
+                    activations.vectors("test", "cls_mean", layer)
+            else:
+                both = activations.pooled("test", "cls_mean", layer)
+                np.testing.assert_allclose(both[:, :8], direct[:, 0].numpy(), atol=1e-5)
+                np.testing.assert_array_equal(both[:, 8:], mean)
+            alone, _ = build_dataset(tmp_path / f"patches-{layer}", model, layer, dtype="float32")
+            reader = Activations(alone).patches("test")
+            assert reader.shape == (2 * SHARD, *patches.shape[1:])
+            found = reader.read(0, 2 * SHARD)
+            np.testing.assert_allclose(found, patches.numpy(), atol=1e-5)
+    with pytest.raises(BindscopeError, match="no layer"):
+        activations.pooled("test", "mean", "final")
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (hooked("make_cnn", "stemm"), r"no submodule 'stemm'; did you mean 'stem'\?"),
+        (hooked("make_cnn", "blocks.0"), "At its top are stem, relu, wide, inplace, pool"),
+        (hooked("make_cnn", "relu"), "submodule 'relu' runs 2 times(.|\n)*one that runs once"),
+        (hooked("make_cnn", "unused"), "submodule 'unused' is never run"),
+        (hooked("make_cnn", "head"), r"gives \(2, 2\), which is neither tokens(.|\n)*pooling"),
+        (hooked("make_cnn", "wide", has_cls=True), r"a map \(2, 6, 4, 8\), which has no \[CLS\]"),
+        (hooked("make_vit", "blocks.0"), "18 tokens, and 18 patches are no square grid"),
+        (hooked("make_vit", "blocks.0", has_cls=True), "2 would leave a square"),
+        (hooked("make_list", "0"), "returns list, which has no submodules"),
+        (hooked("make_blind", "0"), r"does not run on images \(B, 3, 16, 16\)"),
+        (PythonModel(name="m", source=f"python:{__name__}:make_cnn", n_layers=1),
+         r"a plain `nn.Module`(.|\n)*`modules: \[unused, dropout\]`"),
+    ],
+)  # fmt: skip
+def test_what_hooks_cannot_read(config: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(config, None, "cpu", SIDE)
+
+
+@pytest.mark.parametrize("layer", [0, 3, "final", True])
+def test_layers_are_the_modules(layer: Any) -> None:
+    model = load("make_cnn", "stem", "wide")
+    with pytest.raises(ModelError, match=f"no layer {layer!r}(.|\n)*layers 1 to 2"):
+        tokens(model, [layer])
+
+
+def test_an_input_of_unknown_size() -> None:
+    with pytest.raises(ModelError, match="how large its input is"):
+        load_model(hooked("make_cnn", "stem"), None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"modules": ["a", "b", "a"]}, "names a more than once"),
+        ({"has_cls": True, "registers": 1, "prefix": 1}, r"prefix \(1\) counts every token"),
+        ({"n_layers": 2}, "leave out `n_layers`: there are as many"),
+        ({"modules": []}, "give `modules` (.|\n)*or `n_layers`"),
+        ({"modules": [], "n_layers": 1, "grid": [2, 2], "has_cls": True}, "has_cls, grid: only"),
+        ({"transform": {"std": [0, 1, 1]}}, "transform.std.0: must be"),
+    ],
+)
+def test_sections_that_make_no_sense(changes: dict[str, Any], message: str) -> None:
+    config = example()
+    config["models"][-1].update(changes)
+    with pytest.raises(ConfigError, match=message):
+        load_config(config, "here")
+
+
+@pytest.mark.parametrize("layers", [[0], [1, "final"], [2]])
+def test_layers_that_a_grid_cannot_ask_for(layers: list[Any]) -> None:
+    config = example()
+    fits = config["studies"]["binding_information"]["fits"]
+    fits.append({**fits[-1], "name": "more", "models": ["hooked"], "layers": layers})
+    with pytest.raises(ConfigError, match="'hooked' has layers 1 to 1 \\(its `modules`\\), not"):
+        load_config(config, "here")
+
+
+def test_all_layers_start_with_the_first_module() -> None:
+    model = hooked("make_cnn", "stem", "wide")
+    everything, last = (
+        Grid.model_validate({"name": "g", "datasets": ["d"], "models": ["m"], "layers": layers})
+        for layers in ("all", "last")
+    )
+    assert layers_of(model, everything) == [1, 2]
+    assert layers_of(model, last) == [2]
+
+
+def test_a_librarys_version_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torchvision is not imported to plan a run, and its version is in the key."""
+    monkeypatch.setattr(sys, "modules", {**sys.modules, "torchvision": None})
+    _, foreign = keys.closure(("torchvision.models",))
+    assert foreign == {"torchvision"}
