@@ -21,6 +21,8 @@ from bindscope.studies.binding_information.products import STEPS, add_products
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
+_HISTOGRAMS = "resources/published/histograms.csv"
+_PAPERS = (_PUBLISHED, _TRENDS, _HISTOGRAMS)
 _INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 
@@ -93,6 +95,21 @@ def _cells(shared: Shared) -> dict[str, int]:
 
 def _tokens(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
+
+
+def _parts(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    """Ask for the datasets' order too: the first one is the headline's."""
+    if not last_layer_fits(graph, shared):
+        return None
+    return _about_table(graph, shared, section, {"datasets": list(shared.datasets)})
+
+
+def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _parts(graph, shared, section) if _layers(graph, shared, section) else None
+
+
+def _histogram(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _about_table(graph, shared, section) if graph.of("fit") else None
 
 
 def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -218,6 +235,9 @@ STUDY = Study(
         TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention_table),
     ),
     figures=(
+        _figure("parts", "What, how many, what goes with what", _parts),
+        _figure("parts_layers", "The three parts, layer by layer", _parts_layers),
+        _figure("histogram", "How far counting alone gets", _histogram, *_PAPERS),
         _figure("tokens", "[CLS] against the patches", _tokens, _PUBLISHED),
         _figure("layers", "Layer by layer", _layers),
         _figure("attention", "Where the attention probe looks", _attention),
@@ -231,5 +251,5 @@ STUDY = Study(
         _figure("natural", "Natural images", _natural, _TRENDS),
     ),
     findings=f"{_HERE}.findings:chapter",
-    resources=(_PUBLISHED, _TRENDS, _INTRODUCTION),
+    resources=(*_PAPERS, _INTRODUCTION),
 )

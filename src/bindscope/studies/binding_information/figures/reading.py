@@ -23,3 +23,8 @@ def read_binding(inputs: Inputs) -> dict[str, Any]:
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     models, groups = inputs.content["models"], inputs.content["groups"]
     return {"table": with_groups(table, groups), "models": shown_models(models, groups)}
+
+
+def read_parts(inputs: Inputs) -> dict[str, Any]:
+    """Read what the figures of the three parts take: also the configuration's order of datasets."""
+    return {**read_binding(inputs), "datasets": inputs.content["datasets"]}
