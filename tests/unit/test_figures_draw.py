@@ -433,7 +433,7 @@ def write_inputs(folder, entry, table):
     content = {
         "models": list(ORDER), "datasets": ["colorshape"],
         "families": [{"name": "two", "models": list(ORDER[:2])}],
-        "values": {"colorshape": groups, "smaller": groups}, "groups": [],
+        "groups": {"colorshape": groups, "smaller": groups}, "model_groups": [],
         "cells": {"colorshape": 6, "smaller": 2},
         "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
     }  # fmt: skip
@@ -453,7 +453,7 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
     assert svg.read_bytes().startswith(b"<?xml")
     write_table(table.iloc[:0], tmp_path / BINDING_SCHEMA.name, BINDING_SCHEMA)
     tables = {role: inputs.products[role] for role in ("table", "statistics", "priors")}
-    nothing = Inputs(tables, inputs.content | {"values": {}}, inputs.resources)
+    nothing = Inputs(tables, inputs.content | {"groups": {}}, inputs.resources)
     make_figure(ENTRIES[name].implementation, nothing, png, svg)
     assert png.stat().st_size < drawn
 

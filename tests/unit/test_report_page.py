@@ -249,6 +249,7 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
         **{f.names["figure"]: str(captions / f"{f.names['figure']}.rst") for f in figures},
         "binding_information": str(ROOT / "resources/published/binding_information.csv"),
         "trends": str(ROOT / "resources/published/trends.csv"),
+        "histograms": str(ROOT / "resources/published/histograms.csv"),
         "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
     }
     inputs = Inputs({"tables": tables, "figures": figures}, {"config": CONFIG}, resources)

@@ -127,11 +127,10 @@ def at_most(value: float, decimals: int = 1) -> str:
 
 def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:
     """List per place the models without a usable row, and the flags of what they have."""
-    name = ["dataset", "layer", "tokens"]
-    usable = set(single[[*name, "model"]].itertuples(index=False, name=None))
-    left = [key not in usable for key in rows[[*name, "model"]].itertuples(index=False, name=None)]
+    usable = pd.MultiIndex.from_frame(single[PLACE])
+    left = rows[~pd.MultiIndex.from_frame(rows[PLACE]).isin(usable)]
     found = []
-    places = rows[left].groupby(["dataset", "group", "layer", "tokens"], sort=False)
+    places = left.groupby(["dataset", "group", "layer", "tokens"], sort=False)
     for place, part in places:
         flags = sorted({flag for flags in part["refused"] for flag in flags})
         found.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))

@@ -68,7 +68,7 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
 def _order(shared: Shared, section: Section) -> dict[str, Any]:
     """Return names of models and of groups in the configuration's order."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
-    return {"models": list(shared.models), "groups": groups}
+    return {"models": list(shared.models), "model_groups": groups}
 
 
 def _about_table(
@@ -153,7 +153,7 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     if not (fits := last_layer_fits(graph, shared)):
         return None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
-    content = {"values": {name: value_names(dataset) for name, dataset in names.items()}}
+    content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
     details = dict.fromkeys(("fits", "nulls"), ("details",))
     return _about_table(graph, shared, section, content, details, fits=fits, nulls=graph.of("null"))
 

@@ -82,7 +82,7 @@ def controls(table: pd.DataFrame) -> list[str]:
         f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} scenes were given the labels of "
         "other scenes at random, so that their representations say as much about them as dice."
     )
-    quoted = rows[[not unusable(flags) for flags in rows["flags"]]]
+    quoted = rows[rows["flags"].map(unusable).map(len) == 0]
     if len(quoted) < len(rows):
         text += (
             f" {len(rows) - len(quoted)} of them carry a flag for that, as they may: their probes "

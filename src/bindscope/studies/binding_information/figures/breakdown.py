@@ -113,12 +113,12 @@ def read(inputs: Inputs) -> dict[str, Any]:
         `breakdowns` by label, and the feature `groups` that all of them have. One fit stands for a
         model, one model for those that differ in their seed (`choose_fits`). Of spaces that differ the largest is shown, the first of several.
     """
-    spaces = {name: named_groups(given) for name, given in inputs.content["values"].items()}
+    spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
     binding = read_binding(inputs)
     estimated = assumed_prior(binding["table"])
     families = {name: family for name, (family, _) in fits.items()}
-    home = home_of(inputs.content["groups"])
+    home = home_of(inputs.content["model_groups"])
     chosen = choose_fits(families, inputs.content["models"], home)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
     shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])

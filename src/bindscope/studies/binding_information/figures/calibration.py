@@ -27,15 +27,19 @@ from bindscope.studies.binding_information.views import (
     over_seeds,
 )
 
+# Title, truth, the paper's estimate (there is none of the parts of B*), our lower bound.
 QUANTITIES = (
     ("$B_O$, objects", "truth_bits", "binding_bits", "binding_lower_bound_bits"),
     (
-        "$B^*$, objects given features",
+        "$B^*$, given features",
         "truth_conditional_bits",
         "conditional_binding_bits",
         "conditional_binding_lower_bound_bits",
     ),
+    ("of $B^*$: how many", "truth_count_bits", None, "count_lower_bound_bits"),
+    ("of $B^*$: what with what", "truth_pairing_bits", None, "pairing_lower_bound_bits"),
 )
+Names = tuple[str, str | None, str]
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -55,7 +59,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Draw estimates of B_O and B* against the closed forms.
+    """Draw estimates of B_O, of B* and of its two parts against the closed forms.
 
     Parameters
     ----------
@@ -65,25 +69,26 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     Returns
     -------
     Figure
-        Above: estimate against truth with the diagonal, B_O left, B* right. Below: estimate minus
-        truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
+        Above: estimate against truth with the diagonal, a column per quantity that has a truth.
+        Below: estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
         interval. Colour: probe family. Means over probe seeds.
     """
     rows = _rows(table)
+    shown = [names for names in QUANTITIES if names[1] in rows and rows[names[1]].notna().any()]
     encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])
     figure = new_figure(3.9 + 0.27 * len(encoders))
     grid = figure.subplots(
-        2, 2, sharey="row", squeeze=False,
+        2, len(shown), sharey="row", squeeze=False,
         gridspec_kw={"height_ratios": [2.7, 0.5 + 0.27 * len(encoders)]},
     )  # fmt: skip
-    for j, (name, truth, paper, ours) in enumerate(QUANTITIES):
+    for j, (name, truth, paper, ours) in enumerate(shown):
         known = rows[rows[truth].notna()]
         _scatter(grid[0, j], known, families, (truth, paper, ours))
         grid[0, j].set_title(name)
-        grid[0, j].set_xlabel("truth, bits per scene")
+        grid[0, j].set_xlabel("truth, bits")
         _errors(grid[1, j], known, encoders, families, (truth, paper, ours))
-        grid[1, j].set_xlabel("estimate minus truth, bits per scene")
+        grid[1, j].set_xlabel("minus truth, bits" if len(shown) > 2 else "estimate minus truth, bits")
     grid[0, 0].set_ylabel("estimate, bits per scene")
     grid[1, 0].set_yticks(range(len(encoders)), encoders)
     grid[1, 0].set_ylim(len(encoders) - 0.5, -0.5)
@@ -99,7 +104,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
 
 def _scatter(
-    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: tuple[str, str, str]
+    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names
 ) -> None:
     truth, paper, ours = names
     if not len(rows):
@@ -116,7 +121,8 @@ def _scatter(
         part = rows[rows["family"] == family]
         x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
         colour = family_shown(family).colour
-        _marks(axes, x, part[paper], colour, full=False)
+        if paper:
+            _marks(axes, x, part[paper], colour, full=False)
         _marks(axes, x, part[ours], colour, full=True)
 
 
@@ -125,7 +131,7 @@ def _errors(
     rows: pd.DataFrame,
     encoders: Sequence[str],
     families: Sequence[str],
-    names: tuple[str, str, str],
+    names: Names,
 ) -> None:
     truth, paper, ours = names
     values_along_x(axes)
@@ -137,7 +143,8 @@ def _errors(
         colour = family_shown(family).colour
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
         axes.hlines(y, low, high, color=colour, linewidth=1.2)
-        _marks(axes, part[paper] - part[truth], y, colour, full=False)
+        if paper:
+            _marks(axes, part[paper] - part[truth], y, colour, full=False)
         _marks(axes, part[ours] - part[truth], y, colour, full=True)
     for k in range(len(encoders)):
         if k % 2:

@@ -46,9 +46,9 @@ def read(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def available(**_: object) -> str | None:
-    """Return None: the paper's numbers are always there."""
-    return None
+def available(table: pd.DataFrame, **_: object) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if len(table) else "Nothing was measured that could stand beside the paper's numbers."
 
 
 @styled

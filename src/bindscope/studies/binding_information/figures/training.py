@@ -49,7 +49,7 @@ class ProbeHistory(NamedTuple):
 
 def read(inputs: Inputs) -> dict[str, Any]:
     """Read the histories of models and of fits."""
-    home = home_of(inputs.content["groups"])
+    home = home_of(inputs.content["model_groups"])
     probes = []
     for fit in inputs.of("fits"):
         family = family_of(read_rows(fit)[0]["options"]) or fit.names["probe"]
@@ -57,7 +57,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
         names = home.get(model, model), fit.names["tokens"]
         probes.append(ProbeHistory(*names, family, _history(fit)))
     models = {given.names["model"]: _history(given) for given in inputs.of("training")}
-    order = shown_models(inputs.content["models"], inputs.content["groups"])
+    order = shown_models(inputs.content["models"], inputs.content["model_groups"])
     return {"models": models, "probes": probes, "order": order, "home": home}
 
 
