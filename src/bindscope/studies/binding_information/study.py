@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
@@ -173,8 +174,11 @@ def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | No
 
 
 def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    cells = _cells(shared)
-    if not _several(graph, shared, lambda dataset: cells[dataset.name]):
+    """Compare spaces of one kind that differ in their size, the commonest kind of the run."""
+    kinds = Counter(dataset.space.kind for dataset in shared.datasets.values())
+    kind = kinds.most_common(1)[0][0]
+    cells = {n: k for n, k in _cells(shared).items() if shared.datasets[n].space.kind == kind}
+    if not _several(graph, shared, lambda dataset: cells.get(dataset.name)):
         return None
     return _about_table(graph, shared, section, {"cells": cells})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,10 +37,11 @@ QUANTITIES = (
         "conditional_binding_bits",
         "conditional_binding_lower_bound_bits",
     ),
-    ("of $B^*$: how many", "truth_count_bits", None, "count_lower_bound_bits"),
-    ("of $B^*$: what with what", "truth_pairing_bits", None, "pairing_lower_bound_bits"),
+    ("how many", "truth_count_bits", None, "count_lower_bound_bits"),
+    ("what goes with what", "truth_pairing_bits", None, "pairing_lower_bound_bits"),
 )
 Names = tuple[str, str | None, str]
+_TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -85,7 +87,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     for j, (name, truth, paper, ours) in enumerate(shown):
         known = rows[rows[truth].notna()]
         _scatter(grid[0, j], known, families, (truth, paper, ours))
-        grid[0, j].set_title(name)
+        grid[0, j].set_title(name, fontsize=8.5)
         grid[0, j].set_xlabel("truth, bits")
         _errors(grid[1, j], known, encoders, families, (truth, paper, ours))
         grid[1, j].set_xlabel("minus truth, bits" if len(shown) > 2 else "estimate minus truth, bits")
@@ -99,7 +101,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
     entries.append(handle("paper's estimate", markerfacecolor="white", **circle))
     entries.append(handle("our lower bound", **circle))
-    legend_below(figure, entries, 6)
+    entries.append(handle("the truth", **_TRUE))
+    legend_below(figure, entries, 7)
     return figure
 
 
@@ -111,11 +114,7 @@ def _scatter(
         return
     span = np.ptp(rows[truth]) or 1.0
     top = float(rows[truth].max()) + 0.08 * span
-    axes.plot([0, top], [0, top], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
-    axes.annotate(
-        "estimate = truth", (0.5 * top, 0.5 * top), xytext=(-4, 3), textcoords="offset points",
-        ha="right", fontsize=7.5, color="#444444",
-    )  # fmt: skip
+    axes.plot([0, top], [0, top], **_TRUE)
     zero_line(axes)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
@@ -135,7 +134,7 @@ def _errors(
 ) -> None:
     truth, paper, ours = names
     values_along_x(axes)
-    axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+    axes.axvline(0, **_TRUE)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))

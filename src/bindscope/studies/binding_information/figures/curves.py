@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import AMBER, GREY, INK
+from bindscope.figures.colours import GREY, INK
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
@@ -39,7 +39,7 @@ from bindscope.studies.binding_information.views import (
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
 COUNTS = "h_counts_given_feature_bits"
 _DASHES = (0, (3, 1.5))
-_COUNTING: dict[str, Any] = {"color": AMBER, "linestyle": "-.", "linewidth": 1.2, "zorder": 1}
+_COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, "zorder": 1}
 Look = Mapping[str, Any]
 
 
@@ -65,7 +65,7 @@ def draw_curves(
     marks: pd.DataFrame,
     place: str,
 ) -> Figure:
-    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
+    """Draw beta* (left) and B* (right): counts and pairing, a row of panels per token input and probe family.
 
     Parameters
     ----------
