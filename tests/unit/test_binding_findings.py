@@ -1,9 +1,12 @@
 """The chapter on binding information says what the table says, and what is doubtful about it."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sample_tables import (
     default_table,
     known_rows,
@@ -12,10 +15,15 @@ from sample_tables import (
     paper_table,
     vit_rows,
 )
+from zoo_tables import CONFIG as ZOO
+from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_information import sentences
+from bindscope.statistics.means import welch_interval
+from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information.comparisons import compared
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
+from bindscope.studies.binding_information.quotes import PAIRING, at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -23,9 +31,15 @@ CONFIG = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 RESOURCES = {
     "binding_information": str(ROOT / "resources/published/binding_information.csv"),
     "trends": str(ROOT / "resources/published/trends.csv"),
+    "histograms": str(ROOT / "resources/published/histograms.csv"),
     "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
 }
-NAMES = [model["name"] for model in CONFIG["models"]]
+# Rows of the last layers of the first dataset alone.
+SMALL = [
+    row for row in zoo_rows()
+    if row["dataset"] == "matching" and row["layer"] == "4" and row["probe"] == "best"
+    and row["model"].rpartition("-")[0] in ("objects", "features", "none")
+]  # fmt: skip
 
 
 def chapter_of(table, config=CONFIG):
@@ -44,116 +58,187 @@ def text_of(found):
     return " ".join(parts).replace("\u00a0", " ")
 
 
-def spoken(**changes):
-    """Return the finding on a single row."""
-    return text_of(sentences.findings(make_table([make_row(**changes)]), CONFIG))
+def about(table, config=ZOO):
+    """Gather what the sentences are made from."""
+    return sentences.told(table, config)
+
+
+def everything_said(table, config=ZOO):
+    """Return every sentence that quotes, with plain spaces; names of models stand for themselves."""
+    told = about(table, config)
+    numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(told)]
+    said = [*sentences.lead(told), *numbers, text_of(sentences.findings(told))]
+    return [text.replace("\u00a0", " ") for text in said]
+
+
+def test_the_lead_says_where_most_and_where_least_is_read():
+    (lead,) = chapter_of(zoo_table(), ZOO).lead
+    lead = lead.replace("\u00a0", " ")
+    assert lead.startswith(
+        "A scene of matching holds 9.5 bits of what goes with what (which color belongs to which "
+        "shape). From the [CLS] token, probes read ≥ 9.4 of them in objects (3 vision "
+        "transformers trained to name the objects) and ≥ 1.6 in features (3 vision transformers "
+        "trained to name the features only), a difference of 7.8 bits ("
+    )
+    assert lead.endswith("From the patch tokens, probes read ≥ 8.5 of them in each of the 7 kinds "
+                         "of models.")  # fmt: skip
 
 
 def test_the_findings_say_what_the_table_says():
-    table = default_table()
-    made = chapter_of(table)
-    row = table[(table["model"] == "vit-objects") & (table["layer"] == "4")]
-    row = row[(row["tokens"] == "cls") & (row["probe"] == "quadratic")].iloc[0]
-    whole = sentences.bits(row["binding_lower_bound_bits"])
-    part = sentences.bits(row["conditional_binding_lower_bound_bits"])
-    share = row["conditional_binding_lower_bound_bits"] / row["h_object_given_feature_bits"]
+    table = zoo_table()
+    made = chapter_of(table, ZOO)
+    rows = table[(table["dataset"] == "counting") & (table["layer"] == "4")]
+    rows = rows[rows["model"].str.startswith("masked") & (rows["probe"] == "best")]
+    rows = rows[rows["tokens"] == "cls"]
+    assert len(rows) == 3
+    what, how_many, pairing = (
+        at_least(rows[f"{name}_lower_bound_bits"].mean()) for name in ("feature", "count", "pairing")
+    )
     text = text_of(made.findings)
-    assert f"reads ≥ {whole} of the 26.5 bits about the objects" in text
-    assert f"and ≥ {part} of the 19.3 bits of binding (≥ {share:.0%}".replace("%", " %") in text
-    assert "vit-objects (a vision transformer trained to name the objects): from" in text
-    assert "(an untrained vision transformer)" in text
-    assert "flagged" not in text
-    assert "trained with 1 seed. That is too few" in " ".join(made.notes)
-    values = [number.value.replace("\u00a0", " ") for number in made.key_numbers]
-    assert values[:2] == ["26.5", "19.3"]
-    assert f"≥ {part}" in values
-    assert made.headline == ("tokens",)
+    assert (
+        "masked (3 vision transformers trained to fill in masked patches): from the [CLS] token, "
+        f"≥ {what} of what occurs, ≥ {how_many} of how many and ≥ {pairing} of what goes with what ("
+    ) in text
+    assert "7.2 say what occurs, 11.3 say how many and 8.0 say what goes with what" in text
+    assert "9.6 say what occurs and 9.5 say what goes with what" in text
+    assert "left out" not in text
+    assert made.notes == ()
+    assert made.headline == ("parts",)
+    assert made.findings[0].lead.startswith("It takes 19.1 bits")
     assert "binding</em>" in made.introduction
 
 
+@pytest.mark.parametrize("flags", ["", "not_converged", "above_prior;collapsed"])
+@given(data=st.data())
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
+    """Flagged rows hold numbers that would be seen: 7777 bits."""
+    rows = [row | {"n_train": 100} for row in SMALL]
+    hidden = data.draw(st.sets(st.integers(0, len(rows) - 1), max_size=len(rows)))
+    for i in hidden:
+        rows[i] = rows[i] | {"flags": flags or "above_prior"}
+        if flags:
+            rows[i] |= {name: 7777.0 for name in rows[i] if "lower_bound_bits" in name}
+    said = everything_said(parts_table(rows))
+    assert not any("777" in text for text in said)
+    for text in said:
+        assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
+        for amount in re.findall(r"(\S*) ?[-\u2212]?\d+\.\d (?:of|in)\b", text):
+            assert amount in ("≥", "of") or "holds" in text or "difference" in text
+    left = {rows[i]["flags"] for i in hidden} if flags else set()
+    if left:
+        flag = flags.rpartition(";")[2]
+        assert any(f"flagged {flag}" in text for text in said)
+        assert "above_prior" not in " ".join(said)
+
+
+def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
+    table = parts_table([row | {"flags": "not_converged"} for row in SMALL])
+    told = about(table)
+    assert sentences.lead(told) == ()
+    assert sentences.key_numbers(told) == []
+    text = text_of(sentences.findings(told))
+    assert "from the [CLS] token, there is no row to quote (3 models left out, flagged" in text
+    assert "≥" not in text
+    assert sentences.unmeasured(told) == []
+
+
+def test_bounds_are_rounded_down_and_their_intervals_outwards():
+    assert [at_least(x) for x in (9.49, 9.5, 0.04, -0.04, 9.6 - 1e-9)] == [
+        "9.4", "9.5", "0.0", "\u22120.1", "9.6",
+    ]  # fmt: skip
+    assert at_least(99.9, 0) == "99"
+    assert [at_most(x) for x in (9.41, 9.4, -0.04)] == ["9.5", "9.4", "0.0"]
+
+
 def test_a_small_bound_is_a_number_and_not_an_absence():
-    text = spoken(loss_given=19.271)
-    assert "≥ 0.0 of the 19.3 bits of binding (≥ 0 %)" in text
-    assert "no binding" not in text
-    text = spoken(loss_given=20.271)
-    assert "≥ \u22121.0 of the 19.3 bits" in text
+    table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
+    text = text_of(sentences.findings(about(table, {})))
+    assert "≥ \u22120.3 of what goes with what" in text
 
 
-@pytest.mark.parametrize("flag", ["collapsed", "diverged", "not_converged"])
-def test_what_is_quoted_of_a_flagged_fit_is_quoted_with_the_flag(flag):
-    rows = [make_row(seed=0), make_row(seed=1, flags=flag), make_row(tokens="mean", flags=flag)]
-    table = make_table(rows)
-    text = text_of(sentences.findings(table, CONFIG))
-    assert f"This fit is flagged {flag}" in text
-    assert f"the mean of the patch tokens (a quadratic probe, flagged {flag})" in text
-    assert sentences.key_numbers(table, NAMES)[2].label.endswith(f"vit-objects (flagged {flag})")
-    assert "flagged" not in text_of(sentences.findings(make_table(rows[:1]), CONFIG))
+def test_groups_are_compared_by_intervals_over_training_seeds():
+    told = about(zoo_table())
+    pairs = compared(told.found, "matching", "cls", PAIRING.bound, told.models)
+    assert len(pairs) == 21
+    by_names = {(p.more, p.less): p for p in pairs}
+    assert by_names["objects", "features"].told_apart
+    near = by_names["none", "self-distillation"]
+    single = told.found.single
+    single = single[(single["dataset"] == "matching") & (single["tokens"] == "cls")]
+    values = [single[single["group"] == name][PAIRING.bound] for name in (near.more, near.less)]
+    assert near[2:5] == welch_interval(*values, 1 - 0.05 / 21)
+    for pair in pairs:
+        assert pair.told_apart == (pair.low > 0)
+        assert pair.difference >= 0
+    of_matching = next(f for f in sentences.findings(told) if "scenes of matching (" in f.lead)
+    said = dict(of_matching.points)["from the [CLS] token"]
+    assert "in masked than in features" in said
+    for pair in pairs:
+        together = f"{pair.more} and {pair.less}"
+        assert (together in said.partition("Not told apart")[2]) == (not pair.told_apart)
 
 
-def test_new_families_tokens_objectives_and_flags_are_shown_by_their_names():
-    table = make_table([make_row(model="mine", layer="4"), make_row(probe="quadratic")])
-    table["options"] = '{"family": "cubic"}'
-    table.loc[0, "tokens"] = "corners"
-    table["flags"] = "odd"
-    config = {"models": [{"name": "mine", "source": "controlled:rotation"}]}
-    text = text_of(sentences.findings(table, config))
-    assert "cubic" in text
-    assert "corners" in text
-    assert "trained with the objective rotation" in text
-    assert [warned.what for warned in sentences.warnings(table)] == ["odd"]
-    assert len(chapter_of(table, config).key_numbers) == 4
+def test_models_in_no_group_are_not_compared():
+    config = ZOO | {"studies": {}}
+    told = about(zoo_table(), config)
+    assert compared(told.found, "matching", "cls", PAIRING.bound, told.models) == []
+    (lead,) = sentences.lead(told)
+    assert "difference" not in lead
+    assert "Compared" not in text_of(sentences.findings(told))
+    assert "There is 1 network of objects-0" in sentences.seed_note(told)[0]
 
 
 def test_what_a_model_is_comes_from_its_source():
-    table = make_table([make_row(model="a"), make_row(model="b")])
-    sources = [{"name": "a", "source": f"hf:facebook/dinov2-large@{40 * 'a'}"},
-               {"name": "b", "source": "timm:path:/home/me"}]  # fmt: skip
-    text = text_of(sentences.findings(table, {"models": sources}))
+    sources = {
+        "a": f"hf:facebook/dinov2-large@{40 * 'a'}", "b": "timm:path:/home/me",
+        "c": "zoo:counting-captions-unpaired-2", "d": "controlled:rotation",
+    }  # fmt: skip
+    models = [{"name": name, "source": source} for name, source in sources.items()]
+    table = parts_table([parts_row("matching", name) for name in sources])
+    text = text_of(sentences.findings(about(table, {"models": models})))
     assert "a (facebook/dinov2-large): from" in text
     assert "b: from" in text
     assert "/home/me" not in text
+    assert "c (a vision transformer trained on captions of the same words, not paired)" in text
+    assert "d (a vision transformer trained with the objective rotation)" in text
+
+
+def test_counts_that_are_not_told_apart_are_said_to_be_together():
+    row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False)
+    told = about(parts_table([row]), {})
+    text = text_of(sentences.findings(told))
+    assert "≥ 5.0 of how many, and what goes with what" in text
+    assert "Counts are not told apart from what goes with what here" in text
+    assert "19.3 bits of how many, and what goes with what" in sentences.lead(told)[0]
 
 
 def test_nothing_to_bind_has_no_share():
-    rows = [make_row(h=(7.0, 7.0), loss_object=3.0, loss_feature=3.0, loss_given=0.0)]
-    table = make_table([row | {"reason": "H(O|F) is 0", "status": "undefined"} for row in rows])
-    text = text_of(sentences.findings(table, CONFIG))
-    assert "≥ 0.0 of the 0.0 bits of binding." in text
-    assert "%" not in text
+    row = parts_row("matching", "mine", found=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
+    told = about(parts_table([row]), {})
+    assert "7.0 say what occurs" in text_of(sentences.findings(told))
 
 
 def test_an_assumed_prior_makes_no_bounds():
-    table = default_table()
+    table = zoo_table()
     table["flags"] = "assumed_prior"
-    text = text_of(sentences.findings(table, CONFIG))
-    assert "the distribution of these scenes is not known" in text
-    assert "reads about" in text
-    assert "≥" not in text
-    numbers = sentences.key_numbers(table, ["vit-objects"])
-    assert all(number.value.startswith("about ") for number in numbers)
-    what = [warned.what for warned in chapter_of(table).warnings]
-    assert any(words.startswith("assumed_prior: the distribution") for words in what)
+    said = everything_said(table)
+    assert "the distribution of these scenes is not known" in said[-1]
+    assert "about" in said[0]
+    assert not any("≥" in text for text in said)
 
 
-def test_three_training_seeds_are_enough_for_a_claim():
-    models = [
-        {"name": f"{objective}-{seed}", "source": f"controlled:{objective}", "seed": seed}
-        for objective in ("objects", "features")
-        for seed in (0, 1, 2)
-    ]
-    table = make_table([make_row(model["name"]) for model in models])
-    assert sentences.seed_note(table, {"models": models}) == []
-    assert "2 seeds" in sentences.seed_note(table, {"models": models[:2] + models[3:5]})[0]
-
-
-def test_the_quoted_probe_is_fixed_and_not_the_best():
-    rows = [make_row(probe="dnn", loss_object=5.0, loss_given=3.0), make_row(probe="quadratic")]
-    chosen = sentences.quoted_rows(make_table(rows), [])
-    assert list(chosen["family"]) == ["quadratic"]
+def test_few_training_seeds_are_told():
+    two = [{"name": name, "models": [f"{name}-0", f"{name}-1"]} for name in OBJECTIVES]
+    config = ZOO | {"studies": {"binding_information": {"groups": two}}}
+    rows = [row for row in zoo_rows() if row["model"][-1] != "2"]
+    note = sentences.seed_note(about(parts_table(rows), config))
+    assert note[0].startswith("There are 2 networks of objects, features")
+    assert sentences.seed_note(about(zoo_table())) == []
 
 
 def test_calibration_counts_what_is_above_the_truth():
-    text = " ".join(sentences.calibration(default_table()))
+    text = " ".join(trust.calibration(default_table()))
     assert text.startswith("18 fits")
     assert "6 encoders" in text
     assert "No lower bound is above the truth" in text
@@ -165,9 +250,9 @@ def test_calibration_counts_what_is_above_the_truth():
         "binding_lower_bound_bits_high": 3.1,
     }
     table = make_table(rows)
-    assert "In 1 of them a lower bound is above the truth" in " ".join(sentences.calibration(table))
-    assert any("above_truth" in warned.what for warned in sentences.warnings(table))
-    assert sentences.calibration(make_table(vit_rows())) == []
+    assert "In 1 of them a lower bound is above the truth" in " ".join(trust.calibration(table))
+    assert any("above_truth" in warned.what for warned in trust.warnings(table))
+    assert trust.calibration(make_table(vit_rows())) == []
 
 
 def test_flags_failures_and_controls_are_told():
@@ -193,7 +278,7 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     assert ["balanced-colorshape", "dinov2-large", "cls", "quadratic", "loss_object_bits",
             "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in found  # fmt: skip
     none = section(chapter_of(default_table()), "published")
-    assert none.paragraphs[0].startswith("No number of this run can be compared")
+    assert none.paragraphs[1].startswith("No number of this run can be compared")
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
@@ -204,7 +289,9 @@ def test_all_rows_are_listed_with_intervals_and_warnings():
     rows = section(chapter_of(table), "rows").tables[0]
     assert len(rows.rows) == len(table)
     assert [heading for _, heading, _ in rows.choices] == list(LABELS)
-    assert len(rows.columns) == len(LABELS) + 1 + len(NUMBERS) + 1
+    with_numbers = [number for number in NUMBERS if number.source in table]
+    with_numbers = [number for number in with_numbers if table[number.source].notna().any()]
+    assert len(rows.columns) == len(LABELS) + 1 + len(with_numbers) + 1
     headings = [column.heading for column in rows.columns]
     cell = rows.rows[0][headings.index("B*, bound")]
     value = table["conditional_binding_lower_bound_bits"].iloc[0]

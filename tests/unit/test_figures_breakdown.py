@@ -17,14 +17,19 @@ def test_breakdown_subtracts_the_null_probe_head_by_head():
     fit = {"0.chained_loss_bits": np.arange(11) / 10, "1.chained_loss_bits": np.arange(11) / 10}
     null = {"0.chained_loss_bits": np.ones(11)}
     gained = breakdown.gains(fit, null, (2, 3))
-    assert gained.chained
+    assert gained.given == "features"
     np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
     np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
+    counted = {"0.chained_loss_bits": np.arange(13) / 10}
+    gained = breakdown.gains(counted, {"0.chained_loss_bits": np.ones(13)}, (2, 3))
+    assert gained.given == "counts"
+    np.testing.assert_allclose(gained.objects, 1 - np.arange(7, 13) / 10)
     plain = {"0.object_loss_bits": np.zeros(6), "0.feature_loss_bits": np.full(5, 2.0)}
     nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)} | null
     gained = breakdown.gains(plain, nothing, (2, 3))
-    assert not gained.chained
+    assert gained.given == ""
     np.testing.assert_allclose(gained.features, -1)
+    assert breakdown.gains(plain, {"0.chained_loss_bits": np.ones(11)}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
     assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
     assert breakdown.available({})
@@ -32,7 +37,7 @@ def test_breakdown_subtracts_the_null_probe_head_by_head():
 
 def test_breakdown_takes_more_than_two_groups():
     groups = [*GROUPS, ("size", ("small", "large"))]
-    part = breakdown.Breakdown(np.zeros(12), np.zeros(7), chained=True)
+    part = breakdown.Breakdown(np.zeros(12), np.zeros(7), "features")
     assert "cross large" in words(breakdown.draw(dict.fromkeys("abcd", part), groups))
 
 
@@ -43,8 +48,10 @@ def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
         ("d", "m", "cls", "quadratic"): "quadratic",
         ("d", "n", "mean", "dnn"): "dnn",
         ("d", "n", "patches", "attention"): "attention_quadratic",
+        ("d", "m2", "cls", "quadratic"): "quadratic",
     }
-    assert breakdown.choose_fits(families, ("n", "m")) == [
+    home = {"m": "group", "m2": "group"}
+    assert breakdown.choose_fits(families, ("n", "m", "m2"), home) == [
         ("d", "n", "mean", "dnn"),
         ("d", "m", "cls", "quadratic"),
     ]
@@ -71,6 +78,6 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
     table = make_table([make_row("vit", dataset="large", flags="assumed_prior")])
     write_table(table, tmp_path / "binding_information", BINDING_SCHEMA)
     products["table"] = [given(tmp_path / "binding_information.parquet")]
-    data = breakdown.read(Inputs(products, {"groups": groups, "models": ["vit"]}))
+    data = breakdown.read(Inputs(products, {"groups": groups, "models": ["vit"], "model_groups": []}))
     assert list(data["breakdowns"]) == [f"vit (large){DAGGER}"]
     assert {f"vit (large){DAGGER}", "green", "triangle"} <= set(words(breakdown.draw(**data)))

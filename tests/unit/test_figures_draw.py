@@ -433,7 +433,7 @@ def write_inputs(folder, entry, table):
     content = {
         "models": list(ORDER), "datasets": ["colorshape"],
         "families": [{"name": "two", "models": list(ORDER[:2])}],
-        "groups": {"colorshape": groups, "smaller": groups},
+        "groups": {"colorshape": groups, "smaller": groups}, "model_groups": [],
         "cells": {"colorshape": 6, "smaller": 2},
         "information": {"bootstrap_samples": 50, "bootstrap_seed": 0},
     }  # fmt: skip

@@ -90,6 +90,7 @@ def drawing(folder, name, title="A figure", svg=None):
 def toy(folder):
     """Make a chapter with something in every place."""
     chapter = Chapter(
+        lead=("Long is longer.",),
         introduction=Markup("<p>An <em>introduction</em>.</p>"),
         warnings=(Warned("bent: not straight", ("short, layer 2",)),),
         key_numbers=(KeyNumber("3.1", "cm", "the longest"),),
@@ -144,10 +145,10 @@ def test_the_page_is_the_same_for_the_same_input(page, tmp_path):
 
 def test_a_chapter_has_its_parts_in_order(tmp_path):
     text = text_of(page_of(toy(tmp_path)))
-    text = text[text.index("An introduction") :]
+    text = text[text.index("Long is longer.") :]
     parts = (
-        "An introduction", "What this run found", "bent: not straight (1 row)", "3.1 cm",
-        "There are two:", "<short> is short.", "Two are few.", "What overview shows.",
+        "Long is longer.", "What overview shows.", "An introduction", "What this run found", "bent: not straight (1 row)", "3.1 cm",
+        "There are two:", "<short> is short.", "Two are few.",
         "What detail shows.", "Is it so?", "A point.", "What check shows.", "All", "Provenance",
     )  # fmt: skip
     places = [text.index(part) for part in parts]
@@ -185,6 +186,7 @@ def test_every_table_with_labels_can_be_filtered_and_sorted(page):
 
 def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
     chapter = Chapter(
+        lead=("Long is longer.",),
         introduction=Markup("<p>good</p>"),
         findings=(Finding("<b>lead</b>", (("<i>", "&"),)),),
         sections=(Section("s", "<u>", ("<s>",)),),
@@ -247,6 +249,7 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
         **{f.names["figure"]: str(captions / f"{f.names['figure']}.rst") for f in figures},
         "binding_information": str(ROOT / "resources/published/binding_information.csv"),
         "trends": str(ROOT / "resources/published/trends.csv"),
+        "histograms": str(ROOT / "resources/published/histograms.csv"),
         "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
     }
     inputs = Inputs({"tables": tables, "figures": figures}, {"config": CONFIG}, resources)

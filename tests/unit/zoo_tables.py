@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pandas as pd
-from sample_tables import H_FEATURE, H_OBJECT, known_rows, make_row, make_table
+from sample_tables import FAMILIES, H_FEATURE, known_rows, make_row, make_table
 
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 
@@ -20,6 +20,10 @@ GROUPS = [
 ]
 MODELS = [model for group in GROUPS for model in group["models"]]
 CONFIG = {
+    "datasets": [
+        {"name": name, "space": {"groups": [{"name": "color"}, {"name": "shape"}]}}
+        for name in ("matching", "counting")
+    ],
     "models": [{"name": name, "source": f"zoo:matching-{name}", "seed": 0} for name in MODELS],
     "studies": {"binding_information": {"groups": GROUPS}},
 }
@@ -45,7 +49,7 @@ def parts_row(dataset, model, layer="4", tokens="cls", probe="best", found=(5.0,
     what, how_many, pairing = found
     total, whole = sum(found), sum(h)
     given = h[1] + h[2] - how_many - pairing
-    family = "linear" if tokens == "cls" else "set"
+    family = FAMILIES.get(probe, "linear" if tokens == "cls" else "set")
     row = make_row(
         model, layer, tokens, "linear", loss_object=whole - total + 1.5,
         loss_feature=h[0] - what + 0.2, loss_given=given, dataset=dataset, h=(whole, h[0]),

@@ -173,26 +173,29 @@ class Chapter:
 
     Attributes
     ----------
+    lead
+        What was found, in a sentence or two that a stranger understands.
+    headline
+        Names of the figures that show it.
     introduction
-        What a reader must know first; HTML out of a file of the study.
+        What a reader must know of the study; HTML out of a file of it.
     warnings
         Rows to be read with care.
     key_numbers, findings, notes
         What was found, in numbers and in sentences.
-    headline
-        Names of the figures that belong to the findings.
     sections
         Further sections, in order.
     provenance
         Tables for the end of the page: which keys the shown rows have.
     """
 
+    lead: tuple[str, ...] = ()
+    headline: tuple[str, ...] = ()
     introduction: Markup = Markup("")  # noqa: RUF009 (immutable)
     warnings: tuple[Warned, ...] = ()
     key_numbers: tuple[KeyNumber, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    headline: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     provenance: tuple[PageTable, ...] = ()
 

@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
-from bindscope.studies.binding_information import sentences
+from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information.comparisons import listed
 from bindscope.studies.binding_information.published import (
     beside,
+    read_histograms,
     read_papers_table,
     read_trends,
     why_not,
@@ -41,7 +43,14 @@ NUMBERS = (
     _bits(
         "B*, bound",
         "conditional_binding_lower_bound_bits",
-        "our lower bound on I(O;Z|F)",
+        "our lower bound on I(O;Z|F): counts and what goes with what together",
+        interval=True,
+    ),
+    _bits("what, bound", "feature_lower_bound_bits", "lower bound on I(F;Z)", interval=True),
+    _bits("how many, bound", "count_lower_bound_bits", "lower bound on I(M;Z|F)", interval=True),
+    _bits("H(O|M)", "h_object_given_counts_bits", "entropy of the objects given the counts"),
+    _bits(
+        "what with what, bound", "pairing_lower_bound_bits", "lower bound on I(O;Z|M)",
         interval=True,
     ),
     _bits("truth B_O", "truth_bits", "I(O;Z) of a known-answer encoder, in closed form"),
@@ -73,20 +82,21 @@ TRENDS = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found about binding information; see `core.interfaces.Findings`."""
     table, config = tables["binding_information"], inputs.content
-    order = [str(model["name"]) for model in config.get("models", ())]
+    about = sentences.told(table, config)
     introduction = inputs.resources["binding_information_introduction"]
     return Chapter(
+        lead=sentences.lead(about),
+        headline=("parts",),
         introduction=Markup(Path(introduction).read_text(encoding="utf-8")),
-        warnings=tuple(sentences.warnings(table)),
-        key_numbers=tuple(sentences.key_numbers(table, order)),
-        findings=tuple(sentences.findings(table, config)),
-        notes=(*sentences.nothing_measured(table), *sentences.seed_note(table, config)),
-        headline=("tokens",),
+        warnings=tuple(trust.warnings(table)),
+        key_numbers=tuple(sentences.key_numbers(about)),
+        findings=tuple(sentences.findings(about)),
+        notes=(*sentences.unmeasured(about), *sentences.seed_note(about)),
         sections=(
             Section(
                 "trust",
                 "Can it be trusted?",
-                (*sentences.calibration(table), *sentences.controls(table)),
+                (*trust.calibration(table), *trust.controls(table)),
                 figures=("calibration",),
             ),
             _published(table, inputs),
@@ -108,6 +118,7 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     published, trends = read_papers_table(inputs), read_trends(inputs)
     compared = beside(table, published)
     reasons = why_not(table, published)
+    histogram = _histogram_words(read_histograms(inputs))
     if len(compared):
         text = (
             "These were measured here with the paper's dataset, model, token input and probe "
@@ -124,9 +135,22 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     return Section(
         "published",
         "The paper's numbers",
-        (text, *([listed] if reasons else [])),
+        (histogram, text, *([listed] if reasons else [])),
         tuple(reasons),
+        figures=("histogram",),
         tables=(*(found if len(compared) else ()), *((others,) if len(trends) else ())),
+    )
+
+
+def _histogram_words(histograms: pd.DataFrame) -> str:
+    """Say how far counting alone gets on the paper's data sets."""
+    counted = histograms[histograms["share"].notna()].to_dict("records")
+    shares = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
+    return (
+        "What the paper calls binding, B*, is how many objects have each feature and what goes "
+        "with what, together. A representation that says how many there are, and leaves open which "
+        f"feature goes with which, reaches beta* = {listed(shares)}, exactly. A beta* below that "
+        "may come from counting alone."
     )
 
 
@@ -135,6 +159,7 @@ def _sourced(published: pd.DataFrame, place: str) -> pd.DataFrame:
 
 
 def _rows(table: pd.DataFrame) -> PageTable:
+    """List all rows, and of the columns those that have numbers."""
     notes = [
         ", ".join(([status] if status != "ok" else []) + flag_list(flags))
         for status, flags in zip(table["status"], table["flags"], strict=True)
@@ -142,7 +167,7 @@ def _rows(table: pd.DataFrame) -> PageTable:
     columns = (
         *_NAMES,
         Column("seed", "seed", "number", format="d"),
-        *NUMBERS,
+        *(number for number in NUMBERS if number.source in table and table[number.source].count()),
         Column("warnings", "notes"),
     )
     return page_table("All measurements", columns, table.assign(notes=notes))

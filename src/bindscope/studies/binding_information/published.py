@@ -20,12 +20,16 @@ TREND_COLUMNS = [
     "paper", "study", "source", "dataset", "cells", "model", "axis", "axis_value", "quantity",
     "value", "unit", "note",
 ]  # fmt: skip
+HISTOGRAM_COLUMNS = [
+    "dataset", "title", "preset", "preset_dataset", "h_counts_given_feature_bits",
+    "h_object_given_feature_bits", "note",
+]  # fmt: skip
 PRINTED_DIGITS_BITS = 0.05
 """The papers print entropies with one decimal."""
 
 
 def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame:
-    """Read a file of published numbers: text, and `value` as a number (empty: not a number).
+    """Read a file about the papers: text, and numbers where there are some (empty: NaN).
 
     Raises
     ------
@@ -39,7 +43,8 @@ def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame
         raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
     if list(frame.columns) != columns:
         raise StoreError(str(path), f"has columns {', '.join(frame.columns)}", remedy)
-    frame["value"] = pd.to_numeric(frame["value"].replace("", None))
+    for name in frame.columns.intersection(["value", *HISTOGRAM_COLUMNS[4:6]]):
+        frame[name] = pd.to_numeric(frame[name].replace("", None))
     return frame
 
 
@@ -51,6 +56,21 @@ def read_papers_table(inputs: Inputs) -> pd.DataFrame:
 def read_trends(inputs: Inputs) -> pd.DataFrame:
     """Read what the paper reports of its further studies."""
     return read_published(inputs.resources["trends"], TREND_COLUMNS)
+
+
+def read_histograms(inputs: Inputs) -> pd.DataFrame:
+    """Read what a pure histogram reaches on the papers' data sets, counted by us.
+
+    Returns
+    -------
+    DataFrame
+        Per `dataset` its `title`, the two entropies, `share` = H(M|F) / H(O|F), the beta* of a
+        representation that says how many objects have each feature value and nothing of what goes
+        with what (NaN where that cannot be counted, `note` says why).
+    """
+    found = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
+    share = found["h_counts_given_feature_bits"] / found["h_object_given_feature_bits"]
+    return found.assign(share=share)
 
 
 def slug(name: str) -> str:

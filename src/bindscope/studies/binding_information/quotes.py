@@ -7,7 +7,7 @@ quoted; that there is no row that could be, and which flag it was, is said inste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor
+from math import ceil, floor
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -87,7 +87,7 @@ def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True
     """
     rows = measured(table, known_answer=False, best=True)
     rows = last_layers(rows) if last and len(rows) else rows
-    flags = rows["flags"].map(lambda text: tuple(f for f in UNUSABLE if f in flag_list(text)))
+    flags = rows["flags"].map(unusable)
     usable = (flags.map(len) == 0) & rows[BEYOND.bound].notna()
     single = each_model(rows[usable])
     return Quotes(
@@ -95,6 +95,11 @@ def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True
         single,
         _in_order(_refused(rows.assign(refused=flags), single), models),
     )
+
+
+def unusable(flags: str) -> tuple[str, ...]:
+    """Return those of a row's flags that forbid to quote it."""
+    return tuple(flag for flag in flag_list(flags) if flag in UNUSABLE)
 
 
 def parts_of(row: Record) -> tuple[Part, ...]:
@@ -114,13 +119,18 @@ def at_least(value: float, decimals: int = 1) -> str:
     return number(floor(value * scale + 1e-6) / scale, f"z.{decimals}f")
 
 
+def at_most(value: float, decimals: int = 1) -> str:
+    """Write an upper end of an interval, rounded up."""
+    scale = 10.0**decimals
+    return number(ceil(value * scale - 1e-6) / scale, f"z.{decimals}f")
+
+
 def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:
     """List per place the models without a usable row, and the flags of what they have."""
-    name = ["dataset", "layer", "tokens"]
-    usable = set(single[[*name, "model"]].itertuples(index=False, name=None))
-    left = [key not in usable for key in rows[[*name, "model"]].itertuples(index=False, name=None)]
+    usable = pd.MultiIndex.from_frame(single[PLACE])
+    left = rows[~pd.MultiIndex.from_frame(rows[PLACE]).isin(usable)]
     found = []
-    places = rows[left].groupby(["dataset", "group", "layer", "tokens"], sort=False)
+    places = left.groupby(["dataset", "group", "layer", "tokens"], sort=False)
     for place, part in places:
         flags = sorted({flag for flags in part["refused"] for flag in flags})
         found.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))

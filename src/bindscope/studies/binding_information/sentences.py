@@ -1,47 +1,120 @@
-"""Sentences and key numbers that the report makes out of the table of binding information."""
+"""Sentences and key numbers that the report makes out of the table of binding information.
+
+Every number is a lower bound out of a row that may be quoted (`quotes`), rounded down and written
+with its sign; where the prior is estimated it is no bound, and "about" is said instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bindscope.report.chapter import Finding, KeyNumber, Warned, number
-from bindscope.studies.binding_information.names import (
-    FLAG_WORDS,
-    STATUS_WORDS,
-    family_shown,
-    tokens_shown,
+from bindscope.report.chapter import Finding, KeyNumber, number
+from bindscope.studies.binding_information.comparisons import (
+    Comparison,
+    compared,
+    listed,
+    not_told_apart,
+    told_apart,
 )
-from bindscope.studies.binding_information.rules import BOUNDS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.names import FLAG_WORDS, tokens_shown
+from bindscope.studies.binding_information.quotes import (
+    BEYOND,
+    SMALLEST_BITS,
+    Part,
+    Quotes,
+    Record,
+    at_least,
+    at_most,
+    headline_part,
+    parts_of,
+    quotes,
+)
 from bindscope.studies.binding_information.views import (
     assumed_prior,
-    last_layers,
-    measured,
     name_order,
-    over_seeds,
+    shown_models,
     token_order,
+    with_groups,
 )
 
 Config = Mapping[str, Any]
-Record = Mapping[Any, Any]
-
-_MODEL_WORDS = {
-    "controlled:objects": "a vision transformer trained to name the objects",
-    "controlled:features": "a vision transformer trained to name the features only",
-    "controlled:none": "an untrained vision transformer",
-}
-# The probe that is quoted for a token input: fixed beforehand, not the one that came out best.
-_QUOTED = (
-    "quadratic", "attention_quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "linear",
-)  # fmt: skip
-# What is quoted of a row with such a flag is quoted together with the flag.
-_DOUBTFUL = ("collapsed", "diverged", "not_converged")
-_QUANTITIES = ["binding_lower_bound_bits", "conditional_binding_lower_bound_bits"]
-_ROW = ["dataset", "model", "layer", "tokens", "probe"]
 SEEDS_FOR_A_CLAIM = 3
-NOTICEABLE_BITS = 0.1
+_OBJECTIVES = {
+    "objects": "trained to name the objects",
+    "features": "trained to name the features only",
+    "captions": "trained on captions that say which words belong together",
+    "captions_unpaired": "trained on captions of the same words, not paired",
+    "masked": "trained to fill in masked patches",
+    "self_distillation": "trained by self-distillation",
+    "none": "not trained",
+}
+_NETWORK = "vision transformer"
+_PAIRS_LISTED = 6
+
+
+class Told(NamedTuple):
+    """What the sentences are made from.
+
+    Attributes
+    ----------
+    table
+        `binding_information`, with groups.
+    found
+        What may be quoted of it: last layers.
+    models
+        Names of groups, and of models that are in none, in the configuration's order.
+    words
+        Per such name what these models are; empty where that is not known.
+    datasets
+        Datasets with something to say, in the configuration's order.
+    kinds
+        Per dataset the names of its feature groups.
+    """
+
+    table: pd.DataFrame
+    found: Quotes
+    models: list[str]
+    words: dict[str, str]
+    datasets: list[str]
+    kinds: dict[str, list[str]]
+
+
+def told(table: pd.DataFrame, config: Config) -> Told:
+    """Gather what the sentences are made from.
+
+    Parameters
+    ----------
+    table
+        `binding_information`.
+    config
+        The configuration: what each model is, which are seeds of one, and the orders.
+    """
+    groups = groups_of(config)
+    sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
+    table = with_groups(table, groups)
+    models = shown_models(sources, groups)
+    words = {name: _model_words(source, 1) for name, source in sources.items()}
+    for group in groups:
+        members = [name for name in group["models"] if name in sources]
+        if members:
+            words[str(group["name"])] = _model_words(sources[members[0]], len(members))
+    found = quotes(table, models)
+    kinds = {
+        str(dataset["name"]): [str(group["name"]) for group in dataset["space"]["groups"]]
+        for dataset in config.get("datasets", ())
+    }
+    datasets = name_order([*found.rows["dataset"], *found.refused["dataset"]], list(kinds))
+    return Told(table, found, models, words, datasets, kinds)
+
+
+def groups_of(config: Config) -> list[Mapping[str, Any]]:
+    """Return the study's groups of models that differ in their training seed alone."""
+    section = config.get("studies", {}).get("binding_information") or {}
+    return list(section.get("groups") or ())
 
 
 def bits(value: float) -> str:
@@ -49,97 +122,192 @@ def bits(value: float) -> str:
     return number(value, "z.1f")
 
 
-def quoted_rows(table: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
-    """Choose one row per (dataset, model, tokens) of the last layers.
-
-    It is the quadratic probe's, or attention's on patches, else the next family's: fixed
-    beforehand, not the best. Means over seeds, in the configuration's order of models.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `views.over_seeds`, and `doubts`: the flags that must be quoted with it.
-    """
-    rows = over_seeds(last_layers(measured(table, known_answer=False)))
-    rows = rows[rows[_QUANTITIES].notna().all(axis=1)].copy()
-    orders = {
-        "model": name_order(rows["model"], models),
-        "tokens": token_order(rows["tokens"]),
-        "family": name_order(rows["family"], _QUOTED),
-    }
-    for name, order in orders.items():
-        rows[f"{name}_rank"] = rows[name].map(order.index)
-    ranks = [f"{name}_rank" for name in orders]
-    rows = rows.sort_values(["dataset", *ranks, "probe"], kind="stable")
-    chosen = rows.groupby(["dataset", "model", "tokens"], sort=False).head(1)
-    chosen = chosen.reset_index(drop=True)
-    return chosen.assign(doubts=pd.Series(_doubts(table, chosen), dtype=object))
+def lead(about: Told) -> tuple[str, ...]:
+    """Say the first dataset's result in a sentence or two for a reader who has a minute."""
+    if not about.datasets or not len(_rows(about, about.datasets[0])):
+        return ()
+    rows = _rows(about, about.datasets[0])
+    first = rows.iloc[0].to_dict()
+    part = headline_part(first)
+    sign = "about " if first["assumed_prior"] else ""
+    kinds = about.kinds.get(about.datasets[0], [])
+    example = f" (which {kinds[0]} belongs to which {kinds[1]})" if len(kinds) == 2 else ""
+    text = (
+        f"A scene of {first['dataset']} holds {sign}{bits(first[part.entropy])} bits of "
+        f"{part.shown.name}{example}. "
+    )
+    tokens = token_order(rows["tokens"])
+    sentences = [_extremes(about, part, rows[rows["tokens"] == tokens[0]])]
+    sentences += [_least(part, rows[rows["tokens"] == token]) for token in tokens[1:]]
+    return (text + " ".join(sentences),)
 
 
-def key_numbers(table: pd.DataFrame, models: Sequence[str]) -> list[KeyNumber]:
-    """Return H(O) and H(O|F) of the first dataset, and each of its models' binding in [CLS]."""
-    rows = quoted_rows(table, models)
-    if not len(rows):
+def _least(part: Part, rows: pd.DataFrame) -> str:
+    """Say how much of a part is read from one token input in every model."""
+    least = rows.loc[rows[part.bound].idxmin()].to_dict()
+    where = tokens_shown(least["tokens"]).words
+    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else str(least["model"])
+    return f"From {where}, probes read {_amount(least, part)} of them in {each}."
+
+
+def _extremes(about: Told, part: Part, rows: pd.DataFrame) -> str:
+    """Say where most and where least of a part is read from one token input."""
+    ordered = rows.sort_values(part.bound, ascending=False, kind="stable").to_dict("records")
+    most, least = ordered[0], ordered[-1]
+    where = tokens_shown(most["tokens"]).words
+    text = f"From {where}, probes read {_amount(most, part)} of them in {_named(about, most)}"
+    if len(ordered) == 1:
+        return f"{text}."
+    text += f" and {_amount(least, part)} in {_named(about, least)}"
+    pairs = compared(about.found, most["dataset"], most["tokens"], part.bound, about.models)
+    for pair in pairs:
+        if {pair.more, pair.less} == {most["model"], least["model"]}:
+            text += _difference(pair)
+    return text + "."
+
+
+def _difference(pair: Comparison) -> str:
+    ends = f"{at_least(pair.low)} to {at_most(pair.high)} over training seeds"
+    if pair.told_apart:
+        return f", a difference of {bits(pair.difference)} bits ({ends})"
+    return f"; these training seeds do not tell the two apart (difference {ends})"
+
+
+def _named(about: Told, row: Record) -> str:
+    words = about.words.get(row["model"], "")
+    return f"{row['model']} ({words})" if words else str(row["model"])
+
+
+def key_numbers(about: Told) -> list[KeyNumber]:
+    """Return what there is in the first dataset, and the most and the least that is read of it."""
+    if not about.datasets or not len(_rows(about, about.datasets[0])):
         return []
-    rows = rows[rows["dataset"] == rows["dataset"].iloc[0]]
-    first = rows.iloc[0]
-    dataset = first["dataset"]
-    estimated = dataset in assumed_prior(table)
-    about = "about " if estimated else ""
-    whole, given = (bits(first[f"h_object{end}_bits"]) for end in ("", "_given_feature"))
-    binding = "of these are binding: they are left to say once the features are known"
+    rows = _rows(about, about.datasets[0])
+    first = rows.iloc[0].to_dict()
+    part = headline_part(first)
+    sign = "about " if first["assumed_prior"] else ""
     numbers = [
-        KeyNumber(f"{about}{whole}", "bits", f"say which objects a scene of {dataset} has"),
-        KeyNumber(f"{about}{given}", "bits", binding),
+        KeyNumber(
+            f"{sign}{bits(first['h_object_bits'])}",
+            "bits",
+            f"say which objects a scene of {first['dataset']} has",
+        ),
+        KeyNumber(
+            f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
+        ),
     ]
-    for row in rows.drop_duplicates("model").to_dict("records"):
-        flagged = f" (flagged {', '.join(row['doubts'])})" if row["doubts"] else ""
-        found = _amount(row["conditional_binding_lower_bound_bits"], estimated)
-        words = f"of binding in {tokens_shown(row['tokens']).words} of {row['model']}{flagged}"
-        numbers.append(KeyNumber(found, "bits", words))
+    for token in token_order(rows["tokens"]):
+        here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
+        for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
+            label = f"of {part.shown.name} in {tokens_shown(token).words} of {row['model']}"
+            numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
 
 
-def findings(table: pd.DataFrame, config: Config) -> list[Finding]:
-    """Say in sentences what the run found.
-
-    Parameters
-    ----------
-    table
-        `binding_information`.
-    config
-        The configuration: what each model is, in which order.
+def findings(about: Told) -> list[Finding]:
+    """Say in sentences what the run found, and which models are told apart by their seeds.
 
     Returns
     -------
     list of Finding
-        One per dataset that models other than known-answer encoders were measured on.
+        Per dataset that models other than known-answer encoders were measured on one with a point
+        per model or group, and one of comparisons where there is something to compare.
     """
-    sources = {model["name"]: str(model["source"]) for model in config.get("models", ())}
-    rows = quoted_rows(table, list(sources))
     found = []
-    estimated = assumed_prior(table)
-    for dataset, part in rows.groupby("dataset", sort=False):
-        first = part.iloc[0]
-        about = "about " if dataset in estimated else ""
-        note = f" ({FLAG_WORDS['assumed_prior']})" if dataset in estimated else ""
-        lead = (
-            f"It takes {about}{bits(first['h_object_bits'])} bits to say which objects a scene of "
-            f"{dataset} has{note}. {bits(first['h_feature_bits'])} of them say which features "
-            f"occur; the other {bits(first['h_object_given_feature_bits'])} say which features "
-            "belong to the same object. What was read of them from the models' last layers:"
+    for dataset in about.datasets:
+        rows = about.table[about.table["dataset"] == dataset]
+        quoted = _rows(about, dataset)
+        like = (quoted if len(quoted) else rows).iloc[0].to_dict()
+        refused = about.found.refused
+        names = name_order(
+            [*quoted["model"], *refused[refused["dataset"] == dataset]["model"]], about.models
         )
-        points = [
-            (str(model), _about(of_model, sources.get(str(model), ""), dataset in estimated))
-            for model, of_model in part.groupby("model", sort=False)
-        ]
-        found.append(Finding(lead, tuple(points)))
+        points = [(name, _about(about, dataset, name)) for name in names]
+        found.append(Finding(_there_is(like, about.table), tuple(points)))
+        found += _comparisons(about, dataset)
     return found
 
 
-def nothing_measured(table: pd.DataFrame) -> list[str]:
+def _there_is(like: Record, table: pd.DataFrame) -> str:
+    """Say what there is to know of a dataset's scenes, part by part."""
+    estimated = like["dataset"] in assumed_prior(table)
+    note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
+    parts = [
+        f"{bits(like[part.entropy])} say {part.shown.name}"
+        for part in parts_of(like)
+        if like[part.entropy] > SMALLEST_BITS
+    ]
+    text = (
+        f"It takes {'about ' if estimated else ''}{bits(like['h_object_bits'])} bits to say which "
+        f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
+    )
+    if BEYOND in parts_of(like):
+        text += " Counts are not told apart from what goes with what here; the column reason says why."
+    return text + " What the best probes read of them in the models' last layers, in bits:"
+
+
+def _about(about: Told, dataset: str, name: str) -> str:
+    """Say what the token inputs of one model or group hold, or why that is not quoted."""
+    rows = _rows(about, dataset)
+    rows = rows[rows["model"] == name]
+    refused = about.found.refused
+    refused = refused[(refused["dataset"] == dataset) & (refused["model"] == name)]
+    words = about.words.get(name, "")
+    told_of = []
+    for token in token_order([*rows["tokens"], *refused["tokens"]]):
+        where = f"from {tokens_shown(token).words}"
+        row = rows[rows["tokens"] == token].to_dict("records")
+        left = refused[refused["tokens"] == token].to_dict("records")
+        text = f"{where}, {_parts(row[0])}" if row else f"{where}, there is no row to quote"
+        if left:
+            n = left[0]["n_models"]
+            text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
+        told_of.append(text)
+    return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
+
+
+def _parts(row: Record) -> str:
+    parts = [part for part in parts_of(row) if row[part.entropy] > SMALLEST_BITS] or [BEYOND]
+    amounts = [f"{_amount(row, part)} of {part.shown.name}" for part in parts]
+    text = listed(amounts)
+    last = headline_part(row)
+    if row["n_models"] > 1:
+        low, high = (float(row[f"{last.bound}_{end}"]) for end in ("low", "high"))
+        ends = f"{at_least(low)} to {at_most(high)}"
+        text += f" ({ends} over {row['n_models']} training seeds)"
+    return text
+
+
+def _comparisons(about: Told, dataset: str) -> list[Finding]:
+    """Say which groups are told apart by their training seeds, per token input."""
+    rows = _rows(about, dataset)
+    points = []
+    for token in token_order(rows["tokens"]):
+        part = headline_part(rows.iloc[0].to_dict())
+        pairs = compared(about.found, dataset, token, part.bound, about.models)
+        if not pairs:
+            continue
+        apart, same = told_apart(pairs), not_told_apart(pairs)
+        text = f": more is read in {'; in '.join(apart)}." if apart else ":"
+        if 0 < len(same) <= _PAIRS_LISTED:
+            text += f" Not told apart by these seeds: {'; '.join(same)}."
+        elif same:
+            text += f" These seeds do not tell the other {len(same)} pairs apart."
+        points.append((f"from {tokens_shown(token).words}", text))
+    if not points:
+        return []
+    return [
+        Finding(
+            f"Compared over training seeds, {part.shown.name} in scenes of {dataset} (intervals "
+            "of the differences that exclude 0, all comparisons of a line together at 95 %):",
+            tuple(points),
+        )
+    ]
+
+
+def unmeasured(about: Told) -> list[str]:
     """Say so where there is no finding."""
-    if len(quoted_rows(table, ())):
+    if about.datasets:
         return []
     return [
         "No model other than known-answer encoders was measured. Whether their numbers come out "
@@ -147,158 +315,42 @@ def nothing_measured(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def calibration(table: pd.DataFrame) -> list[str]:
-    """Say how the estimates compare with the truth of known-answer encoders."""
-    rows = measured(table, known_answer=True)
-    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
-    if not len(rows):
+def seed_note(about: Told) -> list[str]:
+    """Warn where differences between models rest on few training seeds."""
+    rows = about.found.rows
+    if rows["model"].nunique() < 2:
         return []
-    above = rows["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
-    worst = max(float((rows[name] - rows[truth]).max()) for name, truth in BOUNDS.items())
-    excess = (rows["conditional_binding_bits"] - rows["truth_conditional_bits"]).dropna()
-    high = int((excess > NOTICEABLE_BITS).sum())
-    encoders = rows["model"].nunique()
-    text = (
-        f"{len(rows)} fits read the representations of {encoders} "
-        f"encoder{'s' if encoders > 1 else ''} whose binding information is known in closed form; "
-        "they went through the same steps as any other model. "
-    )
-    if above.any():
-        text += (
-            f"In {int(above.sum())} of them a lower bound is above the truth by more than "
-            f"{STANDARD_ERRORS:g} standard errors; the warnings list them (above_truth)."
-        )
-    elif worst > 0:
-        text += (
-            f"No lower bound is above the truth by more than {STANDARD_ERRORS:g} standard errors; "
-            f"the largest excess is {worst:.2f} bits."
-        )
-    else:
-        text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
-    paragraphs = [text]
-    if len(excess):
-        paragraphs.append(
-            f"The paper's estimate of B* is above the truth by more than {NOTICEABLE_BITS} bits in "
-            f"{high} of {len(excess)} fits, by {bits(float(excess.max()))} bits at most, and below "
-            f"it by {bits(float(-excess.min()))} bits at most."
-        )
-    return paragraphs
-
-
-def warnings(table: pd.DataFrame) -> list[Warned]:
-    """List what a reader must know: rows that failed, and each flag with the rows that carry it."""
-    found = []
-    for status, meaning in STATUS_WORDS.items():
-        rows = table[table["status"] == status]
-        if len(rows):
-            lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
-            found.append(Warned(f"{status}: {meaning}", tuple(lines)))
-    flags = table["flags"].map(flag_list)
-    for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
-        rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
-        if len(rows):
-            words = f"{flag}: {FLAG_WORDS[flag]}" if flag in FLAG_WORDS else flag
-            found.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
-    return found
-
-
-def controls(table: pd.DataFrame) -> list[str]:
-    """Say what the shuffled-label controls gave."""
-    rows = table[(table["control"] == "shuffled_labels") & (table["status"] != "failed")]
-    if not len(rows):
+    few = int(rows["n_models"].min())
+    if few >= SEEDS_FOR_A_CLAIM:
         return []
-    largest = float(rows["binding_lower_bound_bits"].max())
+    which = [str(name) for name in rows.loc[rows["n_models"] == few, "model"].unique()]
     return [
-        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} scenes were given the labels of "
-        "other scenes at random, so that their representations say nothing about them; the "
-        f"largest lower bound on B_O is {bits(largest)} bits."
+        f"There {'is 1 network' if few == 1 else f'are {few} networks'} of {listed(which)}. That "
+        "is too few to say that one kind of model binds more than another: these are numbers "
+        f"about these networks. A claim about kinds needs {SEEDS_FOR_A_CLAIM} training seeds or "
+        "more."
     ]
 
 
-def row_name(row: Record) -> str:
-    """Name a row by its labels."""
-    control = "" if row["control"] == "none" else f", {row['control']}"
-    return (
-        f"{row['dataset']}, {row['model']}, layer {row['layer']}, {row['tokens']}, "
-        f"{row['probe']}, seed {row['seed']}{control}"
-    )
+def _rows(about: Told, dataset: str) -> pd.DataFrame:
+    return about.found.rows[about.found.rows["dataset"] == dataset]
 
 
-def _about(rows: pd.DataFrame, source: str, estimated: bool) -> str:
-    """Say what one model's token inputs hold; no bounds where the prior is estimated."""
-    first, *further = rows.to_dict("records")
-    model = _model_words(source)
-    text = (
-        f"{f' ({model})' if model else ''}: from {tokens_shown(first['tokens']).words}, "
-        f"{family_shown(first['family']).words} reads "
-        f"{_amount(first['binding_lower_bound_bits'], estimated)} of the "
-        f"{bits(first['h_object_bits'])} bits about the objects, and "
-        f"{_amount(first['conditional_binding_lower_bound_bits'], estimated)} of the "
-        f"{_binding(first, estimated)}."
-    )
-    if first["doubts"]:
-        text += (
-            f" This fit is flagged {' and '.join(first['doubts'])}, see the warnings above: its "
-            "numbers may say more about the fit than about the model."
-        )
-    others = [
-        f"{_amount(row['conditional_binding_lower_bound_bits'], estimated)} bits from "
-        f"{tokens_shown(row['tokens']).words} ("
-        + ", flagged ".join([family_shown(row["family"]).words, *row["doubts"]])
-        + ")"
-        for row in further
-    ]
-    return text + (f" Binding from its other tokens: {'; '.join(others)}." if others else "")
-
-
-def _binding(row: Record, estimated: bool) -> str:
-    """Say how much binding there is, and which share of it was read."""
-    there_is = row["h_object_given_feature_bits"]
-    text = f"{bits(there_is)} bits of binding"
-    if there_is > 0:
-        share = row["conditional_binding_lower_bound_bits"] / there_is
-        text += f" ({_amount(share, estimated, 'z.0%')})"
-    return text
-
-
-def _amount(value: float, estimated: bool, form: str = "z.1f") -> str:
+def _amount(row: Record, part: Part) -> str:
     """Write a bound as one: at least so much; or, where the prior is estimated, about so much."""
-    text = number(value, form).replace("%", "\u00a0%")
-    return f"about {text}" if estimated else f"\u2265\u00a0{text}"
+    if row["assumed_prior"]:
+        return f"about {bits(row[part.bound])}"
+    return f"\u2265\u00a0{at_least(row[part.bound])}"
 
 
-def _doubts(table: pd.DataFrame, rows: pd.DataFrame) -> list[tuple[str, ...]]:
-    """Return for each row the doubtful flags of its fits, whichever seed carries them."""
-    fits = measured(table, known_answer=False).groupby(_ROW)["flags"]
-    carried = {name: {flag for text in flags for flag in flag_list(text)} for name, flags in fits}
-    names: Iterable[Any] = rows[_ROW].itertuples(index=False, name=None)
-    return [tuple(flag for flag in _DOUBTFUL if flag in carried[name]) for name in names]
-
-
-def _model_words(source: str) -> str:
-    """Say what a model is, by its source; a file of the user's has no words."""
+def _model_words(source: str, n: int) -> str:
+    """Say what models are, by the source of the first; a file of the user's has no words."""
     kind, _, name = source.partition(":")
-    if source in _MODEL_WORDS:
-        return _MODEL_WORDS[source]
-    if kind == "controlled":
-        return f"a vision transformer trained with the objective {name}"
+    if kind == "zoo":
+        found = re.fullmatch(rf"(?:.*-)?({'|'.join(_OBJECTIVES)})-\d+".replace("_", "-"), name)
+        name = found[1].replace("-", "_") if found else name
+    if kind in ("zoo", "controlled"):
+        network = f"{n} {_NETWORK}s" if n > 1 else f"a {_NETWORK}"
+        return f"{network} {_OBJECTIVES.get(name, f'trained with the objective {name}')}"
     name = name.partition("@")[0]
     return "" if name.startswith("path:") else name
-
-
-def seed_note(table: pd.DataFrame, config: Config) -> list[str]:
-    """Warn where differences between training objectives rest on few training seeds."""
-    used = set(table["model"])
-    seeds: dict[str, set[int]] = {}
-    for model in config.get("models", ()):
-        source = str(model["source"])
-        if model["name"] in used and source.startswith("controlled:"):
-            seeds.setdefault(source, set()).add(int(model.get("seed", 0)))
-    few = min((len(found) for found in seeds.values()), default=SEEDS_FOR_A_CLAIM)
-    if few >= SEEDS_FOR_A_CLAIM or len(seeds) < 2:
-        return []
-    return [
-        f"Each objective was trained with {few} seed{'s' if few > 1 else ''}. That is too few to "
-        "say that one objective binds more than another: these are numbers about these networks. "
-        f"A claim about objectives needs {SEEDS_FOR_A_CLAIM} training seeds or more."
-    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
@@ -21,6 +22,8 @@ from bindscope.studies.binding_information.products import STEPS, add_products
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
+_HISTOGRAMS = "resources/published/histograms.csv"
+_PAPERS = (_PUBLISHED, _TRENDS, _HISTOGRAMS)
 _INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 
@@ -71,7 +74,7 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
 def _order(shared: Shared, section: Section) -> dict[str, Any]:
     """Return names of models and of groups in the configuration's order."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
-    return {"models": list(shared.models), "groups": groups}
+    return {"models": list(shared.models), "model_groups": groups}
 
 
 def _about_table(
@@ -105,6 +108,21 @@ def _cells(shared: Shared) -> dict[str, int]:
 
 def _tokens(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
+
+
+def _parts(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    """Ask for the datasets' order too: the first one is the headline's."""
+    if not last_layer_fits(graph, shared):
+        return None
+    return _about_table(graph, shared, section, {"datasets": list(shared.datasets)})
+
+
+def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _parts(graph, shared, section) if _layers(graph, shared, section) else None
+
+
+def _histogram(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _about_table(graph, shared, section) if graph.of("fit") else None
 
 
 def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -148,7 +166,7 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     if not (fits := last_layer_fits(graph, shared)):
         return None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
-    content = {"values": {name: value_names(dataset) for name, dataset in names.items()}}
+    content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
     details = dict.fromkeys(("fits", "nulls"), ("details",))
     return _about_table(graph, shared, section, content, details, fits=fits, nulls=graph.of("null"))
 
@@ -168,8 +186,11 @@ def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | No
 
 
 def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    cells = _cells(shared)
-    if not _several(graph, shared, lambda dataset: cells[dataset.name]):
+    """Compare spaces of one kind that differ in their size, the commonest kind of the run."""
+    kinds = Counter(dataset.space.kind for dataset in shared.datasets.values())
+    kind = kinds.most_common(1)[0][0]
+    cells = {n: k for n, k in _cells(shared).items() if shared.datasets[n].space.kind == kind}
+    if not _several(graph, shared, lambda dataset: cells.get(dataset.name)):
         return None
     return _about_table(graph, shared, section, {"cells": cells})
 
@@ -231,6 +252,9 @@ STUDY = Study(
         TableEntry("learning_curve", f"{_HERE}.tables:LEARNING_CURVE", _curves_table),
     ),
     figures=(
+        _figure("parts", "What, how many, what goes with what", _parts),
+        _figure("parts_layers", "The three parts, layer by layer", _parts_layers),
+        _figure("histogram", "How far counting alone gets", _histogram, *_PAPERS),
         _figure("tokens", "[CLS] against the patches", _tokens, _PUBLISHED),
         _figure("layers", "Layer by layer", _layers),
         _figure("attention", "Where the attention probe looks", _attention),
@@ -245,5 +269,5 @@ STUDY = Study(
         _figure("natural", "Natural images", _natural, _TRENDS),
     ),
     findings=f"{_HERE}.findings:chapter",
-    resources=(_PUBLISHED, _TRENDS, _INTRODUCTION),
+    resources=(*_PAPERS, _INTRODUCTION),
 )

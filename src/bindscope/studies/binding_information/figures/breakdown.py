@@ -23,7 +23,7 @@ from bindscope.figures.style import WIDTH_IN, new_figure, styled, values_along_x
 from bindscope.studies.binding_information.figures.assumed import marked
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.rules import family_of
-from bindscope.studies.binding_information.views import assumed_prior, name_order
+from bindscope.studies.binding_information.views import assumed_prior, home_of, name_order
 from bindscope.tables.rows import read_rows
 
 Array = npt.NDArray[np.float64]
@@ -49,21 +49,22 @@ class Breakdown:
         float64 (K,): per object, the null probe's test loss minus the probe's, bits per scene.
     features
         float64 (n,): the same per feature value.
-    chained
-        Whether objects are read given all features (the chained probe): then the features' sum is
-        a lower bound on I(F;Z), the objects' on B*. Otherwise they are the paper's plain probes.
+    given
+        What the chained probe reads objects given: `features` or `counts`. Then the features' sum
+        is a lower bound on I(F;Z), the objects' on B*, or on the pairing information. Empty: they
+        are the paper's plain probes.
     """
 
     objects: Array
     features: Array
-    chained: bool
+    given: str
 
 
 def gains(
     details: Mapping[str, npt.NDArray[Any]],
     null: Mapping[str, npt.NDArray[Any]],
     sizes: Sequence[int],
-) -> Breakdown:
+) -> Breakdown | None:
     """Subtract a fit's losses per head from those of its null probe.
 
     Parameters
@@ -71,23 +72,27 @@ def gains(
     details, null
         `<seed>.<target>_loss_bits`, float (heads,): mean test loss per head, of the fit and of
         the null probe; seeds are averaged. `chained` is used where both have it (n feature heads,
-        then K object heads), else `object` and `feature`.
+        those of counts where there are some, K object heads), else `object` and `feature`.
     sizes
         Sizes of the feature groups.
 
     Returns
     -------
-    Breakdown
-        Bits gained; negative where the probe does worse than without input.
+    Breakdown or None
+        Bits gained; negative where the probe does worse than without input. None where the two
+        have no target in common.
     """
-    n = sum(sizes)
+    n, n_objects = sum(sizes), prod(sizes)
     fit, nothing = _by_target(details), _by_target(null)
-    if "chained" in fit and "chained" in nothing:
+    both = fit.keys() & nothing.keys()
+    if "chained" in both:
         difference = nothing["chained"] - fit["chained"]
-        return Breakdown(difference[n:], difference[:n], chained=True)
-    return Breakdown(
-        nothing["object"] - fit["object"], nothing["feature"] - fit["feature"], chained=False
-    )
+        given = "counts" if len(difference) > n + n_objects else "features"
+        return Breakdown(difference[-n_objects:], difference[:n], given)
+    if {"object", "feature"} <= both:
+        objects, features = (nothing[target] - fit[target] for target in ("object", "feature"))
+        return Breakdown(objects, features, "")
+    return None
 
 
 def _by_target(details: Mapping[str, npt.NDArray[Any]]) -> dict[str, Array]:
@@ -106,14 +111,15 @@ def read(inputs: Inputs) -> dict[str, Any]:
     -------
     dict
         `breakdowns` by label, and the feature `groups` that all of them have. One fit stands for a
-        model (`choose_fits`). Of spaces that differ the largest is shown, the first of several.
+        model, one model for those that differ in their seed (`choose_fits`). Of spaces that differ the largest is shown, the first of several.
     """
     spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
     binding = read_binding(inputs)
     estimated = assumed_prior(binding["table"])
     families = {name: family for name, (family, _) in fits.items()}
-    chosen = choose_fits(families, binding["models"])
+    home = home_of(inputs.content["model_groups"])
+    chosen = choose_fits(families, inputs.content["models"], home)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
     shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])
     found = {}
@@ -127,22 +133,35 @@ def read(inputs: Inputs) -> dict[str, Any]:
         _, details = fits[dataset, model, tokens, probe]
         _, null = nulls[dataset, "", "", probe]
         sizes = [len(values) for _, values in shown]
-        found[marked(label, dataset in estimated)] = gains(details, null, sizes)
+        if gained := gains(details, null, sizes):
+            found[marked(label, dataset in estimated)] = gained
     return {"breakdowns": found, "groups": shown}
 
 
-def choose_fits(families: Mapping[Name, str], models: Sequence[str]) -> list[Name]:
-    """Choose one fit per dataset and model: quadratic on [CLS], or what comes nearest."""
+def choose_fits(
+    families: Mapping[Name, str], models: Sequence[str], home: Mapping[str, str]
+) -> list[Name]:
+    """Choose one fit per dataset and model or group: quadratic on [CLS], or what comes nearest.
+
+    Parameters
+    ----------
+    families
+        Per fit its probe family.
+    models
+        Names of models in the configuration's order; the first of a group stands for it.
+    home
+        Per model that is in a group the group's name.
+    """
+    order = name_order((name[1] for name in families), models)
     ranked = sorted(
-        (_TOKENS.index(name[2]), _FAMILIES.index(family), name)
+        (_TOKENS.index(name[2]), _FAMILIES.index(family), order.index(name[1]), name)
         for name, family in families.items()
         if name[2] in _TOKENS and family in _FAMILIES
     )
-    best: dict[tuple[str, ...], Name] = {}
-    for _, _, name in ranked:
-        best.setdefault(name[:2], name)
-    order = name_order((model for _, model in best), models)
-    return [best[key] for key in sorted(best, key=lambda key: (key[0], order.index(key[1])))]
+    best: dict[tuple[str, str], Name] = {}
+    for *_, name in ranked:
+        best.setdefault((name[0], home.get(name[1], name[1])), name)
+    return sorted(best.values(), key=lambda name: (name[0], order.index(name[1])))
 
 
 def _details(products: Sequence[Given]) -> Details:
@@ -227,7 +246,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", labelsize=6.5)
-    what = "given features" if part.chained else "and features"
+    what = f"given {part.given}" if part.given else "and features"
     axes.set_xlabel(f"objects {what}: {_bits(part.objects)}", fontsize=8)
     if cells.size <= _WRITE_UP_TO:
         shades = image.to_rgba(cells)

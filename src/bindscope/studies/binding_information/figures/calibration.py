@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,15 +28,20 @@ from bindscope.studies.binding_information.views import (
     over_seeds,
 )
 
+# Title, truth, the paper's estimate (there is none of the parts of B*), our lower bound.
 QUANTITIES = (
     ("$B_O$, objects", "truth_bits", "binding_bits", "binding_lower_bound_bits"),
     (
-        "$B^*$, objects given features",
+        "$B^*$, given features",
         "truth_conditional_bits",
         "conditional_binding_bits",
         "conditional_binding_lower_bound_bits",
     ),
+    ("how many", "truth_count_bits", None, "count_lower_bound_bits"),
+    ("what goes with what", "truth_pairing_bits", None, "pairing_lower_bound_bits"),
 )
+Names = tuple[str, str | None, str]
+_TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -55,7 +61,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Draw estimates of B_O and B* against the closed forms.
+    """Draw estimates of B_O, of B* and of its two parts against the closed forms.
 
     Parameters
     ----------
@@ -65,25 +71,26 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     Returns
     -------
     Figure
-        Above: estimate against truth with the diagonal, B_O left, B* right. Below: estimate minus
-        truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
+        Above: estimate against truth with the diagonal, a column per quantity that has a truth.
+        Below: estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
         interval. Colour: probe family. Means over probe seeds.
     """
     rows = _rows(table)
+    shown = [names for names in QUANTITIES if names[1] in rows and rows[names[1]].notna().any()]
     encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])
     figure = new_figure(3.9 + 0.27 * len(encoders))
     grid = figure.subplots(
-        2, 2, sharey="row", squeeze=False,
+        2, len(shown), sharey="row", squeeze=False,
         gridspec_kw={"height_ratios": [2.7, 0.5 + 0.27 * len(encoders)]},
     )  # fmt: skip
-    for j, (name, truth, paper, ours) in enumerate(QUANTITIES):
+    for j, (name, truth, paper, ours) in enumerate(shown):
         known = rows[rows[truth].notna()]
         _scatter(grid[0, j], known, families, (truth, paper, ours))
-        grid[0, j].set_title(name)
-        grid[0, j].set_xlabel("truth, bits per scene")
+        grid[0, j].set_title(name, fontsize=8.5)
+        grid[0, j].set_xlabel("truth, bits")
         _errors(grid[1, j], known, encoders, families, (truth, paper, ours))
-        grid[1, j].set_xlabel("estimate minus truth, bits per scene")
+        grid[1, j].set_xlabel("minus truth, bits" if len(shown) > 2 else "estimate minus truth, bits")
     grid[0, 0].set_ylabel("estimate, bits per scene")
     grid[1, 0].set_yticks(range(len(encoders)), encoders)
     grid[1, 0].set_ylim(len(encoders) - 0.5, -0.5)
@@ -94,29 +101,27 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
     entries.append(handle("paper's estimate", markerfacecolor="white", **circle))
     entries.append(handle("our lower bound", **circle))
-    legend_below(figure, entries, 6)
+    entries.append(handle("the truth", **_TRUE))
+    legend_below(figure, entries, 7)
     return figure
 
 
 def _scatter(
-    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: tuple[str, str, str]
+    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names
 ) -> None:
     truth, paper, ours = names
     if not len(rows):
         return
     span = np.ptp(rows[truth]) or 1.0
     top = float(rows[truth].max()) + 0.08 * span
-    axes.plot([0, top], [0, top], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
-    axes.annotate(
-        "estimate = truth", (0.5 * top, 0.5 * top), xytext=(-4, 3), textcoords="offset points",
-        ha="right", fontsize=7.5, color="#444444",
-    )  # fmt: skip
+    axes.plot([0, top], [0, top], **_TRUE)
     zero_line(axes)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
         colour = family_shown(family).colour
-        _marks(axes, x, part[paper], colour, full=False)
+        if paper:
+            _marks(axes, x, part[paper], colour, full=False)
         _marks(axes, x, part[ours], colour, full=True)
 
 
@@ -125,11 +130,11 @@ def _errors(
     rows: pd.DataFrame,
     encoders: Sequence[str],
     families: Sequence[str],
-    names: tuple[str, str, str],
+    names: Names,
 ) -> None:
     truth, paper, ours = names
     values_along_x(axes)
-    axes.axvline(0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+    axes.axvline(0, **_TRUE)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
         offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
@@ -137,7 +142,8 @@ def _errors(
         colour = family_shown(family).colour
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
         axes.hlines(y, low, high, color=colour, linewidth=1.2)
-        _marks(axes, part[paper] - part[truth], y, colour, full=False)
+        if paper:
+            _marks(axes, part[paper] - part[truth], y, colour, full=False)
         _marks(axes, part[ours] - part[truth], y, colour, full=True)
     for k in range(len(encoders)):
         if k % 2:

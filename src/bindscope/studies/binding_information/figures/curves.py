@@ -37,7 +37,9 @@ from bindscope.studies.binding_information.views import (
 )
 
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
+COUNTS = "h_counts_given_feature_bits"
 _DASHES = (0, (3, 1.5))
+_COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, "zorder": 1}
 Look = Mapping[str, Any]
 
 
@@ -63,7 +65,7 @@ def draw_curves(
     marks: pd.DataFrame,
     place: str,
 ) -> Figure:
-    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
+    """Draw beta* (left) and B* (right): counts and pairing, a row of panels per token input and probe family.
 
     Parameters
     ----------
@@ -84,7 +86,8 @@ def draw_curves(
     -------
     Figure
         Solid: the lower bound with its 95 % interval; dashed: the paper's estimate; dotted:
-        H(O|F), all there is to find. No point on the left where H(O|F) is 0.
+        H(O|F), all there is to find, and H(M|F), the part of it that counting alone reaches. No
+        point on the left where H(O|F) is 0.
     """
     look = looks(lines)
     places = marks[place].astype(float) if len(marks) else ()
@@ -104,6 +107,7 @@ def draw_curves(
         *curve_entries(look),
         *assumed_entry(rows),
         handle(marked("H(O|F)", rests_on_one(rows)), color=GREY, linestyle=":"),
+        *counting_entry(rows),
         *paper_entry(marks),
     ]
     legend_below(figure, entries, 4)
@@ -119,6 +123,9 @@ def _pair(pair: Sequence[Axes], part: pd.DataFrame, looks: Mapping[str, Look]) -
     for _, known in part.groupby("dataset_line", sort=False):
         known = known.drop_duplicates("x").sort_values("x")
         pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
+        if COUNTS in known:
+            for axes, scale in zip(pair, (percent(known), np.ones(len(known))), strict=True):
+                axes.plot(known["x"], known[COUNTS].to_numpy(float) * scale, **_COUNTING)
     for axes in pair:
         zero_line(axes)
 
@@ -184,6 +191,12 @@ def paper_curve(
     """Draw the paper's estimate, dashed; the arguments are those of `bound_curve`."""
     places, value = curve[x].to_numpy(float), curve[PAPER].to_numpy(float) * scale
     axes.plot(places, value, color=look["color"], linestyle=_DASHES, linewidth=1)
+
+
+def counting_entry(rows: pd.DataFrame) -> list[Any]:
+    """Return the legend's entry of what counting alone reaches, where that is known."""
+    known = COUNTS in rows and rows[COUNTS].notna().any()
+    return [handle("counting alone, H(M|F)", **_COUNTING)] if known else []
 
 
 def curve_entries(looks: Mapping[str, Look]) -> list[Any]:

@@ -13,6 +13,7 @@ from bindscope.figures.style import (
     handle,
     legend_below,
     looks,
+    lowest_panels,
     new_figure,
     reference_line,
     styled,
@@ -42,6 +43,7 @@ from bindscope.studies.binding_information.views import (
 )
 
 _CURVE = ["dataset", "model", "tokens", "probe"]
+_COLUMNS = 4
 _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curves together
 
 
@@ -76,40 +78,48 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     Returns
     -------
     Figure
-        A panel per dataset and token input (rows) and probe family (columns). Solid lines: the
+        A panel per dataset, token input and probe family. Solid lines: the
         lower bound over H(O|F) with its 95 % interval as a band; dashed: the paper's estimate.
         Means over probe seeds.
     """
     rows = _rows(table)
     look = looks(name_order(rows["model"], models))
-    families = family_order(rows["family"])
-    lines = dataset_tokens(rows)
-    figure = new_figure(0.9 + 1.75 * len(lines))
-    grid = figure.subplots(len(lines), len(families), sharex=True, sharey=True, squeeze=False)
+    panels = [
+        (dataset, token, family)
+        for dataset, token in dataset_tokens(rows)
+        for family in family_order(_of(rows, dataset, token)["family"])
+    ]
+    columns = min(_COLUMNS, len(panels))
+    n_rows = -(-len(panels) // columns)
+    figure = new_figure(0.9 + 1.9 * n_rows)
+    grid = figure.subplots(n_rows, columns, sharex=True, sharey=True, squeeze=False)
     several = rows["dataset"].nunique() > 1
-    for i, (dataset, token) in enumerate(lines):
-        line = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
-        for axes, family in zip(grid[i], families, strict=True):
-            part = line[line["family"] == family]
-            for (model, _), curve in part.groupby(["model", "probe"], sort=False):
-                _curve(axes, curve, look[str(model)])
-            zero_line(axes)
-        assumed, name = rests_on_one(line), tokens_shown(token).name
-        head = f"{marked(dataset, assumed)}\n{name}" if several else marked(name, assumed)
-        grid[i, 0].set_ylabel(f"{head}\n$\\beta^*$, %")
-    for axes, family in zip(grid[0], families, strict=True):
-        axes.set_title(family_shown(family).name)
+    for axes, (dataset, token, family) in zip(grid.flat, panels, strict=False):
+        part = _of(rows, dataset, token)
+        part = part[part["family"] == family]
+        for (model, _), curve in part.groupby(["model", "probe"], sort=False):
+            _curve(axes, curve, look[str(model)])
+        zero_line(axes)
+        name = f"{tokens_shown(token).name}, {family_shown(family).name}"
+        head = f"{dataset}\n{name}" if several else name
+        axes.set_title(marked(head, rests_on_one(part)), fontsize=8)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("$\\beta^*$, % of H(O|F)")
     if grid[0, 0].get_ylim()[1] >= _SHOW_WHOLE_FROM:
-        for axes in grid.flat:
+        for axes in list(grid.flat)[: len(panels)]:
             entropy = marked("H(O|F)", rests_on_one(rows))
             reference_line(axes, 100.0, entropy if axes in grid[:, -1] else "")
-    _layer_ticks(grid[-1], rows)
+    _layer_ticks(lowest_panels(grid, len(panels)), rows)
     entries = curve_entries(look)
     if (rows["layer"] == "final").any():
         open_mark = {"marker": "o", "markerfacecolor": "white", "linestyle": "none"}
         entries.append(handle("after the last norm", color=INK, **open_mark))
     legend_below(figure, [*entries, *assumed_entry(rows)])
     return figure
+
+
+def _of(rows: pd.DataFrame, dataset: str, token: str) -> pd.DataFrame:
+    return rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
 
 
 def _curve(axes: Axes, curve: pd.DataFrame, look: Look) -> None:

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.style import handle, legend_below, new_figure, styled
 from bindscope.report.chapter import number
@@ -21,7 +20,7 @@ from bindscope.studies.binding_information.figures.assumed import (
     marked,
     rests_on_one,
 )
-from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.studies.binding_information.figures.reading import read_parts
 from bindscope.studies.binding_information.names import tokens_shown
 from bindscope.studies.binding_information.quotes import (
     PLACE,
@@ -53,9 +52,7 @@ class _Box(NamedTuple):
     bits: float
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and the orders of models and datasets."""
-    return {**read_binding(inputs), "datasets": inputs.content["datasets"]}
+read = read_parts
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -74,10 +71,8 @@ def draw(
 
     Parameters
     ----------
-    table, models
-        As `read_binding` returns them.
-    datasets
-        Names of datasets in the configuration's order.
+    table, models, datasets
+        As `read_parts` returns them.
 
     Returns
     -------
@@ -176,7 +171,7 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
     axes.set_title(f"{dataset}: {whole} bits say which objects a scene has", pad=29)
     drawn = [box.part for box in boxes]
     without = [part.shown for part in parts_of(like) if part not in drawn]
-    note = "".join(f"{part.name}: {part.entropy} = 0, what occurs says it" for part in without)
+    note = "".join(f"{part.name}: 0 bits, what occurs implies it" for part in without)
     axes.annotate(
         note, (1, 1), xycoords="axes fraction", xytext=(0, 30), textcoords="offset points",
         ha="right", fontsize=7.5, color="#444444",

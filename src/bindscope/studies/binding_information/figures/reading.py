@@ -21,5 +21,10 @@ def read_binding(inputs: Inputs) -> dict[str, Any]:
         Names of groups, and of models that are in none, in the configuration's order.
     """
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
-    models, groups = inputs.content["models"], inputs.content["groups"]
+    models, groups = inputs.content["models"], inputs.content["model_groups"]
     return {"table": with_groups(table, groups), "models": shown_models(models, groups)}
+
+
+def read_parts(inputs: Inputs) -> dict[str, Any]:
+    """Read what the figures of the three parts take: also the configuration's order of datasets."""
+    return {**read_binding(inputs), "datasets": inputs.content["datasets"]}

@@ -112,7 +112,9 @@ def draw(
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
     cost = sharing_costs(()) if costs is None else costs
-    cost = cost.sort_values("model", key=lambda c: c.map(names.index), kind="stable")
+    home = dict(zip(seeds["model"], seeds["group"], strict=True))
+    cost = cost.assign(group=cost["model"].map(home)).dropna(subset="group")
+    cost = cost.sort_values("group", key=lambda c: c.map(names.index), kind="stable")
     look = looks(names)
     panels = dataset_tokens(rows)
     heights = [0.5 + 2.5 * -(-len(panels) // 2)]
@@ -213,8 +215,8 @@ def _panel(
         # A higher bound on B_O is a lower loss.
         low, high = (curve["h_object_bits"] - curve[f"binding_bits_{e}"] for e in ("high", "low"))
         axes.vlines(curve["x"], low, high, color=look["color"], linewidth=1)
-        each = seeds[seeds["model"] == name]
-        if each["seed"].nunique() > 1:
+        each = seeds[seeds["group"] == name]
+        if len(each[["model", "seed"]].drop_duplicates()) > 1:
             axes.plot(
                 [families.index(family) + shift + 0.05 for family in each["family"]],
                 each["loss_object_bits"], ".", color=look["color"], markersize=3, alpha=0.6,
@@ -244,7 +246,7 @@ def _cost(
     zero_line(axes, vertical=True)
     labels = []
     for i, row in enumerate(cost.to_dict("records")):
-        colour = looks[row["model"]]["color"]
+        colour = looks[row["group"]]["color"]
         axes.barh(i, row["cost_bits"], 0.6, color=colour, alpha=0.6, linewidth=0)
         axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.2)
         axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=colour, markersize=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -17,16 +18,28 @@ from bindscope.figures.colours import INK
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.rules import family_of
-from bindscope.studies.binding_information.views import family_order, name_order, token_order
+from bindscope.studies.binding_information.views import (
+    family_order,
+    home_of,
+    name_order,
+    shown_models,
+    token_order,
+)
 from bindscope.tables.rows import read_rows
 
 Rows = Sequence[Mapping[str, Any]]
-TARGET_NAMES = {"object": "O, the paper's probe", "chained": "F then O, chained, anchored"}
+TARGET_NAMES = {
+    "object": "O, the paper's probe",
+    "chained": "F, counts, O: chained, anchored",
+}
 _DASHES = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # by token input; others are solid
 
 
 class ProbeHistory(NamedTuple):
-    """The history of one fit: rows `{seed, target, step, split, loss_bits}`."""
+    """The history of one fit: rows `{seed, target, step, split, loss_bits}`.
+
+    `model` is the group's name of models that differ in their seed alone.
+    """
 
     model: str
     tokens: str
@@ -36,13 +49,16 @@ class ProbeHistory(NamedTuple):
 
 def read(inputs: Inputs) -> dict[str, Any]:
     """Read the histories of models and of fits."""
+    home = home_of(inputs.content["model_groups"])
     probes = []
     for fit in inputs.of("fits"):
         family = family_of(read_rows(fit)[0]["options"]) or fit.names["probe"]
-        names = fit.names["model"], fit.names["tokens"]
+        model = fit.names["model"]
+        names = home.get(model, model), fit.names["tokens"]
         probes.append(ProbeHistory(*names, family, _history(fit)))
     models = {given.names["model"]: _history(given) for given in inputs.of("training")}
-    return {"models": models, "probes": probes, "order": inputs.content["models"]}
+    order = shown_models(inputs.content["models"], inputs.content["model_groups"])
+    return {"models": models, "probes": probes, "order": order, "home": home}
 
 
 def _history(given: Given) -> Rows:
@@ -61,7 +77,10 @@ def available(
 
 @styled
 def draw(
-    models: Mapping[str, Rows], probes: Sequence[ProbeHistory], order: Sequence[str] = ()
+    models: Mapping[str, Rows],
+    probes: Sequence[ProbeHistory],
+    order: Sequence[str] = (),
+    home: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
     """Draw training curves.
 
@@ -72,7 +91,9 @@ def draw(
     probes
         Histories of fits.
     order
-        Order of the models, the configuration's.
+        Names of models and groups in the configuration's order.
+    home
+        Per model that is in a group the group's name; a group has one colour.
 
     Returns
     -------
@@ -83,7 +104,8 @@ def draw(
     """
     probes = [probe for probe in probes if probe.rows]
     models = {name: rows for name, rows in models.items() if rows}
-    names = name_order([*models, *(probe.model for probe in probes)], order)
+    trained = [home.get(name, name) for name in models]
+    names = name_order([*trained, *(probe.model for probe in probes)], order)
     colour = {name: look["color"] for name, look in looks(names).items()}
     families = family_order([probe.family for probe in probes])
     targets = [t for t in TARGET_NAMES if any(_of(p, t).size for p in probes)]
@@ -91,7 +113,7 @@ def draw(
     figure = new_figure(0.9 + 1.75 * n_rows)
     parts = figure.subfigures(n_rows, 1, squeeze=False)[:, 0]
     if models:
-        _models(parts[0].subplots(), {n: models[n] for n in names if n in models}, colour)
+        _models(parts[0].subplots(), models, {n: colour[home.get(n, n)] for n in models})
     for part, target in zip(parts[bool(models) :], targets, strict=True):
         row = part.subplots(1, len(families), sharey=True, squeeze=False)[0]
         for axes, family in zip(row, families, strict=True):

@@ -1,0 +1,103 @@
+"""What the report says about trust: known answers, controls, rows that carry a warning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from bindscope.report.chapter import Warned, number
+from bindscope.studies.binding_information.names import FLAG_WORDS, STATUS_WORDS
+from bindscope.studies.binding_information.quotes import unusable
+from bindscope.studies.binding_information.rules import BOUNDS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.views import BEST, measured
+
+Record = Mapping[Any, Any]
+NOTICEABLE_BITS = 0.1
+
+
+def calibration(table: pd.DataFrame) -> list[str]:
+    """Say how the estimates compare with the truth of known-answer encoders."""
+    rows = measured(table, known_answer=True)
+    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
+    if not len(rows):
+        return []
+    above = rows["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
+    worst = max(float((rows[name] - rows[truth]).max()) for name, truth in BOUNDS.items())
+    excess = (rows["conditional_binding_bits"] - rows["truth_conditional_bits"]).dropna()
+    high = int((excess > NOTICEABLE_BITS).sum())
+    encoders = rows["model"].nunique()
+    text = (
+        f"{len(rows)} fits read the representations of {encoders} "
+        f"encoder{'s' if encoders > 1 else ''} whose binding information is known in closed form; "
+        "they went through the same steps as any other model. "
+    )
+    if above.any():
+        text += (
+            f"In {int(above.sum())} of them a lower bound is above the truth by more than "
+            f"{STANDARD_ERRORS:g} standard errors; the warnings list them (above_truth)."
+        )
+    elif worst > 0:
+        text += (
+            f"No lower bound is above the truth by more than {STANDARD_ERRORS:g} standard errors; "
+            f"the largest excess is {worst:.2f} bits."
+        )
+    else:
+        text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
+    paragraphs = [text]
+    if len(excess):
+        paragraphs.append(
+            f"The paper's estimate of B* is above the truth by more than {NOTICEABLE_BITS} bits in "
+            f"{high} of {len(excess)} fits, by {number(float(excess.max()), 'z.1f')} bits at most, and below "
+            f"it by {number(float(-excess.min()), 'z.1f')} bits at most."
+        )
+    return paragraphs
+
+
+def warnings(table: pd.DataFrame) -> list[Warned]:
+    """List what a reader must know: rows that failed, and each flag with the rows that carry it."""
+    found = []
+    for status, meaning in STATUS_WORDS.items():
+        rows = table[table["status"] == status]
+        if len(rows):
+            lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
+            found.append(Warned(f"{status}: {meaning}", tuple(lines)))
+    flags = table["flags"].map(flag_list)
+    for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
+        rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
+        if len(rows):
+            words = f"{flag}: {FLAG_WORDS[flag]}" if flag in FLAG_WORDS else flag
+            found.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
+    return found
+
+
+def controls(table: pd.DataFrame) -> list[str]:
+    """Say what the shuffled-label controls gave; fits that may not be quoted are counted only."""
+    rows = table[(table["control"] == "shuffled_labels") & (table["status"] != "failed")]
+    rows = rows[rows["probe"] != BEST]
+    if not len(rows):
+        return []
+    text = (
+        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} scenes were given the labels of "
+        "other scenes at random, so that their representations say as much about them as dice."
+    )
+    quoted = rows[rows["flags"].map(unusable).map(len) == 0]
+    if len(quoted) < len(rows):
+        text += (
+            f" {len(rows) - len(quoted)} of them carry a flag for that, as they may: their probes "
+            "gave up on the scenes."
+        )
+    if len(quoted):
+        largest = float(quoted["binding_lower_bound_bits"].max())
+        text += f" The largest lower bound on B_O is {number(largest, 'z.2f')} bits."
+    return [text]
+
+
+def row_name(row: Record) -> str:
+    """Name a row by its labels."""
+    control = "" if row["control"] == "none" else f", {row['control']}"
+    return (
+        f"{row['dataset']}, {row['model']}, layer {row['layer']}, {row['tokens']}, "
+        f"{row['probe']}, seed {row['seed']}{control}"
+    )
