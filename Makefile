@@ -23,13 +23,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -86,6 +86,11 @@ endif
 # Continues after a killed run, and refuses to start beside a live one.
 run: setup
 	@"$(BIN)/python" -m bindscope.commands.run $(ARGS) $(CONFIGFILE)
+
+# Hours of a core, and less on a GPU; one that is interrupted goes on.
+zoo: setup
+	@"$(BIN)/python" -m bindscope.commands.run $(ARGS) --configfile config/presets/zoo.yaml
+	@"$(BIN)/python" -m bindscope.cli zoo
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)

@@ -13,6 +13,7 @@ from bindscope.core.graph import Graph
 from bindscope.studies.build import all_steps, read_graph
 
 DEFAULT = "config/config.yaml"
+ZOO_PRESET = "config/presets/zoo.yaml"
 
 
 def load_graph(configfile: str) -> Graph:
@@ -69,6 +70,12 @@ def _gc(arguments: argparse.Namespace) -> int:
     return collect(graphs, arguments.delete)
 
 
+def _zoo(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.zoo import write_zoo
+
+    return write_zoo(load_graph(arguments.configfile))
+
+
 def parser() -> argparse.ArgumentParser:
     """Build the command's parser."""
     top = argparse.ArgumentParser(prog="bindscope", description=__doc__)
@@ -96,6 +103,8 @@ def parser() -> argparse.ArgumentParser:
     gc.add_argument(
         "--configfile", action="append", help=f"configuration to keep, repeatable ({DEFAULT})"
     )
+    zoo = command("zoo", _zoo, "write finished trainings to resources/zoo")
+    zoo.add_argument("--configfile", default=ZOO_PRESET, help=f"configuration ({ZOO_PRESET})")
     return top
 
 

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, 
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.codes import ShapesRenderer
+from bindscope.config.zoo import read_manifest
 
 ENCODERS = (
     "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
@@ -147,6 +148,34 @@ class Controlled(Model):
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
 
+class Zoo(Model):
+    """A trained model that is committed in resources/zoo: what a run starts from.
+
+    Its manifest says how it was trained; depth and seed are read from there.
+    """
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=r"^zoo:[a-z0-9-]+$", description="`zoo:<name>`, a pair of files of resources/zoo."
+    )
+    input_px: PositiveInt | None = Field(
+        None,
+        description="Side of the input image; other than in training: position embeddings are "
+        "interpolated. Default: that of training.",
+    )
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @property
+    def n_layers(self) -> int:
+        """Number of blocks."""
+        return int(read_manifest(self.source)["recipe"]["model"]["architecture"]["n_layers"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of its training."""
+        return int(read_manifest(self.source)["seed"])
+
+
 class Pretrained(Model):
     """A published checkpoint: timm, Hugging Face, or a local folder."""
 
@@ -275,8 +304,8 @@ class PythonModel(Model):
 
 
 _TAGS = {
-    "known-answer": "known-answer", "controlled": "controlled", "timm": "pretrained",
-    "hf": "pretrained", "python": "python",
+    "known-answer": "known-answer", "controlled": "controlled", "zoo": "zoo",
+    "timm": "pretrained", "hf": "pretrained", "python": "python",
 }  # fmt: skip
 
 
@@ -288,12 +317,13 @@ def _tag(value: Any) -> str | None:
 AnyModel = Annotated[
     Annotated[KnownAnswer, Tag("known-answer")]
     | Annotated[Controlled, Tag("controlled")]
+    | Annotated[Zoo, Tag("zoo")]
     | Annotated[Pretrained, Tag("pretrained")]
     | Annotated[PythonModel, Tag("python")],
     Discriminator(
         _tag,
         custom_error_type="unknown_source",
-        custom_error_message="source must start with known-answer:, controlled:, timm:, hf: or "
-        "python:",
+        custom_error_message="source must start with known-answer:, controlled:, zoo:, timm:, hf: "
+        "or python:",
     ),
 ]

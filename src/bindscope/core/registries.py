@@ -41,6 +41,7 @@ READERS = {
 ADAPTERS = {
     "known-answer": "bindscope.models.known_answer:encode",
     "controlled": "bindscope.models.controlled:load",
+    "zoo": "bindscope.models.zoo:load",
     "timm": "bindscope.models.timm_adapter:load",
     "hf": "bindscope.models.hf_adapter:load",
     "python": "bindscope.models.python_adapter:load",

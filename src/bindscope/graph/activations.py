@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel, Zoo
+from bindscope.config.zoo import read_manifest
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS, OBJECTIVES
@@ -27,6 +28,8 @@ def model_slice(model: AnyModel) -> dict[str, Any]:
     content = model.model_dump(mode="json", exclude={"name": True, "extraction": {"keep_patches"}})
     if isinstance(model, Pretrained) and (path := local_path(model.source)):
         content["weights_sha256"] = content_key(path)
+    if isinstance(model, Zoo):
+        content["weights_sha256"] = read_manifest(model.source)["sha256"]
     return content
 
 

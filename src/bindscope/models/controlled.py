@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors.torch import load as load_tensors
+from torch import Tensor
 
-from bindscope.config.models import Controlled
+from bindscope.config.models import Architecture, Controlled
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256
 from bindscope.models.base import TokenMap
@@ -31,7 +33,68 @@ def load(
         If the weights are missing, damaged, or of another architecture.
     """
     where = f"model {config.name} ({config.source})"
-    vit, px, digest = _read(config, weights, where)
+    if weights is None or not weights.is_file():
+        raise ModelError(
+            where, f"its weights are not there ({weights})",
+            "run snakemake, which trains it",
+        )  # fmt: skip
+    manifest = json.loads(weights.read_text())
+    remedy = f"train again: `{snakemake_command(f'--forcerun {weights}')}`"
+    content = checked(weights.parent / manifest["weights"], manifest["sha256"], remedy)
+    return frozen(
+        where,
+        config.architecture,
+        load_tensors(content),
+        config.input_px or int(manifest["input_px"]),
+        device,
+        remedy="give the manifest of this model, or the architecture it was trained with",
+        precision=config.extraction.precision,
+        revision=f"{config.source}, seed {config.seed}",
+        digest=manifest["sha256"],
+    )
+
+
+def checked(path: Path, digest: str, remedy: str) -> bytes:
+    """Return a file's content if it has this SHA-256.
+
+    Raises
+    ------
+    ModelError
+        If it has not, or there is no such file.
+    """
+    content = path.read_bytes() if path.is_file() else b""
+    if sha256(content) != digest:
+        raise ModelError(str(path), "is missing or not what its manifest describes", remedy)
+    return content
+
+
+def frozen(
+    where: str,
+    architecture: Architecture,
+    tensors: Mapping[str, Tensor],
+    px: int,
+    device: torch.device,
+    *,
+    remedy: str,
+    precision: str,
+    revision: str,
+    digest: str,
+) -> FrozenViT:
+    """Return a transformer of `models.vit` with these weights, for an input of `px` pixels.
+
+    Raises
+    ------
+    ModelError
+        If the weights are of another architecture; `remedy` says what to do about it.
+    """
+    vit = ViT(architecture, px)
+    weights = {name: value for name, value in tensors.items() if not name.startswith("head.")}
+    try:
+        weights["positions"] = resized_positions(weights["positions"], vit.rows)
+        vit.load_state_dict(weights)
+    except (KeyError, RuntimeError) as error:
+        problem = f"its weights are of another architecture ({error})"
+        raise ModelError(where, problem, remedy) from error
     freeze(vit, device)
     return FrozenViT(
         where=where,
@@ -43,41 +106,12 @@ def load(
             prefix=1,
             registers=0,
             grid=(vit.rows, vit.rows),
-            patch_px=config.architecture.patch_px,
+            patch_px=architecture.patch_px,
             has_cls=True,
         ),
-        dim=config.architecture.width,
-        revision=f"{config.source}, seed {config.seed}",
+        dim=architecture.width,
+        revision=revision,
         weights_sha256=digest,
         device=device,
-        precision=config.extraction.precision,
+        precision=precision,
     )
-
-
-def _read(config: Controlled, weights: Path | None, where: str) -> tuple[ViT, int, str]:
-    """Return the transformer with its weights, the side of its input, and the weights' hash."""
-    if weights is None or not weights.is_file():
-        raise ModelError(
-            where, f"its weights are not there ({weights})",
-            "run snakemake, which trains it",
-        )  # fmt: skip
-    manifest = json.loads(weights.read_text())
-    path = weights.parent / manifest["weights"]
-    content = path.read_bytes() if path.is_file() else b""
-    if sha256(content) != manifest["sha256"]:
-        raise ModelError(
-            str(path), "is missing or not what its manifest describes",
-            f"train again: `{snakemake_command(f'--forcerun {weights}')}`",
-        )  # fmt: skip
-    px = config.input_px or int(manifest["input_px"])
-    vit = ViT(config.architecture, px)
-    tensors = {k: v for k, v in load_tensors(content).items() if not k.startswith("head.")}
-    try:
-        tensors["positions"] = resized_positions(tensors["positions"], vit.rows)
-        vit.load_state_dict(tensors)
-    except (KeyError, RuntimeError) as error:
-        raise ModelError(
-            where, f"the weights in {path} are of another architecture ({error})",
-            "give the manifest of this model, or the architecture it was trained with",
-        ) from error  # fmt: skip
-    return vit, px, manifest["sha256"]

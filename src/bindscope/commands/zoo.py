@@ -1,0 +1,54 @@
+"""Put finished trainings of a configuration into the zoo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bindscope.config.zoo import ZOO
+from bindscope.core.files import hash_file
+from bindscope.core.graph import Graph, Product
+from bindscope.core.keys import CLONE
+from bindscope.studies.build import stem
+
+
+def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
+    """Write every finished training as float16 with its manifest; print a line for each.
+
+    Returns
+    -------
+    int
+        0 if all trainings of the configuration are finished, else 1.
+    """
+    from bindscope.models.zoo import write  # imports torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = 0
+    for product in graph.of("training"):
+        name = product.wildcards["model"]
+        if not Path(product.path("manifest")).is_file():
+            print(f"{name:32} not trained yet")
+            missing += 1
+            continue
+        manifest = write(
+            folder,
+            name,
+            Path(product.path("manifest")),
+            lock=hash_file(CLONE / "requirements.lock"),
+            cpu_seconds=_cpu_seconds(product),
+        )
+        made = json.loads(manifest.read_text())
+        loss, used = made["val_loss_bits"], made["cpu_seconds"]
+        said = "untrained" if loss is None else f"{loss:.4f} bits on validation, {used} CPU-s"
+        print(f"{name:32} {said}")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"{folder}: {size / 1e6:.1f} MB; not trained yet: {missing}")
+    return int(missing > 0)
+
+
+def _cpu_seconds(product: Product) -> float | None:
+    """Return what the training job took, by Snakemake's benchmark; of its last run, if resumed."""
+    path = Path("results/benchmarks") / f"{stem('training').format(**product.wildcards)}.jsonl"
+    if not path.is_file():
+        return None
+    return float(json.loads(path.read_text().splitlines()[-1])["cpu_time"])

@@ -1,0 +1,49 @@
+"""The zoo: trained models that are committed, and the manifest beside each of them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bindscope.core.errors import ModelError
+from bindscope.core.keys import CLONE
+
+ZOO = CLONE / "resources" / "zoo"
+REMEDY = (
+    "`git checkout -- resources/zoo` brings back what is committed there; `make zoo` trains every "
+    "model of config/presets/zoo.yaml"
+)
+
+
+def manifest_path(source: str) -> Path:
+    """Return where the manifest of a source ``zoo:<name>`` lies."""
+    return ZOO / f"{source.partition(':')[2]}.json"
+
+
+def read_manifest(source: str) -> dict[str, Any]:
+    """Read what is known of a model of the zoo; keys as `models.zoo.write` describes them.
+
+    Raises
+    ------
+    ModelError
+        If there is no such model, or its manifest cannot be read.
+    """
+    return _read(manifest_path(source))
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        there = ", ".join(sorted(file.stem for file in path.parent.glob("*.json")))
+        raise ModelError(
+            str(path), f"is not there: the zoo has {there or 'no model'}",
+            f"choose one of them; {REMEDY}",
+        )  # fmt: skip
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        _ = found["weights"], found["sha256"], found["seed"], found["recipe"]["model"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(str(path), f"is damaged ({error})", REMEDY) from error
+    return found

@@ -1,0 +1,102 @@
+"""The zoo of trained models: small files that a run starts from instead of training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
+
+from bindscope.config.models import Architecture
+from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
+from bindscope.core.files import sha256, write_atomic, write_json
+from bindscope.models.controlled import checked, frozen
+from bindscope.models.stream import FrozenViT
+
+if TYPE_CHECKING:
+    from bindscope.config.models import Zoo
+
+
+def load(
+    config: Zoo, weights: Path | None, device: torch.device, input_px: int | None = None
+) -> FrozenViT:
+    """Load a model of the zoo.
+
+    Parameters are those of `bindscope.models.loading.load_model`; `weights` and `input_px` are not
+    used: the zoo is where it is, and position embeddings are interpolated where
+    ``config.input_px`` is not the side of training.
+
+    Raises
+    ------
+    ModelError
+        If the files are missing, damaged, or do not fit each other.
+    """
+    manifest = read_manifest(config.source)
+    path = manifest_path(config.source).parent / manifest["weights"]
+    tensors = load_tensors(checked(path, manifest["sha256"], REMEDY))
+    return frozen(
+        f"model {config.name} ({config.source})",
+        Architecture.model_validate(manifest["recipe"]["model"]["architecture"]),
+        {name: value.float() for name, value in tensors.items()},
+        config.input_px or int(manifest["input_px"]),
+        device,
+        remedy=REMEDY,
+        precision=config.extraction.precision,
+        revision=f"{config.source}, seed {manifest['seed']}",
+        digest=manifest["sha256"],
+    )
+
+
+def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: float | None) -> Path:
+    """Put a finished training into the zoo, its weights as float16; return the manifest's path.
+
+    The manifest holds `weights` (a file name), `sha256`, `objective`, `seed`, `input_px`; `recipe`,
+    the configuration that trains it (`model`, `dataset`, `threads`, `device`); `code`, the code key
+    of that training, and `lock`, the hash of requirements.lock; `val_loss_bits` after the last
+    step and `history`, the whole curve; and `cpu_seconds`, of the last run where it was resumed.
+
+    Parameters
+    ----------
+    folder
+        The zoo.
+    name
+        Name of the model.
+    training
+        Manifest that `bindscope.models.training.write_training` wrote.
+    lock, cpu_seconds
+        As above.
+
+    Raises
+    ------
+    ModelError
+        If the weights are not those of the training's manifest.
+    """
+    made = json.loads(training.read_text())
+    spec = json.loads(made["spec"])
+    remedy = f"delete {training} and run `make zoo`"
+    content = checked(training.parent / made["weights"], made["sha256"], remedy)
+    tensors = {
+        name: value.half()
+        for name, value in load_tensors(content).items()
+        if not name.startswith("head.")
+    }
+    history = json.loads(training.with_suffix(".history.json").read_text())
+    losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
+    stored = save(tensors)
+    write_atomic(folder / f"{name}.safetensors", stored)
+    manifest = folder / f"{name}.json"
+    write_json(
+        manifest,
+        {
+            "weights": f"{name}.safetensors", "sha256": sha256(stored),
+            "objective": spec["model"]["source"].partition(":")[2],
+            "seed": spec["model"]["seed"], "input_px": made["input_px"],
+            "recipe": {key: spec[key] for key in ("model", "dataset", "threads", "device")},
+            "code": made["code"], "lock": lock, "cpu_seconds": cpu_seconds,
+            "val_loss_bits": losses[-1] if losses else None, "history": history,
+        },
+    )  # fmt: skip
+    return manifest

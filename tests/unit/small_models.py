@@ -1,0 +1,55 @@
+"""An easy kind of scenes, and small models that are trained on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.models import Controlled
+from bindscope.models.training import Trained, train, write_training
+from bindscope.models.training_scenes import FreshScenes
+
+TINY = {"n_layers": 2, "width": 32, "n_heads": 2, "patch_px": 8}
+EASY = SceneDistribution.model_validate(
+    {
+        "name": "easy",
+        "space": {
+            "kind": "uniform",
+            "groups": [{"name": "color", "size": 2}, {"name": "shape", "size": 2}],
+            "min_objects": 1,
+            "max_objects": 2,
+        },
+        "split": {"rule": "random"},
+        "render": {
+            "kind": "shapes", "size_px": 32, "object_px": 13, "margin_px": 1, "placement": "grid",
+        },
+    }
+)  # fmt: skip
+
+
+def configured(objective: str = "objects", seed: int = 0, **training: Any) -> Controlled:
+    """Return a small model for the easy scenes."""
+    schedule = {"dataset": "easy", "steps": 4, "batch_size": 32, "learning_rate": 5e-3}
+    return Controlled.model_validate(
+        {
+            "name": "vit",
+            "source": f"controlled:{objective}",
+            "architecture": TINY,
+            "training": schedule | training,
+            "seed": seed,
+        }
+    )
+
+
+def trained(config: Controlled) -> Trained:
+    """Train it on fresh scenes."""
+    return train(config, EASY, FreshScenes(EASY, config.training.batch_size, config.seed))
+
+
+def write(made: Trained, folder: Path) -> Path:
+    """Write the products of a training; return the manifest's path."""
+    manifest = folder / "vit.json"
+    weights, history = folder / "vit.safetensors", folder / "vit.history.json"
+    write_training(made, weights, history, manifest, spec="{}", code="c")
+    return manifest

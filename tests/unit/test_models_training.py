@@ -1,0 +1,299 @@
+"""Training of controlled models: every objective, scenes, and going on after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import islice
+from math import cos, log, pi
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_models import EASY, configured, trained, write
+from torch.nn import functional
+
+import bindscope
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import SceneDistribution
+from bindscope.config.models import OBJECTIVES as SOURCES
+from bindscope.core.errors import ModelError
+from bindscope.core.registries import OBJECTIVES
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.models.controlled import load
+from bindscope.models.objectives.self_distillation import spread, view
+from bindscope.models.training import VAL_SCENES, train, untrained, warm_up_and_cosine
+from bindscope.models.training_scenes import FIRST, FreshScenes, StoredScenes
+from bindscope.scenes.render import render_scenes
+
+CPU = torch.device("cpu")
+FRESH = FreshScenes(EASY, 32, 0)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_configuration_knows_every_objective() -> None:
+    assert (*OBJECTIVES, "none") == SOURCES
+
+
+# Steps, and the share of the first validation loss that is left at most.
+ENOUGH = {
+    "objects": (120, 0.3), "features": (100, 0.3), "captions": (160, 0.7),
+    "captions_unpaired": (160, 0.7), "masked": (100, 0.3), "self_distillation": (100, 0.8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_training_learns_an_easy_set(objective: str) -> None:
+    steps, share = ENOUGH[objective]
+    made = trained(configured(objective, steps=steps))
+    loss = {(line["split"], line["step"]): line["loss_bits"] for line in made.history}
+    assert loss["val", steps] < share * loss["val", 0]
+    seen = [line["step"] for line in made.history if line["split"] == "val"]
+    assert seen == [0, *(steps * i // 20 for i in range(1, 21))]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_seeds_reproduce_weights_bitwise(objective: str) -> None:
+    torch.manual_seed(1)
+    first = trained(configured(objective))
+    torch.manual_seed(2)
+    again, other = trained(configured(objective)), trained(configured(objective, seed=1))
+    assert first.history == again.history
+    assert first.weights.keys() == again.weights.keys()
+    assert all(torch.equal(value, again.weights[name]) for name, value in first.weights.items())
+    assert not torch.equal(first.weights["embed.weight"], other.weights["embed.weight"])
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_random_init_is_where_the_trained_twins_started(objective: str) -> None:
+    initial = untrained(configured("none", seed=3), EASY)
+    assert initial.history == []
+    assert not any(name.startswith("head") for name in initial.weights)
+    still = trained(configured(objective, seed=3, learning_rate=1e-30, steps=2))
+    assert initial.weights.keys() == {n for n in still.weights if not n.startswith("head")}
+    for name, value in initial.weights.items():
+        torch.testing.assert_close(still.weights[name], value, rtol=0, atol=1e-20)
+
+
+@pytest.mark.parametrize("objective", ["objects", "features"])
+def test_the_readout_starts_at_the_log_odds_of_training_scenes(objective: str) -> None:
+    def asked(objects: np.ndarray) -> np.ndarray:
+        return objects if objective == "objects" else feature_code(objects, (2, 2))
+
+    codes, wanted = asked(FRESH.sample()), asked(FRESH.validation(VAL_SCENES)[1])
+    p = (codes.sum(0) + 0.5) / (len(codes) + 1)
+    surprise = -np.where(wanted, np.log2(p), np.log2(1 - p)).sum(1)
+    history = trained(configured(objective, steps=1)).history
+    assert history[0]["loss_bits"] == pytest.approx(surprise.mean(), rel=1e-6)
+
+
+def test_weights_reproduce_the_last_loss_of_the_history(tmp_path: Path) -> None:
+    made = trained(configured())
+    frozen = load(configured(), write(made, tmp_path), CPU)
+    images, objects = FRESH.validation(VAL_SCENES)
+    ((_, tokens),) = frozen.residual_stream(frozen.preprocess(images), ["final"])
+    logits = tokens[:, 0] @ made.weights["head.weight"].T + made.weights["head.bias"]
+    nats = functional.binary_cross_entropy_with_logits(
+        logits, torch.from_numpy(objects).float(), reduction="sum"
+    )
+    assert made.history[-1]["split"] == "val"
+    assert made.history[-1]["loss_bits"] == pytest.approx(
+        float(nats) / VAL_SCENES / log(2), rel=1e-5
+    )
+
+
+def test_rates_rise_in_a_line_and_fall_as_a_cosine() -> None:
+    rates = [warm_up_and_cosine(2.0, step, 100) for step in range(100)]
+    assert rates[:6] == pytest.approx([0.4, 0.8, 1.2, 1.6, 2.0, 2.0])
+    assert rates[5:] == pytest.approx([1 + cos(pi * i / 95) for i in range(95)])
+    assert 0 < rates[-1] < 1e-3
+    assert warm_up_and_cosine(2.0, 0, 1) == 2.0
+
+
+def test_divergence_is_reported() -> None:
+    with pytest.raises(ModelError, match=r"diverged at step \d+(.|\n)*learning_rate"):
+        trained(configured(learning_rate=1e30, steps=50))
+
+
+# --- Scenes -------------------------------------------------------------------------------------
+
+
+def test_fresh_scenes_follow_from_seed_and_step() -> None:
+    steps = list(islice(FRESH.batches(0), 70))  # a block is 32 steps
+    assert [batch.step for batch in steps] == list(range(70))
+    for first in (0, 1, 31, 32, 69):
+        again = next(FRESH.batches(first))
+        assert again.step == first
+        np.testing.assert_array_equal(again.images, steps[first].images)
+        np.testing.assert_array_equal(again.objects, steps[first].objects)
+    assert len({batch.images.tobytes() for batch in steps}) == 70
+    assert next(FreshScenes(EASY, 32, 1).batches(0)).images.tobytes() != steps[0].images.tobytes()
+
+
+def test_fresh_scenes_are_those_of_the_split_and_not_of_a_store() -> None:
+    halves = SceneDistribution.model_validate(
+        EASY.model_dump() | {
+            "split": {"rule": "ranked_feature_codes",
+                      "n_feature_codes": {"train": 3, "val": 3, "test": 3}},
+        }
+    )  # fmt: skip
+    fresh = FreshScenes(halves, 64, 0)
+
+    def seen(objects: np.ndarray) -> set[bytes]:
+        return {row.tobytes() for row in feature_code(objects, (2, 2))}
+
+    stored = {split: seen(sample_codes(halves, split, 0, 500)) for split in ("train", "val")}
+    assert stored["train"].isdisjoint(stored["val"])
+    assert seen(fresh.sample()) == seen(next(fresh.batches(7)).objects) == stored["train"]
+    images, objects = fresh.validation(40)
+    assert seen(objects) == stored["val"]
+    drawn = render_scenes(halves, "val", FIRST, objects)["images"]
+    np.testing.assert_array_equal(images, drawn)
+
+
+def test_stored_scenes_are_passed_over_again_and_again() -> None:
+    objects = {split: sample_codes(EASY, split, 0, 50) for split in ("train", "val")}
+    images = {split: render_scenes(EASY, split, 0, o)["images"] for split, o in objects.items()}
+    images["train"][:, 0, 0, 0] = np.arange(50)  # a mark
+    stored = StoredScenes(images, objects, 20, 0)
+    steps = list(islice(stored.batches(0), 5))
+    marks = np.concatenate([batch.images[:, 0, 0, 0] for batch in steps])
+    assert sorted(marks[:50]) == sorted(marks[50:]) == list(range(50))
+    later = next(stored.batches(3))
+    assert later.step == 3
+    np.testing.assert_array_equal(later.objects, steps[3].objects)
+    np.testing.assert_array_equal(stored.validation(7)[0], images["val"][:7])
+    made = train(configured(), EASY, stored)
+    assert made.history[-1]["loss_bits"] < made.history[0]["loss_bits"]
+
+
+# --- Objectives ---------------------------------------------------------------------------------
+
+
+def test_the_caption_of_unpaired_words_is_the_same_for_other_pairs() -> None:
+    """Red square and blue circle, red circle and blue square: one bag of words, two captions."""
+    from bindscope.models.objectives.base import Setting
+    from bindscope.models.objectives.captions import Captions, CaptionsUnpaired
+    from bindscope.models.vit import build
+
+    pairs = torch.tensor([[1.0, 0, 0, 1], [0, 1, 1, 0]])
+    for objective, same in ((CaptionsUnpaired, True), (Captions, False)):
+        setting = Setting((2, 2), FRESH.sample(), torch.Generator().manual_seed(0))
+        vit = build(configured().architecture, 32, torch.Generator().manual_seed(0))
+        made = objective(vit, setting)
+        first, second = made.text(pairs, made.values).detach()
+        assert torch.allclose(first, second, atol=1e-6) == same
+
+
+def test_teachers_answers_are_spread_evenly() -> None:
+    scores = 2 * torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    scores[:, 0] += 9  # one answer is liked by all
+    shares = spread(scores)
+    torch.testing.assert_close(shares.sum(1), torch.ones(64))
+    assert float(shares.sum(0).min()) > 3
+    assert float(shares.sum(0).max()) < 16
+    liked = scores.softmax(1)
+    assert float(liked[:, 0].sum()) > 40  # as it was
+
+
+def test_a_view_keeps_hues_and_size() -> None:
+    grey = torch.full((3, 3, 16, 16), -0.2)
+    seen = view(grey, torch.Generator().manual_seed(0))
+    assert seen.shape == grey.shape
+    assert not torch.equal(seen[0], seen[1])
+    torch.testing.assert_close(seen[:, 0], seen[:, 1])
+    torch.testing.assert_close(seen[:, 0], seen[:, 2])
+
+
+# --- Resuming -----------------------------------------------------------------------------------
+
+
+class StoppedError(Exception):
+    """What the scenes below raise."""
+
+
+@dataclass(frozen=True)
+class StoppingScenes(FreshScenes):
+    """Scenes that end with an error."""
+
+    def batches(self, first: int) -> Any:
+        """Raise after 12 steps of 20."""
+        yield from islice(super().batches(first), 12)
+        raise StoppedError
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
+    objective: str, tmp_path: Path
+) -> None:
+    """Masks, views and a teacher that is a moving average included."""
+    config, checkpoint = configured(objective, steps=20), Checkpoint(tmp_path / "state", "key")
+    with pytest.raises(StoppedError):
+        train(config, EASY, StoppingScenes(EASY, 32, 0), None, checkpoint)
+    found = checkpoint.read()
+    assert found is not None
+    assert found[1]["step"] == 12
+    resumed, whole = train(config, EASY, FRESH, None, checkpoint), trained(config)
+    assert resumed.history == whole.history
+    for name, value in whole.weights.items():
+        assert torch.equal(resumed.weights[name], value), name
+
+
+# Trains as the rule's script does; argv: folder for the products.
+TRAINING = """
+import sys
+from pathlib import Path
+import small_models as own
+import torch
+from bindscope.fitting.checkpoint import Checkpoint
+folder = Path(sys.argv[1])
+torch.set_num_threads(1)
+checkpoint = Checkpoint(folder / "vit.safetensors.checkpoint", "keys")
+config = own.configured("self_distillation", steps=300)
+made = own.train(config, own.EASY, own.FreshScenes(own.EASY, 32, 0), None, checkpoint)
+own.write(made, folder)
+checkpoint.remove()
+"""
+
+
+def test_a_training_that_is_killed_goes_on_and_ends_in_the_same_weights(tmp_path: Path) -> None:
+    def begin(folder: Path) -> subprocess.Popen[str]:
+        folder.mkdir(exist_ok=True)
+        path = f"{Path(bindscope.__file__).parents[1]}:{Path(__file__).parent}"
+        return subprocess.Popen(
+            [sys.executable, "-c", f"import logging; logging.basicConfig(level=20)\n{TRAINING}",
+             str(folder)],
+            env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = begin(killed)
+    checkpoint = killed / "vit.safetensors.checkpoint"
+    read = Checkpoint(checkpoint, "keys").read
+    while process.poll() is None and ((found := read()) is None or found[1]["step"] < 60):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (killed / "vit.safetensors").exists()
+    for folder in (killed, whole):
+        process = begin(folder)
+        said = process.communicate()[1]
+        assert process.returncode == 0, said
+        assert ("going on after step" in said) == (folder == killed)
+        assert not (folder / checkpoint.name).exists()
+    for product in ("vit.safetensors", "vit.history.json", "vit.json"):
+        assert (killed / product).read_bytes() == (whole / product).read_bytes()
