@@ -45,12 +45,13 @@ _FAMILIES: Final = {
     ),
     "dnn": Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet"),
     "attention_quadratic": Shown("attention", "an attention probe", GREEN),
+    "set": Shown("set", "a set probe", PINK),
 }
 _TOKENS: Final = {
     "cls": Shown("[CLS]", "the [CLS] token", BLUE),
     "mean": Shown("mean of patches", "the mean of the patch tokens", AMBER),
     "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
-    "patches": Shown("patches (attention)", "the patch tokens", GREEN),
+    "patches": Shown("patches", "the patch tokens", GREEN),
 }
 # In figures, from the simplest family to the most expressive; not the registry's order, which is in
 # no code key.
