@@ -60,7 +60,7 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
         groups.setdefault(_read_by(run), []).append(run)
     progress = Progress(len(groups), "linear parts")
     for group in groups.values():
-        train, val = (_Problem(vectors, group, split) for split in ("train", "val"))
+        train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), start, min(probe.steps, ITERATIONS))
         weights = path.follow(probe.l2)
@@ -134,7 +134,7 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class _Problem:
+class HeadProblem:
     """Heads of several runs as regressions on [z; 1; bits - 1/2] of one split."""
 
     vectors: Vectors
@@ -169,8 +169,11 @@ class _Problem:
         bits, ones = found[0][0], torch.ones(len(z), 1, device=z.device)
         parts = [z, ones, bits - 0.5] if self.runs[0].family.conditioned else [z, ones]
         truth = torch.cat([truth for _, _, truth in found], dim=1)
+        x, sign = torch.cat(parts, dim=1), 1 - 2 * truth
+        if not any(run.heads.anchored for run in self.runs):
+            return x, sign, None
         anchors = [torch.zeros_like(t) if a is None else a for _, a, t in found]
-        return torch.cat(parts, dim=1), 1 - 2 * truth, torch.cat(anchors, dim=1)
+        return x, sign, torch.cat(anchors, dim=1)
 
     def regressions(self) -> Regressions:
         """Return the regressions, in memory where the vectors are."""
