@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.lbfgs import Regressions, loss_and_slope, minimise
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.convex import _regressions
+from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
 from bindscope.studies.binding_information.probes.runs import start
 
 
@@ -25,7 +25,7 @@ def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     data, config = problem(**fields), probe("linear", conditioned=conditioned)
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
-    found = _regressions(run, source, "train")
+    found = HeadProblem(Vectors(source, 2**30), [run], "train").regressions()
     x, sign, offset = found.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
     return Regressions(data, found.rows, found.penalised.to(dtype))

@@ -40,6 +40,7 @@ def shaken(family, scale=0.3):
 
 
 def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
+    fields = {"protocol": "paper", **fields}  # the family alone
     config = probe(name, conditioned=conditioned, **fields)
     patches = name == "attention_quadratic"
     family = build(config, heads(part, sizes), InputShape(DIM, cls and patches), seed=3)
@@ -210,7 +211,7 @@ def test_an_anchored_probe_starts_at_its_anchor_and_can_leave_it(name, part):
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
 def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
-    config = probe(name)
+    config = probe(name, protocol="paper")
     family = build(config, heads("object", (6, 6)), InputShape(96, True), seed=0)
     biases = {n: p for n, p in family.named_parameters() if "bias" in n}
     assert all(torch.all(p == 0) for p in biases.values())
@@ -225,7 +226,7 @@ def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
 
 
 def test_initial_weights_of_linear_are_those_of_two_linear_layers_of_torch():
-    family = build(probe("linear"), heads("object", (6, 6)), InputShape(96), seed=0)
+    family = build(probe("linear", protocol="paper"), heads("object", (6, 6)), InputShape(96), seed=0)
     z, bits = family.weights.weight[:, 0].split((96, 36), dim=1)
     for values, inputs in ((z.flatten(), 96), (bits[family.weights.mask[:, 0] > 0], 36)):
         bound, tolerance = 1 / np.sqrt(inputs), 4 / np.sqrt(12 * inputs * len(values))
@@ -236,7 +237,7 @@ def test_initial_weights_of_linear_are_those_of_two_linear_layers_of_torch():
 
 
 def test_initial_weights_depend_on_seed_and_part_only():
-    config = probe("quadratic")
+    config = probe("quadratic", protocol="paper")
     weights = [
         build(config, heads(part), InputShape(DIM), seed).factors.weight
         for part, seed in (("object", 0), ("object", 0), ("object", 1), ("feature", 0))

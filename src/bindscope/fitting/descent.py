@@ -96,8 +96,10 @@ class Run:
         (step, validation loss) in order, losses that are not finite included.
     history
         Train and validation losses that are finite.
+    rate
+        The rate of a plan counts this many times.
     steps
-        Optimiser steps taken.
+        Optimiser steps taken, over all descents.
     stale
         Evaluations since the best one.
     diverged
@@ -114,6 +116,7 @@ class Run:
     best_step: int = 0
     evaluations: list[tuple[int, float]] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
+    rate: float = 1.0
     steps: int = 0
     stale: int = 0
     diverged: bool = False
@@ -194,7 +197,8 @@ class Descent:
         plan, first = self.plan, self._resume()
         if first is None:
             first = 0
-            self._evaluate(0)
+            self._evaluate([i for i, run in enumerate(self.runs) if not run.evaluations])
+            self._keep(0)
         batches = self.task.batches(plan.batches_before(first))
         progress = Progress(plan.steps - first, "steps")
         for step in range(first, plan.steps):
@@ -202,7 +206,8 @@ class Descent:
                 break
             self._step(step, batches)
             if plan.evaluate(step + 1) or step + 1 == plan.steps:
-                self._evaluate(step + 1)
+                self._evaluate([i for i, run in enumerate(self.runs) if not run.stopped])
+                self._keep(step + 1)
             progress.advance(note=self._note())
 
     def _step(self, step: int, batches: Iterator[Any]) -> None:
@@ -218,31 +223,30 @@ class Descent:
             if self.plan.clip_norm is not None:
                 parameters = self.runs[i].module.parameters()
                 nn.utils.clip_grad_norm_(parameters, self.plan.clip_norm)
-            self.optimisers[i].step(self.plan.rate(step))
+            self.optimisers[i].step(self.plan.rate(step) * self.runs[i].rate)
             self.runs[i].steps += 1
 
-    def _evaluate(self, step: int) -> None:
-        """Validate the runs that have not stopped; stop those that diverged or do not improve."""
-        live = [i for i, run in enumerate(self.runs) if not run.stopped]
-        found = self.task.validate([self.runs[i] for i in live])
+    def _evaluate(self, live: Sequence[int]) -> None:
+        """Validate some runs; stop those that diverged or do not improve."""
+        found = self.task.validate([self.runs[i] for i in live]) if live else []
         for i, loss in zip(live, found, strict=True):
             run, seen = self.runs[i], self.losses[i]
             if seen:
-                run.record(step, "train", float(sum(seen)) / len(seen))
+                run.record(run.steps, "train", float(sum(seen)) / len(seen))
                 seen.clear()
-            run.validated(step, loss)
+            run.validated(run.steps, loss)
             patience = self.plan.patience
             run.stopped = run.diverged or bool(patience and run.stale >= patience)
-        if self.checkpoint is not None:
-            self._keep(self.checkpoint, step)
 
     def _note(self) -> str:
         live = [run for run in self.runs if not run.stopped]
         losses = [run.evaluations[-1][1] for run in live]
         return f"{len(live)} being fitted, {sum(losses):.2f} bits on validation" if live else ""
 
-    def _keep(self, checkpoint: Checkpoint, step: int) -> None:
-        """Write all that the rest of the descent depends on."""
+    def _keep(self, step: int) -> None:
+        """Write all that the rest of the descent depends on, if there is a checkpoint."""
+        if self.checkpoint is None:
+            return
         tensors: dict[str, Tensor] = {}
         records = []
         for i, (run, optimiser) in enumerate(zip(self.runs, self.optimisers, strict=True)):
@@ -251,7 +255,7 @@ class Descent:
             for part, values in parts.items():
                 tensors |= {f"{i}.{part}.{name}": value for name, value in values.items()}
             records.append({name: getattr(run, name) for name in RECORDED})
-        checkpoint.write(tensors, {"step": step, "runs": records})
+        self.checkpoint.write(tensors, {"step": step, "runs": records})
 
     def _resume(self) -> int | None:
         """Take the state of the checkpoint; return its step, or None where there is none."""

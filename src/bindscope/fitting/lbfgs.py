@@ -89,11 +89,11 @@ class Regressions:
                 logits += offset[:, columns]
             yield x, own, logits.mul_(own)
 
-    def mean_loss(self, w: Tensor) -> float:
-        """Return the loss of all columns without ridge, in nats per scene."""
-        total, n = 0.0, 0
-        for _, _, margins in self.margins(w):
-            total, n = total + float(softplus(margins).sum(1).double().sum()), n + len(margins)
+    def losses(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Tensor:
+        """Return the loss of some columns without ridge, in nats per scene, float64 (C,)."""
+        total, n = torch.zeros((), dtype=torch.float64), 0
+        for _, _, margins in self.margins(w[:, columns], columns):
+            total, n = softplus(margins).double().sum(0) + total, n + len(margins)
         return total / n
 
     def factor(self, l2: float) -> Tensor:
@@ -127,7 +127,8 @@ class Solution(NamedTuple):
     w
         Weights (p, C).
     decrement
-        g'Hg/2 of each column, about its loss above the optimum, in nats (C,).
+        g'Hg/2 of each column, about its loss above the optimum, in nats (C,); 0 of those that were
+        not to be fitted.
     iterations
         Iterations of the slowest column.
     """
@@ -140,11 +141,11 @@ class Solution(NamedTuple):
 class _Minimiser:
     """The columns that still move (`live`): weights, gradient, memory; margins, where held."""
 
-    def __init__(self, problem: Regressions, start: Tensor, l2: float) -> None:
-        self.problem, self.ridge = problem, l2 * problem.penalised
-        self.inverse, self.mask = problem.factor(l2), problem.mask()
-        self.w, self.live = start * self.mask, torch.arange(start.shape[1], device=start.device)
-        blocks: Iterable[Margins] = problem.margins(self.w)
+    def __init__(self, problem: Regressions, start: Tensor, l2: float, columns: Tensor) -> None:
+        self.problem, self.ridge, self.live = problem, l2 * problem.penalised, columns
+        self.inverse, self.mask = problem.factor(l2), problem.mask()[:, columns]
+        self.w = start[:, columns] * self.mask
+        blocks: Iterable[Margins] = problem.margins(self.w, columns)
         if problem.held:
             [(self.x, self.sign, self.margins)] = blocks = list(blocks)
         self.loss, self.slope = loss_and_slope(blocks)
@@ -254,11 +255,12 @@ def minimise(
     start: Tensor,
     l2: float,
     *,
+    columns: Tensor | None = None,
     iterations: int = 150,
     tolerance: float = 1e-6,
     watch: Callable[[int, Tensor], None] | None = None,
 ) -> Solution:
-    """Fit all columns to their optima.
+    """Fit columns to their optima.
 
     Parameters
     ----------
@@ -268,6 +270,8 @@ def minimise(
         Weights to start from, (p, C).
     l2
         Ridge strength.
+    columns
+        Which columns, int64; by default all. The others keep their start.
     iterations
         Most iterations.
     tolerance
@@ -280,8 +284,10 @@ def minimise(
     Solution
         Weights, remaining decrement, iterations.
     """
-    fit = _Minimiser(problem, start, l2)
-    w, decrement = fit.w.clone(), torch.full_like(fit.loss, torch.inf)
+    if columns is None:
+        columns = torch.arange(start.shape[1], device=start.device)
+    fit = _Minimiser(problem, start, l2, columns)
+    w, decrement = start * problem.mask(), fit.loss.new_zeros(start.shape[1])
     for iteration in range(iterations + 1):
         decrement[fit.live] = left = fit.aim()
         fit.keep(left > tolerance)

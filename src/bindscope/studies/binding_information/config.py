@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.codes import Dataset
@@ -15,7 +15,7 @@ from bindscope.config.references import repeated
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
-PATCH_FAMILIES = ("attention_quadratic",)
+PATCH_FAMILIES = ("attention_quadratic", "set")
 
 
 class _Probe(Model):
@@ -31,16 +31,25 @@ class _Probe(Model):
     conditioned: bool = Field(
         True, description="Heads see the revealed bits; false drops the conditioning."
     )
+    targets: tuple[Literal["plain", "anchored", "chained"], ...] = Field(
+        ("plain", "anchored", "chained"),
+        min_length=1,
+        description="What is fitted: `plain` (the paper's probes over O and over F), `anchored` "
+        "(over O, from the exact prior), `chained` (one after the other, from exact priors).",
+    )
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1.0,),
+        min_length=1,
+        description="Ridge strengths of the linear part with which the grid begins; it goes on by "
+        "factors of ten, down to 0, until validation's choice for each head is inside.",
+    )
     steps: PositiveInt = Field(
-        400, description="Optimiser steps (L-BFGS: iterations, at most 150)."
+        400,
+        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
+        "many (L-BFGS: iterations, at most 150).",
     )
     batch_size: PositiveInt = Field(
         256, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
-    patience: NonNegativeInt = Field(
-        8,
-        description="Early stopping: evaluations without a better validation loss, of 20 in a "
-        "fit; 0 never stops.",
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
@@ -55,16 +64,23 @@ class LinearProbe(_Probe):
     """Logistic regression per head on the representation and the revealed bits."""
 
     family: Literal["linear"]
-    l2: tuple[NonNegativeFloat, ...] = Field(
-        (0.0, 1e-4, 1e-3, 1e-2, 1e-1),
-        min_length=1,
-        description="Ridge strengths of `converged`; validation chooses.",
+
+
+class _Descended(_Probe):
+    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
+        3e-3,
+        description="Peak rate of a cycle; of several, validation chooses after short fits.",
     )
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The peak rates to choose from."""
+        rate = self.learning_rate
+        return rate if isinstance(rate, tuple) else (rate,)
 
-class _Ranked(_Probe):
+
+class _Ranked(_Descended):
     rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")
-    learning_rate: float = Field(1e-2, gt=0, description="Peak of the one-cycle schedule.")
     weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
 
 
@@ -86,12 +102,11 @@ class MultilinearReuseProbe(_Ranked):
     family: Literal["multilinear_reuse"]
 
 
-class DnnProbe(_Probe):
+class DnnProbe(_Descended):
     """A four-layer perceptron per head."""
 
     family: Literal["dnn"]
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
-    learning_rate: float = Field(3e-3, gt=0, description="Peak of the one-cycle schedule.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
 
@@ -102,7 +117,19 @@ class AttentionProbe(_Ranked):
     batch_size: PositiveInt = Field(
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
-    learning_rate: float = Field(2e-2, gt=0, description="Peak of the one-cycle schedule.")
+
+
+class SetProbe(_Descended):
+    """A perceptron on every patch token, summed, then one over the sum and the bits."""
+
+    family: Literal["set"]
+    hidden: PositiveInt = Field(192, description="Hidden units of every token.")
+    summed: PositiveInt = Field(128, description="Numbers that are summed over the tokens.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Share of what is summed that a step hides.")
+    batch_size: PositiveInt = Field(
+        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
 
 AnyProbe = Annotated[
@@ -111,7 +138,8 @@ AnyProbe = Annotated[
     | QuadraticReuseProbe
     | MultilinearReuseProbe
     | DnnProbe
-    | AttentionProbe,
+    | AttentionProbe
+    | SetProbe,
     Field(discriminator="family"),
 ]
 

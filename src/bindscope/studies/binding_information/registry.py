@@ -11,4 +11,5 @@ FAMILIES = {
     "multilinear_reuse": f"{_PROBES}.multilinear:MultilinearReuse",
     "dnn": f"{_PROBES}.dnn:Dnn",
     "attention_quadratic": f"{_PROBES}.attention:AttentionQuadratic",
+    "set": f"{_PROBES}.set:Set",
 }

@@ -157,7 +157,7 @@ class AttentionQuadratic(Family):
             if shape.cls or config.conditioned:
                 dim = d if shape.cls else 0
                 rest.append(initial_rows(dim, heads, config.rank, config.conditioned, generator))
-        if heads.anchored:
+        if self.starts_at_zero:
             for last in (*pooled[-1:], *rest[-1:]):
                 last.zero_()
         self.pooled = nn.Parameter(torch.cat(pooled, dim=2))

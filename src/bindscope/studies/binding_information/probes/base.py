@@ -9,15 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 TargetName = Literal["object", "feature", "object_anchored", "chained"]
 TARGETS: tuple[TargetName, ...] = ("object", "feature", "object_anchored", "chained")
+# What a probe's `targets` names.
+GROUPS: dict[str, tuple[TargetName, ...]] = {
+    "plain": ("object", "feature"),
+    "anchored": ("object_anchored",),
+    "chained": ("chained",),
+}
 FLAGS = ("diverged", "collapsed", "not_converged")
 LN2 = float(np.log(2.0))
+
+if TYPE_CHECKING:
+    from bindscope.studies.binding_information.config import AnyProbe
 
 Floats = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint8]
@@ -137,6 +146,14 @@ class Target:
 def all_targets(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Target, ...]:
     """Return the four targets of a fit over feature groups of these sizes, and T count bits."""
     return tuple(Target(name, tuple(sizes), n_counts) for name in TARGETS)
+
+
+def chosen_targets(
+    probe: AnyProbe, sizes: tuple[int, ...], n_counts: int = 0
+) -> tuple[Target, ...]:
+    """Return the targets that a probe asks for."""
+    asked = [name for group in probe.targets for name in GROUPS[group]]
+    return tuple(target for target in all_targets(sizes, n_counts) if target.name in asked)
 
 
 def all_parts(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Heads, ...]:

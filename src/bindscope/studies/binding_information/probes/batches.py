@@ -159,7 +159,8 @@ class Streamed:
         self.label_names = tuple(data.train.labels)
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
         names = tuple(inputs["train"])
-        self.shape = InputShape(inputs["train"][names[0]].shape[-1], "cls" in names)
+        _, *tokens, dim = inputs["train"][names[0]].shape
+        self.shape = InputShape(dim, "cls" in names, *tokens)
         self.held: dict[str, Labels] = {}
         if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
             self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}

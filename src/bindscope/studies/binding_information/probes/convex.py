@@ -1,118 +1,295 @@
-"""How linear probes are fitted: to the convex optimum of every ridge strength (`lbfgs`).
+"""How the linear part of a probe is fitted: to the convex optimum of every head (`lbfgs`).
 
-A fit is `not_converged` if it used all its iterations and its validation loss still fell by more
-than 0.5 % of H(O) over the last fifth of them.
+Heads are regressions of their own, so each has its own ridge strength, which validation chooses
+from a path: the anchors alone (or the marginals, without anchors), then one optimum after the
+other, each from that of the stronger ridge before it, down to none. A head leaves the path when two
+strengths in a row have gained nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
 from bindscope.fitting.lbfgs import Block, Regressions, minimise
-from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
+from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
 from bindscope.studies.binding_information.probes.labels import Labels
-from bindscope.studies.binding_information.probes.module import Family, Inputs
-from bindscope.studies.binding_information.probes.runs import MOVED, RESTART, ProbeRun, prior_bits
+from bindscope.studies.binding_information.probes.module import Family, vector
+from bindscope.studies.binding_information.probes.runs import MOVED, ProbeRun, prior_bits
 
 ITERATIONS = 150
-LOOK = 5
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
+STRONGEST, FACTOR, WEAKEST = 1e3, 10.0, 1e-6  # how far a grid is continued; then comes no ridge
+GAIN = 1e-4  # a strength gains nothing that lowers a head's loss by less than this share of it
+PERFECT = 1e-4  # bits of a head below which there is nothing left to gain
+STALE = 2  # strengths in a row without gain after which a head has chosen
 
 
 def fit_convex(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
-    """Fit linear probes to their optimum for every ridge strength; validation chooses.
-
-    Each strength starts from the optimum of the next stronger one.
-    """
-    assert isinstance(probe, LinearProbe)
-    progress = Progress(len(runs) * len(probe.l2), "convex fits")
-    limit = MOVED * prior_bits(source, "val")
+    """Fit linear probes; see `fit_linear_parts`."""
+    fit_linear_parts(runs, source, probe)
     for run in runs:
-        train = _regressions(run, source, "train")
-        val = _regressions(run, source, "val")
-        path = _Path(run, train, val, min(probe.steps, ITERATIONS))
-        for l2 in sorted(set(probe.l2), reverse=True):
-            path.extend(l2, limit)
-            progress.advance(note=f"{run.heads.name}: {run.best_loss:.3f} bits at best")
         run.restore()
 
 
+def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
+    """Fit the linear part of every run to its optimum.
+
+    Runs whose heads read the same bits are one problem: they share its matrix products. A run of a
+    linear probe takes note of the losses on the way.
+
+    Parameters
+    ----------
+    runs
+        Of one seed.
+    source
+        Inputs and labels.
+    probe
+        Where the grid of ridge strengths begins (`l2`).
+    """
+    limit = MOVED * prior_bits(source, "val")
+    vectors = Vectors(source, probe.memory_mb * 2**20)
+    groups: dict[tuple[int, int, str], list[ProbeRun]] = {}
+    for run in runs:
+        groups.setdefault(_read_by(run), []).append(run)
+    progress = Progress(len(groups), "linear parts")
+    for group in groups.values():
+        train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
+        start = train.start()
+        path = _Path(train.regressions(), val.regressions(), start, min(probe.steps, ITERATIONS))
+        weights = path.follow(probe.l2)
+        for run, columns in train.columns():
+            _take(run, vectors, path, weights, columns, limit)
+        progress.advance(note=f"{sum(run.best_loss for run in group):.3f} bits on validation")
+
+
+def _read_by(run: ProbeRun) -> tuple[int, int, str]:
+    """Return what the bits that a run's heads read are the same for."""
+    heads = run.heads
+    kind = "" if heads.first else heads.kind  # before the first head of the chain stand others
+    return heads.first, heads.length, kind or heads.name
+
+
+class Vectors:
+    """What linear parts read, (N, d): vectors, or [CLS] and the mean of the patch tokens.
+
+    They are held where train and val fit into the memory of a fit; else every pass reads them anew.
+
+    Attributes
+    ----------
+    mean, scale
+        Of the mean token over the train split, for its deviation is not that of tokens; (d,).
+    """
+
+    def __init__(self, source: Source, memory: int) -> None:
+        self.source = source
+        patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
+        self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK
+        dim, width = source.shape.vector_dim, sum(source.sizes)
+        held = 4 * (dim + width) * sum(source.scenes[split] for split in ("train", "val"))
+        self.held: dict[str, tuple[Tensor, Labels]] = {}
+        self.mean, self.scale = torch.zeros(dim), torch.ones(dim)
+        if isinstance(source, VectorBatches):
+            self.held = {split: (source.z[split], source.held[split]) for split in ("train", "val")}
+        elif patches and held <= memory:
+            self.held = {split: self._whole(split) for split in ("train", "val")}
+        if patches:
+            self._measure()
+
+    def _whole(self, split: str) -> tuple[Tensor, Labels]:
+        parts, labels = zip(*self.raw(split), strict=True)
+        return torch.cat(parts), Labels.joined(labels)
+
+    def raw(self, split: str) -> Iterator[tuple[Tensor, Labels]]:
+        """Start a pass over a split: vectors before they are scaled, and labels."""
+        if split in self.held:
+            return iter([self.held[split]])
+        return ((vector(z), labels) for z, _, labels in self.source.split(split, self.batch))
+
+    def _measure(self) -> None:
+        total = square = torch.zeros((), dtype=torch.float64)
+        n = 0
+        for z, _ in self.raw("train"):
+            total, square = total + z.double().sum(0), square + z.double().square().sum(0)
+            n += len(z)
+        mean = total / n
+        deviation = (square / n - mean.square()).clamp_min(0).sqrt()
+        constant = deviation <= 1e-6
+        scale = torch.where(constant, 0.0, 1 / torch.where(constant, 1.0, deviation))
+        self.mean, self.scale = mean.float(), scale.float()
+        for split, (z, labels) in self.held.items():
+            self.held[split] = (z - self.mean) * self.scale, labels
+
+    def blocks(self, split: str) -> Iterator[tuple[Tensor, Labels]]:
+        """Start a pass over a split."""
+        if split in self.held:
+            return iter([self.held[split]])
+        return (((z - self.mean) * self.scale, labels) for z, labels in self.raw(split))
+
+
+@dataclass(frozen=True)
+class HeadProblem:
+    """Heads of several runs as regressions on [z; 1; bits - 1/2] of one split."""
+
+    vectors: Vectors
+    runs: Sequence[ProbeRun]
+    split: str
+
+    def columns(self) -> Iterator[tuple[ProbeRun, slice]]:
+        """Yield the runs and their columns."""
+        start = 0
+        for run in self.runs:
+            yield run, slice(start, start + run.heads.count)
+            start += run.heads.count
+
+    def start(self) -> Tensor:
+        """Return weights (p, C) that know neither z nor bits.
+
+        Anchors alone are the prior, and have no weight; without them it is the marginals' bias.
+        """
+        heads, dim = self.runs[0].heads, self.vectors.source.shape.vector_dim
+        ones, n = torch.zeros(()), 0
+        for labels in self.vectors.source.labels(self.split):
+            found = torch.cat([labels.of(run.heads)[2] for run in self.runs], dim=1)
+            ones, n = ones.to(found.device) + found.sum(0), n + len(found)
+        rate = (ones + 0.5) / (n + 1)
+        free = [not run.heads.anchored for run in self.runs for _ in range(run.heads.count)]
+        w = rate.new_zeros(dim + 1 + heads.length * self.runs[0].family.conditioned, len(rate))
+        w[dim] = torch.where(torch.tensor(free, device=rate.device), rate.logit(), 0.0)
+        return w
+
+    def _block(self, z: Tensor, labels: Labels) -> Block:
+        found = [labels.of(run.heads) for run in self.runs]
+        bits, ones = found[0][0], torch.ones(len(z), 1, device=z.device)
+        parts = [z, ones, bits - 0.5] if self.runs[0].family.conditioned else [z, ones]
+        truth = torch.cat([truth for _, _, truth in found], dim=1)
+        x, sign = torch.cat(parts, dim=1), 1 - 2 * truth
+        if not any(run.heads.anchored for run in self.runs):
+            return x, sign, None
+        anchors = [torch.zeros_like(t) if a is None else a for _, a, t in found]
+        return x, sign, torch.cat(anchors, dim=1)
+
+    def regressions(self) -> Regressions:
+        """Return the regressions, in memory where the vectors are."""
+        dim, heads = self.vectors.source.shape.vector_dim, self.runs[0].heads
+        conditioned = self.runs[0].family.conditioned
+        device = next(self.runs[0].family.parameters()).device
+        penalised = torch.ones(dim + 1 + heads.length * conditioned, 1, device=device)
+        penalised[dim] = 0
+        rows = [
+            dim + 1 + (run.heads.first + k) * conditioned
+            for run in self.runs
+            for k in range(run.heads.count)
+        ]
+        used = torch.tensor(rows, device=device)
+        if self.split in self.vectors.held:
+            return Regressions(self._block(*self.vectors.held[self.split]), used, penalised)
+        return Regressions(
+            lambda: (self._block(*block) for block in self.vectors.blocks(self.split)),
+            used,
+            penalised,
+        )
+
+
 class _Path:
-    """The optima of one probe from the strongest ridge to the weakest."""
+    """The optima of some columns from the strongest ridge to none.
+
+    Attributes
+    ----------
+    best, chosen
+        Validation loss of each column in bits, float64 (C,), and the ridge strength that has it;
+        infinite where that is no weight at all.
+    seen
+        (iterations so far, losses of train and val of each column) after each strength.
+    short
+        About how far each column's weights are above their optimum, in bits (C,).
+    """
 
     def __init__(
-        self, run: ProbeRun, train: Regressions, val: Regressions, iterations: int
+        self, train: Regressions, val: Regressions, start: Tensor, iterations: int
     ) -> None:
-        self.run, self.train, self.val, self.iterations = run, train, val, iterations
-        self.w = torch.zeros(train.shape, dtype=torch.float32, device=train.rows.device)
+        self.train, self.val, self.iterations = train, val, iterations
+        self.w, self.columns = start, torch.arange(len(train.rows), device=start.device)
+        self.best_w, self.best = self.w.clone(), val.losses(self.w) / LN2
+        self.chosen = torch.full_like(self.best, torch.inf)
+        self.short, self.stale = torch.zeros_like(self.best), torch.zeros_like(self.best)
+        self.taken = 0
+        self.seen: list[tuple[int, Tensor, Tensor]] = []
+        self._note()
 
-    def extend(self, l2: float, limit: float) -> None:
-        """Go on to a weaker ridge; keep its weights if they validate better."""
-        start, seen = self.run.steps, [(0, _loss(self.val, self.w))]
+    def follow(self, strengths: Sequence[float]) -> Tensor:
+        """Go along the path; return the weights that validated best, (p, C)."""
+        given = sorted(set(strengths), reverse=True)
+        while given or self._l2 > 0:
+            self._extend(given.pop(0) if given else _weaker(self._l2))
+            self.columns = ((self.stale < STALE) & (self.best > PERFECT)).nonzero().squeeze(1)
+            if not len(self.columns):
+                break
+        top = max(strengths)
+        while top < STRONGEST:
+            self.columns = (self.chosen == top).nonzero().squeeze(1)
+            if not len(self.columns):
+                break
+            top *= FACTOR
+            self.w = self.best_w.clone()
+            self._extend(top)
+        return self.best_w
 
-        def watch(iteration: int, w: Tensor) -> None:
-            if iteration % LOOK == 0:
-                seen.append((iteration, _loss(self.val, w)))
-                self.run.record(start + iteration, "val", seen[-1][1])
+    _l2 = torch.inf
 
-        solution = minimise(self.train, self.w, l2, iterations=self.iterations, watch=watch)
-        self.w, loss = solution.w, _loss(self.val, solution.w)
-        self.run.steps += solution.iterations
-        self.run.record(self.run.steps, "train", _loss(self.train, self.w))
-        better = loss < self.run.best_loss
-        _load(self.run.family, self.w)
-        self.run.validated(self.run.steps, loss)
-        if better:
-            late = [v for i, v in seen if i <= RESTART * self.iterations]
-            moved = solution.iterations == self.iterations and late[-1] - loss > limit
-            self.run.flags -= {"not_converged"}
-            self.run.flags |= {"not_converged"} if moved else set()
-            self.run.options["l2"] = l2
+    def _extend(self, l2: float) -> None:
+        """Fit the columns that are on the path for a ridge; keep what validates better."""
+        solution = minimise(
+            self.train, self.w, l2, columns=self.columns, iterations=self.iterations
+        )
+        self.w, self._l2 = solution.w, l2
+        self.taken += solution.iterations
+        losses = self.val.losses(self.w, self.columns) / LN2
+        gained = losses < self.best[self.columns] * (1 - GAIN)
+        self.stale[self.columns] = torch.where(gained, 0.0, self.stale[self.columns] + 1)
+        better = self.columns[losses < self.best[self.columns]]
+        self.best[self.columns] = torch.minimum(losses, self.best[self.columns])
+        self.best_w[:, better], self.chosen[better] = self.w[:, better], l2
+        self.short[better] = solution.decrement[better].double() / LN2
+        self._note()
 
-
-def _loss(problem: Regressions, w: Tensor) -> float:
-    """Return the loss without ridge in bits per scene."""
-    return problem.mean_loss(w) / LN2
+    def _note(self) -> None:
+        train = self.train.losses(self.best_w) / LN2
+        self.seen.append((self.taken, train, self.best.clone()))
 
 
-def _regressions(run: ProbeRun, source: Source, split: str) -> Regressions:
-    """Return the heads of a linear probe as regressions on [z; 1; bits - 1/2].
+def _weaker(l2: float) -> float:
+    return l2 / FACTOR if l2 > WEAKEST * FACTOR**0.5 else 0.0
 
-    Their data are in memory where the vectors are, and read block by block where those are
-    streamed.
-    """
-    dim, count = source.shape.dim, run.heads.count
-    device = next(run.family.parameters()).device
-    penalised = torch.ones(dim + 1 + run.heads.length * run.family.conditioned, 1, device=device)
-    penalised[dim] = 0
-    rows = torch.full((count,), dim + 1, device=device)
-    if run.family.conditioned:
-        rows += run.heads.first + torch.arange(count, device=device)
 
-    def block(z: Inputs, labels: Labels) -> Block:
-        assert isinstance(z, Tensor)
-        bits, anchors, truth = labels.of(run.heads)
-        ones = torch.ones(len(z), 1, device=device)
-        parts = [z, ones, bits - 0.5] if run.family.conditioned else [z, ones]
-        return torch.cat(parts, dim=1), 1 - 2 * truth, anchors
-
-    if isinstance(source, VectorBatches):
-        return Regressions(block(source.z[split], source.held[split]), rows, penalised)
-    return Regressions(
-        lambda: (block(z, labels) for z, _, labels in source.split(split, BLOCK)), rows, penalised
-    )
+def _take(
+    run: ProbeRun, vectors: Vectors, path: _Path, w: Tensor, columns: slice, limit: float
+) -> None:
+    """Load a run's columns into its linear part, and note what was chosen."""
+    run.options["l2"] = [l2 if l2 < torch.inf else None for l2 in path.chosen[columns].tolist()]
+    if float(path.short[columns].sum()) > limit:
+        run.flags.add("not_converged")
+    linear = run.family.linear_part
+    assert linear is not None
+    _load(linear, w[:, columns], vectors)
+    if linear is run.family:
+        for taken, train, val in path.seen:
+            run.record(taken, "train", float(train[columns].sum()))
+            run.validated(taken, float(val[columns].sum()))
+        run.steps = path.taken
 
 
 @torch.no_grad()
-def _load(family: Family, w: Tensor) -> None:
-    """Copy weights (z; bias; bits) into a linear probe."""
-    state = family.state_dict(keep_vars=True)
-    bias = len(w) - 1 - (family.heads.length if family.conditioned else 0)
-    state["weights.weight"].copy_(torch.cat([w[:bias], w[bias + 1 :]]).t()[:, None])
-    state["bias"].copy_(w[bias])
+def _load(linear: Family, w: Tensor, vectors: Vectors) -> None:
+    """Copy weights (z; bias; bits) into a linear family, which reads vectors without scaling."""
+    state, dim = linear.state_dict(keep_vars=True), vectors.source.shape.vector_dim
+    own = w[:dim] * vectors.scale.to(w.device)[:, None]
+    rows = torch.cat([own, w[dim + 1 : dim + 1 + linear.heads.length * linear.conditioned]])
+    state["weights.weight"].copy_(rows.t()[:, None])
+    state["bias"].copy_(w[dim] - vectors.mean.to(w.device) @ own)

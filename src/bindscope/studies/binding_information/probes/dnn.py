@@ -22,7 +22,7 @@ class Dnn(Family):
     """Perceptrons of all heads side by side.
 
     The first layer is one product over the heads, the next two a batched product. Weights start
-    from N(0, 0.02^2) and biases at zero; the last layer starts at zero if the target is anchored.
+    from N(0, 0.02^2) and biases at zero; the last layer starts at zero if the term does.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Dnn(Family):
         self.hidden_bias = nn.ParameterList(torch.zeros(k, 1, width) for _ in range(2))
         self.last = initial_parameter(generator, k, width, 1)
         self.last_bias = nn.Parameter(torch.zeros(k))
-        if heads.anchored:
+        if self.starts_at_zero:
             nn.init.zeros_(self.last)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:

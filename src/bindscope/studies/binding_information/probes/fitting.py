@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,20 @@ from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProb
 from bindscope.studies.binding_information.probes.base import (
     FitResult,
     Floats,
-    all_parts,
-    all_targets,
+    chosen_targets,
 )
 from bindscope.studies.binding_information.probes.batches import Source, make_source
+from bindscope.studies.binding_information.probes.convex import fit_linear_parts
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.module import Family, Inputs, Tokens
 from bindscope.studies.binding_information.probes.protocols import (
-    converged,
-    fit_in_batches,
+    fit_as_released,
+    fit_in_cycles,
     paper,
 )
 from bindscope.studies.binding_information.probes.runs import (
     TOO_MUCH,
+    Evaluation,
     ProbeRun,
     evaluate,
     start,
@@ -44,11 +46,12 @@ from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
+UNFITTED = Evaluation(np.empty(0), np.empty(0), nan, nan)
 
 
 @denormals.flushed()
 def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResult]:
-    """Fit the four targets of a probe for every seed.
+    """Fit the targets of a probe for every seed.
 
     Parameters
     ----------
@@ -68,8 +71,11 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     source = make_source(probe, data)
     family: type[Family] = resolve(FAMILIES[probe.family])
 
+    parts = [
+        part for target in chosen_targets(probe, data.sizes, data.n_counts) for part in target.parts
+    ]
+
     def begin(seed: int) -> list[ProbeRun]:
-        parts = all_parts(data.sizes, data.n_counts)
         return [start(probe, heads, source.shape, seed, probe.device) for heads in parts]
 
     if probe.protocol == "converged" and family.convex:
@@ -77,12 +83,30 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
         family.convex(runs, source, probe)
         result = _result(probe, source, runs)
         return [_for_seed(result, seed) for seed in seeds]
-    released = probe.protocol == "paper"
-    protocol = paper(data.train.n_scenes) if released else converged(probe)
     block = [begin(seed) for seed in seeds]
+    if probe.protocol == "converged":
+        _fit_linear_parts(block, source, probe)
+    fitted = []
     for runs in [list(chain(*block))] if source.shared_order else block:
-        fit_in_batches(runs, source, protocol)
-    return [_result(probe, source, runs) for runs in block]
+        if probe.protocol == "paper":
+            fit_as_released(runs, source, paper(data.train.n_scenes))
+            fitted += runs
+        else:
+            fitted += fit_in_cycles(runs, source, probe)
+    of_seed = {seed: [run for run in fitted if run.seed == seed] for seed in seeds}
+    return [_result(probe, source, of_seed[seed]) for seed in seeds]
+
+
+def _fit_linear_parts(block: Sequence[Sequence[ProbeRun]], source: Source, probe: AnyProbe) -> None:
+    """Fit the linear parts of one seed; they are those of the others too."""
+    first, *others = block
+    fit_linear_parts(first, source, probe)
+    for runs in others:
+        for run, fitted in zip(runs, first, strict=True):
+            assert run.family.linear is not None and fitted.family.linear is not None
+            run.family.linear.load_state_dict(fitted.family.linear.state_dict())
+            run.options |= fitted.options
+            run.flags |= fitted.flags
 
 
 def _check(probe: AnyProbe, data: ProbeData) -> None:
@@ -106,7 +130,8 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         _flag(run, parts[run.heads.name].scenes.mean(), source, probe.batch_size)
     flags = {run.heads.name: run.flags for run in runs}
     val = {run.heads.name: run.best_loss for run in runs}
-    targets = all_targets(source.sizes, source.n_counts)
+    targets = chosen_targets(probe, source.sizes, source.n_counts)
+    plain = {name: parts.get(name, UNFITTED) for name in ("object", "feature")}
     return FitResult(
         seed=runs[0].seed,
         losses={name: part.scenes for name, part in parts.items()},
@@ -115,9 +140,9 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         },
         anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},
-        accuracy_object=parts["object"].accuracy,
-        exact_match_object=parts["object"].exact_match,
-        accuracy_feature=parts["feature"].accuracy,
+        accuracy_object=plain["object"].accuracy,
+        exact_match_object=plain["object"].exact_match,
+        accuracy_feature=plain["feature"].accuracy,
         history=_history(runs),
         weights=_weights(runs, source),
         metadata=_metadata(probe, source, runs),
@@ -201,6 +226,7 @@ def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str
         "n_counts": source.n_counts,
         "dim": source.shape.dim,
         "cls": source.shape.cls,
+        "tokens": source.shape.tokens,
         "best_step": {run.heads.name: run.best_step for run in runs},
         "chosen": {run.heads.name: run.options for run in runs},
     }

@@ -47,6 +47,11 @@ class Labels:
         made = (value.to(device) for value in values)
         return cls(dict(zip(names, made, strict=True)))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Labels]) -> Labels:
+        """Join those of successive scenes."""
+        return cls({n: torch.cat([part.columns[n] for part in parts]) for n in parts[0].columns})
+
     def __len__(self) -> int:
         """Return the number of scenes."""
         return len(self.columns["objects"])

@@ -8,7 +8,8 @@ sees bit i only if i < k" is a strictly triangular weight, so what they read of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import sqrt
@@ -38,6 +39,12 @@ class Tokens:
         """The patch tokens as (B, d, T), made once for all probes that read the batch."""
         return self.patches.transpose(1, 2).contiguous()
 
+    @cached_property
+    def vector(self) -> Tensor:
+        """What linear probes read: [CLS], where there is one, and the mean of the patch tokens."""
+        mean = self.patches.mean(1)
+        return mean if self.cls is None else torch.cat([self.cls, mean], dim=1)
+
 
 Inputs: TypeAlias = Tensor | Tokens
 Fit: TypeAlias = Callable[..., None]
@@ -45,10 +52,21 @@ Fit: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True)
 class InputShape:
-    """What a probe reads: vectors of `dim`, and whether patch tokens come with a [CLS]."""
+    """What a probe reads: vectors of `dim`, or so many patch `tokens`, with a [CLS] or without."""
 
     dim: int
     cls: bool = False
+    tokens: int = 0
+
+    @property
+    def vector_dim(self) -> int:
+        """Dimension of what linear probes read of it (see `vector`)."""
+        return self.dim * (1 + self.cls)
+
+
+def vector(inputs: Inputs) -> Tensor:
+    """Return vectors as they are, of tokens [CLS] and their mean, (B, d)."""
+    return inputs.vector if isinstance(inputs, Tokens) else inputs
 
 
 def visible(heads: Heads) -> Tensor:
@@ -184,7 +202,10 @@ def sum_of_products(y: Tensor) -> Tensor:
 
 
 class Family(Part, ABC):
-    """Base of the families: logits = exact prior log-odds (anchored targets) + learned term.
+    """Base of the families: logits = exact prior log-odds (anchored targets) + learned terms.
+
+    Under `protocol: converged` every family holds the linear one: its term is added to that of
+    `linear`, a linear probe at its optimum which stays as it is, and is zero at the start.
 
     Parameters
     ----------
@@ -208,6 +229,23 @@ class Family(Part, ABC):
     ) -> None:
         super().__init__()
         self.heads, self.conditioned = heads, config.conditioned
+        self.linear: Family | None = None
+        self.key: tuple[int, ...] | None = None  # of a training step
+        self.starts_at_zero = heads.anchored or config.protocol == "converged"
+
+    @contextmanager
+    def noise(self, key: tuple[int, ...]) -> Iterator[None]:
+        """Train inside: what is random in a step of the family follows from the key."""
+        self.key = key
+        try:
+            yield
+        finally:
+            self.key = None
+
+    @property
+    def linear_part(self) -> Family | None:
+        """The linear probe that this one is or holds."""
+        return self if self.convex else self.linear
 
     @abstractmethod
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
@@ -230,7 +268,10 @@ class Family(Part, ABC):
         Tensor
             Logits in nats, (B, heads).
         """
-        term = self.term(inputs, bits - 0.5)
+        bits = bits - 0.5
+        term = self.term(inputs, bits)
+        if self.linear is not None:
+            term = term + self.linear.term(vector(inputs), bits)
         return term if anchors is None else anchors + term
 
     def read(self, z: Tensor, bits: Tensor) -> Tensor:
@@ -251,4 +292,9 @@ def build(
     family: type[Family] = resolve(FAMILIES[probe.family])
     if heads.kind != "object" and family.feature_family:
         family = family.feature_family
-    return family(probe, heads, shape, generator).to(device)
+    made = family(probe, heads, shape, generator)
+    if probe.protocol == "converged" and not family.convex:
+        linear: type[Family] = resolve(FAMILIES["linear"])
+        made.linear = linear(probe, heads, InputShape(shape.vector_dim), generator)
+        made.linear.requires_grad_(False)
+    return made.to(device)

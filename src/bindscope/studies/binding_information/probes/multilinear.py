@@ -101,7 +101,7 @@ class MultilinearReuse(Family):
             values.append(initial_weights(generator, shape.dim, size, config.rank))
             if config.conditioned:
                 rows.append(initial_rows(0, heads, config.rank, True, generator))
-        if heads.anchored:
+        if self.starts_at_zero:
             for last in (*values[-1:], *rows[-1:]):
                 last.zero_()
         self.values = nn.Parameter(torch.cat(values, dim=1).movedim(0, -1).contiguous())

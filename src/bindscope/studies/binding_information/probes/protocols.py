@@ -1,14 +1,13 @@
-"""How probes are fitted in small batches: one-cycle AdamW, and the paper's Adam.
+"""How probes are fitted in small batches: AdamW in cycles that double, and the paper's Adam.
 
-All of them report the weights of the best validation loss. A fit is `not_converged` if the best
-validation loss still fell by more than 0.5 % of H(O) over its last part (see `docs/probes.md`).
+All of them report the weights of the best validation loss (see `docs/probes.md`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
 from math import cos, pi
 
 from torch import Tensor
@@ -20,40 +19,20 @@ from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Batch, Source
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,
-    RESTART,
     ProbeRun,
     backward,
     prior_bits,
     validate,
 )
 
-EVALUATIONS = 20
+EVALUATIONS = 20  # of the first cycle; longer ones are looked at as often per step
+DOUBLINGS = 3
+NOTHING = 0.1  # a first cycle that gains less than this part of what counts as movement ends the fit
+PILOT = 4  # a pilot takes this part of the first cycle's steps
 WARM_UP, FIRST, LAST = 0.3, 1 / 25, 1e-4
 PAPER_EPOCHS, PAPER_STEP, PAPER_GAMMA, PAPER_RATE, PAPER_DECAY = 40, 8, 0.2, 1e-3, 1e-4
 PAPER_BATCH, PAPER_ACCUMULATE = 512, 2
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """A fit in batches.
-
-    Attributes
-    ----------
-    plan
-        Steps, rates, evaluations.
-    batch
-        Scenes of a batch.
-    restart
-        The step after which further improvement means that the fit has not converged.
-    released
-        Whether batches and losses are those of the released code: the last batch of an epoch may be
-        smaller, and gradients are those of the mean over heads in nats.
-    """
-
-    plan: Plan
-    batch: int
-    restart: int
-    released: bool = False
+PAPER_LATE = 0.8  # share of the paper's epochs after which movement means: not converged
 
 
 def one_cycle(step: int, steps: int) -> float:
@@ -64,30 +43,7 @@ def one_cycle(step: int, steps: int) -> float:
     return LAST + (1 - LAST) * (1 + cos(pi * (step - up) / (steps - up))) / 2
 
 
-def two_cycles(step: int, steps: int) -> float:
-    """Return the share of the peak rate: a cycle, and another over the last fifth."""
-    restart = round(RESTART * steps)
-    if step < restart:
-        return one_cycle(step, restart)
-    return one_cycle(step - restart, steps - restart)
-
-
-def converged(probe: AnyProbe) -> Protocol:
-    """Return `protocol: converged` of the families that are not convex."""
-    assert not isinstance(probe, LinearProbe)
-    steps, rate, decay = probe.steps, probe.learning_rate, probe.weight_decay
-    every = max(1, steps // EVALUATIONS)
-    plan = Plan(
-        steps=steps,
-        rate=lambda step: rate * two_cycles(step, steps),
-        optimiser=lambda module: Adam(module.parameters(), decay),
-        evaluate=lambda step: step % every == 0,
-        patience=probe.patience,
-    )
-    return Protocol(plan, probe.batch_size, round(RESTART * steps))
-
-
-def paper(n_train: int) -> Protocol:
+def paper(n_train: int) -> Plan:
     """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step (spec 1).
 
     An epoch reads every scene: its last batch may be smaller, and its last step of one batch. The
@@ -95,7 +51,7 @@ def paper(n_train: int) -> Protocol:
     """
     batches = -(-n_train // PAPER_BATCH)
     per_epoch = -(-batches // PAPER_ACCUMULATE)
-    plan = Plan(
+    return Plan(
         steps=PAPER_EPOCHS * per_epoch,
         rate=lambda step: PAPER_RATE * PAPER_GAMMA ** (step // per_epoch // PAPER_STEP),
         optimiser=lambda module: Adam(module.parameters(), PAPER_DECAY, decoupled=False),
@@ -103,53 +59,148 @@ def paper(n_train: int) -> Protocol:
         accumulate=PAPER_ACCUMULATE,
         epoch=batches,
     )
-    restart = round(RESTART * PAPER_EPOCHS) * per_epoch
-    return Protocol(plan, PAPER_BATCH, restart, released=True)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Probing:
-    """Probes that read the same batches: what the descent needs to know of them."""
+    """Probes that read the same batches: what the descent needs to know of them.
+
+    Attributes
+    ----------
+    source
+        Inputs and labels.
+    batch
+        Scenes of a batch.
+    seed
+        Decides the order of scenes.
+    released
+        Whether batches and losses are those of the released code: the last batch of an epoch may be
+        smaller, and gradients are those of the mean over heads in nats.
+    """
 
     source: Source
-    protocol: Protocol
+    batch: int
     seed: int
+    released: bool = False
 
-    def batches(self, first: int) -> Iterator[Batch]:
-        """Yield training batches without end, from number `first` on."""
-        rest = self.protocol.released
-        return islice(self.source.train(self.protocol.batch, self.seed, rest=rest), first, None)
+    def __post_init__(self) -> None:
+        train = self.source.train(self.batch, self.seed, rest=self.released)
+        self.stream = enumerate(train)  # a later cycle goes on where the last one ended
 
-    def backward(self, run: Run, batch: Batch, share: float) -> Tensor:
+    def batches(self, first: int) -> Iterator[tuple[int, Batch]]:
+        """Yield the training batches that were not used yet, without end, with their numbers."""
+        return self.stream
+
+    def backward(self, run: Run, batch: tuple[int, Batch], share: float) -> Tensor:
         """Add the gradients of `share` of the loss; return the loss in bits per scene."""
         assert isinstance(run, ProbeRun)
-        if self.protocol.released:
+        number, (inputs, _, labels) = batch
+        if self.released:
             share *= LN2 / run.heads.count
-        return backward(run.family, batch.inputs, batch.labels.of(run.heads), share)
+        with run.family.noise((run.seed, number)):
+            return backward(run.family, inputs, labels.of(run.heads), share)
 
     def validate(self, runs: Sequence[Run]) -> list[float]:
         """Return each run's validation loss in bits per scene."""
         probes = [run for run in runs if isinstance(run, ProbeRun)]
-        return validate(probes, self.source, self.protocol.batch)
+        return validate(probes, self.source, self.batch)
 
 
-def fit_in_batches(runs: Sequence[ProbeRun], source: Source, protocol: Protocol) -> None:
-    """Fit runs that share their batches; each stops on its own, and ends at its best weights.
+def fit_as_released(runs: Sequence[ProbeRun], source: Source, plan: Plan) -> None:
+    """Fit runs by `protocol: paper`; each ends at its best weights."""
+    Descent(runs, Probing(source, PAPER_BATCH, runs[0].seed, released=True), plan).fit()
+    limit = MOVED * prior_bits(source, "val")
+    for run in runs:
+        if moved_since(run, round(PAPER_LATE * plan.steps)) > limit:
+            run.flags.add("not_converged")
+    _end(runs)
+
+
+def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[ProbeRun]:
+    """Fit runs that share their batches by `protocol: converged`; return them at their best weights.
+
+    A cycle of `steps` steps (the rate rises and falls to nothing) is followed by one of the same
+    length from the best weights, which doubles the steps of the fit; two more may double them
+    again. A run has converged when a doubling has moved its validation loss by no more than `MOVED`
+    of H(O), and ends there. It also ends when its first cycle gained nothing: the next one, from
+    the same weights, would repeat it.
 
     Parameters
     ----------
     runs
-        Targets, and seeds if all seeds read the same order.
+        Targets, and seeds if all seeds read the same order; their linear parts are fitted.
     source
         Inputs and labels.
-    protocol
-        How.
+    probe
+        Steps, rates, batch size.
     """
-    Descent(runs, Probing(source, protocol, runs[0].seed), protocol.plan).fit()
+    assert not isinstance(probe, LinearProbe)
     limit = MOVED * prior_bits(source, "val")
+    probing = Probing(source, probe.batch_size, runs[0].seed)
+    for run, loss in zip(runs, probing.validate(runs), strict=True):
+        run.validated(0, loss)
+    runs = _pilots(runs, source, probe)
+    going, length = list(runs), probe.steps
+    for doubling in range(DOUBLINGS + 1):
+        before = [run.best_loss for run in going]
+        Descent(going, probing, cycle(probe, length)).fit()
+        for run in going:
+            run.restore()
+        enough = limit if doubling else limit * NOTHING
+        going = [
+            run
+            for run, loss in zip(going, before, strict=True)
+            if loss - run.best_loss > enough and not run.diverged
+        ]
+        if not going:
+            break
+        length *= 2 if doubling else 1
+    for run in going:
+        run.flags.add("not_converged")
+    _end(runs)
+    return list(runs)
+
+
+def cycle(probe: AnyProbe, steps: int) -> Plan:
+    """Return the plan of a cycle; runs multiply its rate by their own."""
+    assert not isinstance(probe, LinearProbe)
+    every = max(1, probe.steps // EVALUATIONS)
+    return Plan(
+        steps=steps,
+        rate=lambda step: one_cycle(step, steps),
+        optimiser=lambda module: Adam(
+            [p for p in module.parameters() if p.requires_grad], probe.weight_decay
+        ),
+        evaluate=lambda step: step % every == 0,
+    )
+
+
+def _pilots(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[ProbeRun]:
+    """Return each run with its rate; of several rates the one whose short fit validates best.
+
+    The run goes on from the weights of that fit.
+    """
+    assert not isinstance(probe, LinearProbe)
+    rates = probe.rates
+    if len(rates) == 1:
+        for run in runs:
+            run.rate = rates[0]
+        return list(runs)
+    tried = [[deepcopy(run) for _ in rates] for run in runs]
+    for copies in tried:
+        for run, rate in zip(copies, rates, strict=True):
+            run.rate, run.options["learning_rate"] = rate, rate
+    every = [run for copies in tried for run in copies]
+    probing = Probing(source, probe.batch_size, runs[0].seed)
+    Descent(every, probing, cycle(probe, max(1, probe.steps // PILOT))).fit()
+    chosen = [min(copies, key=lambda run: run.best_loss) for copies in tried]
+    for run in chosen:
+        run.restore()
+    return chosen
+
+
+def _end(runs: Sequence[ProbeRun]) -> None:
     for run in runs:
-        if moved_since(run, protocol.restart) > limit:
-            run.flags.add("not_converged")
-        if run.has_risen():
-            run.flags.add("diverged")
+        if run.diverged or run.has_risen():
+            run.flags |= {"diverged", "not_converged"}
         run.restore()

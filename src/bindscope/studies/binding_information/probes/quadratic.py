@@ -25,7 +25,7 @@ Ranked = QuadraticProbe | ReuseProbe | MultilinearReuseProbe | AttentionProbe
 
 
 class Quadratic(Family):
-    """A quadratic form of rank r per head; its second factor starts at zero if anchored.
+    """A quadratic form of rank r per head; its second factor starts at zero if the term does.
 
     Both factors of all heads are one product.
     """
@@ -39,7 +39,7 @@ class Quadratic(Family):
             initial_rows(shape.dim, heads, config.rank, config.conditioned, generator)
             for _ in range(2)
         )
-        if heads.anchored:
+        if self.starts_at_zero:
             right.zero_()
         rows = torch.stack([left, right], dim=1)
         self.factors = Projection(rows, heads, config.conditioned, batch_last=True)

@@ -14,14 +14,13 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.descent import Run
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probes.base import LN2, Heads, all_parts
+from bindscope.studies.binding_information.probes.base import LN2, Heads, Target
 from bindscope.studies.binding_information.probes.batches import Source
 from bindscope.studies.binding_information.probes.labels import Labelled
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
-RESTART = 0.8  # share of a fit after which movement counts as that of a longer fit
 
 
 def bits_lost(logits: Tensor, bits: Tensor) -> Tensor:
@@ -99,8 +98,8 @@ def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
 
 def prior_bits(source: Source, split: str) -> float:
     """Return the cross-entropy of the exact prior over O in bits per scene, about H(O)."""
-    parts = {heads.name: heads for heads in all_parts(source.sizes, source.n_counts)}
-    return unfitted_bits(source, split, parts["object_anchored"])
+    [heads] = Target("object_anchored", source.sizes).parts
+    return unfitted_bits(source, split, heads)
 
 
 @torch.inference_mode()

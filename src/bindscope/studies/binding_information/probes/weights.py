@@ -24,7 +24,7 @@ from bindscope.studies.binding_information.probes.base import (
     Floats,
     Target,
     TargetName,
-    all_parts,
+    chosen_targets,
 )
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -157,9 +157,12 @@ def load_probe(path: Path | str, seed: int | None = None) -> LoadedProbe:
 def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe:
     """Return the probe of a `FitResult`'s metadata and weights."""
     config = TypeAdapter[AnyProbe](AnyProbe).validate_python(metadata["probe"])
-    sizes, shape = tuple(metadata["sizes"]), InputShape(metadata["dim"], metadata["cls"])
+    sizes = tuple(metadata["sizes"])
+    shape = InputShape(metadata["dim"], metadata["cls"], metadata["tokens"])
     families = {}
-    for heads in all_parts(sizes, metadata.get("n_counts", 0)):
+    n_counts = metadata.get("n_counts", 0)
+    targets = chosen_targets(config, sizes, n_counts)
+    for heads in (part for target in targets for part in target.parts):
         family = build(config, heads, shape)
         prefix = f"{heads.name}."
         state = {

@@ -1,0 +1,77 @@
+"""Set family: a perceptron on every patch token, summed over them, then one over the sum.
+
+s = sum_t gelu(W2 gelu(W1 x_t + p_t) + b2) / sqrt(T) + C [CLS], p_t the position embedding of patch
+t; logit_k = v_k . gelu(W3 s + b3) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et al.
+2017, arXiv 1703.06114, with positions.)
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_information.config import SetProbe
+from bindscope.studies.binding_information.probes.base import Heads
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    Tokens,
+)
+
+
+class Set(Family):
+    """What tokens say one by one is summed; no token meets another before.
+
+    Weights start uniform within 1 / sqrt(inputs), positions and what heads read at zero. While it
+    is fitted, a share of the sum and of the layer after it is hidden from each scene (dropout).
+    """
+
+    patches = True
+
+    def __init__(
+        self, config: SetProbe, heads: Heads, shape: InputShape, generator: torch.Generator
+    ) -> None:
+        super().__init__(config, heads, shape, generator)
+
+        def matrix(rows: int, columns: int) -> nn.Parameter:
+            bound = 1 / sqrt(columns)
+            return nn.Parameter(
+                torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
+            )
+
+        hidden, summed, self.dropout = config.hidden, config.summed, config.dropout
+        self.first = matrix(hidden, shape.dim)
+        self.positions = nn.Parameter(torch.zeros(shape.tokens, hidden))
+        self.second, self.second_bias = matrix(summed, hidden), nn.Parameter(torch.zeros(summed))
+        self.of_cls = matrix(summed, shape.dim) if shape.cls else None
+        self.third, self.third_bias = matrix(summed, summed), nn.Parameter(torch.zeros(summed))
+        rows = torch.zeros(summed + heads.length * config.conditioned, heads.count, 1)
+        self.last = Projection(rows, heads, config.conditioned)
+        self.bias = nn.Parameter(torch.zeros(heads.count))
+
+    def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
+        """Return the learned term (B, heads)."""
+        assert isinstance(inputs, Tokens)
+        scenes, tokens, _ = inputs.patches.shape
+        y = gelu(linear(inputs.patches, self.first) + self.positions)
+        y = gelu(linear(y, self.second, self.second_bias)).sum(1) / sqrt(tokens)
+        if self.of_cls is not None:
+            assert inputs.cls is not None
+            y = y + linear(inputs.cls, self.of_cls)
+        y = self._hidden_in_part(y, 0)
+        y = self._hidden_in_part(gelu(linear(y, self.third, self.third_bias)), 1)
+        return self.last(self.read(y, bits)).squeeze(2) + self.bias
+
+    def _hidden_in_part(self, y: Tensor, layer: int) -> Tensor:
+        if self.key is None or not self.dropout:
+            return y
+        numbers = rng(*self.key, layer, *self.heads.name.encode()).random(y.shape, np.float32)
+        kept = torch.from_numpy(numbers >= self.dropout).to(y.device)
+        return y * kept / (1 - self.dropout)
