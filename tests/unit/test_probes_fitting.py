@@ -65,7 +65,7 @@ def test_a_result_holds_what_the_contract_says(name):
     for share in (result.accuracy_object, result.exact_match_object, result.accuracy_feature):
         assert 0 <= share <= 1
     assert result.feature_probe == ("quadratic" if name.endswith("_reuse") else name)
-    assert set(result.target_flags) == set(TARGETS)
+    assert set(result.target_flags) == {*TARGETS, *result.losses}
     assert result.flags == tuple(sorted(set().union(*result.target_flags.values())))
     json.dumps([result.metadata, result.history], allow_nan=False)
     for row in result.history:
@@ -105,8 +105,8 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
         z = test.z.read(0, 80) if data.patches else test.z
         cls = test.z.cls() if data.patches else None
         for target in all_targets(SIZES):
-            bits = target.bits(test.objects, test.features)
-            anchors = target.anchors(test.anchors)
+            bits = target.bits(test.labels)
+            anchors = target.anchors(test.labels)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
             losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
             found = sum(result.losses[part.name] for part in target.parts)
@@ -339,10 +339,18 @@ def test_null_and_shuffled_data():
 def test_targets():
     objects, features = np.eye(12, dtype=np.uint8)[:3], np.zeros((3, 7), np.uint8)
     chained = Target("chained", SIZES)
-    assert (chained.n_feature_heads, chained.n_object_heads, chained.n_heads) == (7, 12, 19)
-    bits = chained.bits(objects, features)
+    assert chained.n_heads == 19
+    labels = {"objects": objects, "features": features, "counts": np.ones((3, 5), np.uint8)}
+    bits = chained.bits(labels)
     assert np.array_equal(bits[:, 7:], objects)
     assert [part.length for part in chained.parts] == [7, 19]
+    counted = Target("chained", SIZES, 5)
+    assert [part.length for part in counted.parts] == [7, 12, 24]
+    assert [part.name for part in counted.parts] == [
+        "chained_feature", "chained_counts", "chained_object",
+    ]  # fmt: skip
+    assert np.array_equal(counted.bits(labels)[:, 7:12], labels["counts"])
+    assert np.array_equal(counted.bits(labels)[:, 12:], objects)
     assert [part.name for part in all_parts(SIZES)] == [
         "object", "feature", "object_anchored", "chained_feature", "chained_object",
     ]  # fmt: skip

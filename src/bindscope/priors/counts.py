@@ -99,8 +99,13 @@ def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def count_bits(space: CodeSpace, objects: Bits) -> Bits:
     """Return the count bits of object codes, uint8 (N, T): of each row, then of each column."""
     both = zip(margins(objects, _two(space)), count_levels(space), strict=True)
-    parts = [(sums[:, :, None] >= np.array(levels, np.int64)) for sums, levels in both]
-    return np.concatenate([part.reshape(len(objects), -1) for part in parts], axis=1).view(np.uint8)
+    parts = [
+        (sums[:, :, None] >= np.array(levels, np.int64)).reshape(
+            len(objects), sums.shape[1] * len(levels)
+        )
+        for sums, levels in both
+    ]
+    return np.concatenate(parts, axis=1).view(np.uint8)
 
 
 def count_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
@@ -255,10 +260,10 @@ def _thermometer(
         used = np.flatnonzero(sums[:, value])
         states = np.hstack([given[used], descending(sums[used, :value])])
         rows, place = distinct_rows(states)
-        table = np.array([_level_odds(ways(row), levels) for row in rows])
+        table = np.array([_level_odds(ways(row), levels) for row in rows], np.float64)
         # The bit after the first that is 0 is certain: it is 0 too.
         reached = sums[used, value, None] >= np.array([0, *levels[:-1]])
-        odds[used] = np.where(reached, table[place], -np.inf)
+        odds[used] = np.where(reached, table.reshape(len(rows), len(levels))[place], -np.inf)
         yield odds
 
 

@@ -22,12 +22,10 @@ from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import (
-    ANCHORS,
-    WITH_COUNTS,
-    WITHOUT_COUNTS,
     ArrayPatches,
     ProbeData,
     SplitData,
+    anchors_of,
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
@@ -70,14 +68,9 @@ def load_data(
             z = activations.patches(name)
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
-        counted = "counts" in anchors[0].manifest.arrays
-        names = (*ANCHORS, *(WITH_COUNTS if counted else WITHOUT_COUNTS))
+        chosen = anchors_of(anchors[0].manifest.arrays)
         splits[name] = SplitData(
-            z,
-            objects,
-            features,
-            {a: RowReader(anchors, [a]) for a in names},
-            RowReader(anchors, ["counts"]) if counted else None,
+            z, objects, features, {a: RowReader(anchors, [a]) for a in chosen}
         )
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 

@@ -6,7 +6,7 @@ it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, runtime_checkable
@@ -16,10 +16,14 @@ import numpy as np
 from bindscope.core.errors import StoreError
 from bindscope.fitting.rows import Array, ArrayRows, Rows, whole
 
-# Anchors that every fit needs, and those of the chain's last parts without and with count bits.
-ANCHORS = ("object", "feature")
-WITHOUT_COUNTS = ("object_given_feature",)
-WITH_COUNTS = ("counts_given_feature", "object_given_counts")
+_WITHOUT_COUNTS = ("object", "feature", "object_given_feature")
+_WITH_COUNTS = ("object", "feature", "counts", "counts_given_feature", "object_given_counts")
+
+
+def anchors_of(names: Container[str]) -> tuple[str, ...]:
+    """Choose the anchors that a fit takes of those that there are: with counts, if there are."""
+    wanted = _WITH_COUNTS if "counts" in names else _WITHOUT_COUNTS
+    return tuple(name for name in wanted if name in names)
 
 
 @runtime_checkable
@@ -67,11 +71,9 @@ class SplitData:
     features
         Feature codes, uint8 (N, n).
     anchors
-        Prior log-odds in nats, float32: `object` (N, K), `feature` (N, n), and
-        `object_given_feature` (N, K), or, with counts, `counts_given_feature` (N, T) and
-        `object_given_counts` (N, K).
-    counts
-        Count bits, uint8 (N, T), T > 0; None where there are none.
+        What `priors.anchors` returns: prior log-odds in nats, float32 `object` (N, K), `feature`
+        (N, n) and `object_given_feature` (N, K). Where there are count bits, those too, `counts`
+        uint8 (N, T), with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
 
     Each of them is in memory or `Rows`.
     """
@@ -80,7 +82,6 @@ class SplitData:
     objects: Array | Rows
     features: Array | Rows
     anchors: Mapping[str, Array | Rows]
-    counts: Array | Rows | None = None
 
     @property
     def n_scenes(self) -> int:
@@ -89,9 +90,9 @@ class SplitData:
 
     @property
     def labels(self) -> dict[str, Array | Rows]:
-        """Codes and anchors by name: `objects`, `features`, `counts`, and the keys of `anchors`."""
-        counts = {} if self.counts is None else {"counts": self.counts}
-        return {"objects": self.objects, "features": self.features, **counts, **self.anchors}
+        """What is fitted, by name: `objects`, `features`, and those of `anchors` that it takes."""
+        anchors = {name: self.anchors[name] for name in anchors_of(self.anchors)}
+        return {"objects": self.objects, "features": self.features, **anchors}
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class ProbeData:
     @property
     def n_counts(self) -> int:
         """Number T of count bits, 0 where the chain has none."""
-        return 0 if self.train.counts is None else self.train.counts.shape[1]
+        return self.train.anchors["counts"].shape[1] if "counts" in self.train.anchors else 0
 
     @property
     def splits(self) -> dict[str, SplitData]:
@@ -170,7 +171,6 @@ class ProbeData:
                 objects=whole(split.objects)[order],
                 features=whole(split.features)[order],
                 anchors={name: whole(array)[order] for name, array in split.anchors.items()},
-                counts=None if split.counts is None else whole(split.counts)[order],
             )
 
         return self._map(permute)
