@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bindscope.config.codes import Dataset
@@ -103,8 +103,7 @@ class _Fits:
             for control in block.controls:
                 names["control"] = control
                 if isinstance(block, LearningCurve):
-                    shares = {"shares": list(block.shares)}
-                    self.fit("learning_curve", names, seeds, representation, inputs, shares)
+                    self._curve(names, seeds, representation, inputs, block)
                     continue
                 fit = self.fit("fit", names, seeds, representation, inputs)
                 # Where objects are is known for drawn scenes of real models only.
@@ -143,6 +142,19 @@ class _Fits:
         labels = add_labels(self.graph, self.dataset)
         runs = [FAMILIES[self.probe.family]]
         return self.graph.add(rule, wildcards, content, {**inputs, "labels": labels}, runs=runs)
+
+    def _curve(
+        self,
+        names: dict[str, Any],
+        seeds: tuple[int, ...],
+        representation: dict[str, Any],
+        inputs: dict[str, Product | list[Product]],
+        block: LearningCurve,
+    ) -> Product:
+        """Add a learning curve, which is about the chain's parts alone."""
+        chained = replace(self, probe=self.probe.model_copy(update={"targets": ("chained",)}))
+        shares = {"shares": list(block.shares)}
+        return chained.fit("learning_curve", names, seeds, representation, inputs, shares)
 
     def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
         names = ("dataset", "model", "layer", "probe", "seeds")
