@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     "extract": _TORCH,
-    **dict.fromkeys(("attention", "fit", "training"), _WEIGHTS),
+    **dict.fromkeys(("attention", "fit", "learning_curve", "training"), _WEIGHTS),
 }
 GROUPS = sorted({tuple(sorted(allowed)) for allowed in ALLOWED.values()})
 

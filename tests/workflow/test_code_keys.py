@@ -122,6 +122,7 @@ ROOMS: dict[str, set[str]] = {
     "sources/metadata.py": SHEET,
     "statistics/": set(),
     "statistics/bootstrap.py": of_studies("intervals"),
+    "statistics/extrapolation.py": of_studies("extrapolation"),
     "studies/build.py": set(),
     "tables/": of_studies("row_readers"),
     "tables/write.py": of_studies("table_readers"),

@@ -29,8 +29,11 @@ def main(job: "Job") -> None:
         labels.prior("test"),
         Information.model_validate(spec["information"]),
         disjoint=spec["disjoint"],
+        control=spec["control"],
     )
-    names = {name: job.wildcards[name] for name in ("dataset", "model", "probe", "tokens")}
+    names = {
+        name: job.wildcards[name] for name in ("dataset", "model", "probe", "tokens", "control")
+    }
     names |= {"layer": str(spec["representation"]["layer"]), **job.keys}
     write_atomic(Path(job.output.rows), "".join(canonical_json(names | r) + "\n" for r in rows))
 

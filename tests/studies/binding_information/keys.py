@@ -2,8 +2,8 @@
 
 # A shared rule -> rules of this study that run after it
 FOLLOWING = {
-    "labels": {"fit", "null"},
-    "index": {"fit"},
+    "labels": {"fit", "null", "learning_curve"},
+    "index": {"fit", "learning_curve"},
     "patches": {"attention"},
     "patches_temporary": {"attention"},
 }
@@ -12,6 +12,7 @@ SHOWN = {"table", "figure"}
 FIT = {"fit", *SHOWN}
 FITS = {"null", *FIT}
 LOOK = {"attention", *FITS}
+CURVE = {"learning_curve", *SHOWN}
 CODES = {"codes", "anchors", "labels"}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
@@ -28,6 +29,17 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "FitBlock.probes": ("fits.0.probes", ["p1"], SHOWN),
     "FitBlock.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FITS),
     "FitBlock.controls": ("fits.0.controls", ["none", "shuffled_labels"], FIT),
+    "Section.learning_curves": ("learning_curves.0.shares", [0.25, 0.5], CURVE),
+    "LearningCurve.name": ("learning_curves.0.name", "other", set()),
+    "LearningCurve.datasets": ("learning_curves.0.datasets", ["solids-raycast"],
+                               {"pooled", "index", *CURVE}),
+    "LearningCurve.models": ("learning_curves.0.models", ["timm"], CURVE),
+    "LearningCurve.layers": ("learning_curves.0.layers", [0], CURVE),
+    "LearningCurve.tokens": ("learning_curves.0.tokens", ["mean"], CURVE),
+    "LearningCurve.probes": ("learning_curves.0.probes", ["p1"], CURVE),
+    "LearningCurve.seed_blocks": ("learning_curves.0.seed_blocks", [[1]], CURVE),
+    "LearningCurve.controls": ("learning_curves.0.controls", ["shuffled_labels"], CURVE),
+    "LearningCurve.shares": ("learning_curves.0.shares", [0.25, 0.5], CURVE),
     "Information.bootstrap_samples": ("information.bootstrap_samples", 60, LOOK),
     "Information.bootstrap_seed": ("information.bootstrap_seed", 1, LOOK),
     "Section.families": ("families", [{"name": "other", "models": ["vit", "hf"]}],

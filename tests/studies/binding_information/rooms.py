@@ -1,9 +1,9 @@
 """Which products hold which module of this study; see tests/workflow/test_code_keys.py."""
 
-FITS = {"fit", "null"}
+FITS = {"fit", "null", "learning_curve"}
 READERS = {*FITS, "attention"}  # what reads activations
 INTERVALS = {*READERS, "figure structure"}  # what resamples scenes
-TABLES = {"table binding_information", "table attention"}
+TABLES = {"table binding_information", "table attention", "table learning_curve"}
 
 
 def figures(*names: str) -> set[str]:
@@ -14,23 +14,26 @@ def figures(*names: str) -> set[str]:
 _OF_TABLE = figures("tokens", "layers", "calibration", "structure", "breakdown")
 _OF_FITS = figures("training")
 _OF_MAPS = figures("attention")
-FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS
-_SHOWN = {*_OF_TABLE, *_OF_FITS, "report"}
+_OF_CURVES = figures("learning_curve")
+FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS | _OF_CURVES
+_SHOWN = {*_OF_TABLE, *_OF_FITS, *_OF_CURVES, "report"}
+EXTRAPOLATION = {"learning_curve"}
 VALUE_NAMES = figures("breakdown")
 ROW_READERS = {*TABLES, *_SHOWN}
-TABLE_READERS = {*TABLES, *_OF_TABLE, "report"}
+TABLE_READERS = {*TABLES, *_OF_TABLE, *_OF_CURVES, "report"}
 
 ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{f"{name}.py": set() for name in ("config", "products", "registry", "study")},
     "attention_maps.py": {"attention"},
+    "learning_curve.py": {"learning_curve"},
     **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
     "probes/": FITS,
     **{f"probes/{name}.py": READERS for name in ("attention", "base", "module", "weights")},
     "probes/maps.py": {"attention"},
     **{f"probes/{name}.py": set() for name in ("dnn", "multilinear")},  # not of this preset
     **{f"{name}.py": {*TABLES, *_SHOWN} for name in ("columns", "rules")},
-    "schemas.py": {*TABLES, *_OF_TABLE},
+    "schemas.py": {*TABLES, *_OF_TABLE, *_OF_CURVES},
     "tables.py": TABLES,
     "views.py": _SHOWN,
     "names.py": _SHOWN,

@@ -425,7 +425,7 @@ _CURVES = "`learning_curve`"
 _OF_CURVE = "`statistics.extrapolation`"
 
 CURVE_COLUMNS: tuple[Column, ...] = (
-    *(c for c in _NAMES if c.name in ("dataset", "model", "layer", "tokens")),
+    *(c for c in _NAMES if c.name in ("dataset", "model", "layer", "tokens", "control")),
     label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG),
     label(
         "quantity",

@@ -229,12 +229,6 @@ def problems(config: Config, section: Section) -> Iterator[str]:
         for probe in (probes[name] for name in block.probes if name in probes):
             yield from _tokens(where, probe, block)
             yield from _groups(where, probe, used)
-    for i, curve in enumerate(section.learning_curves):
-        if curve.controls != ("none",):
-            yield (
-                f"learning_curves.{i}.controls: learning curves have no controls; leave it out, "
-                "and put shuffled labels into fits"
-            )
     for i, family in enumerate(section.families):
         yield from unknown(f"families.{i}.models", family.models, models)
     yield from _model_groups(section.groups, models)

@@ -61,6 +61,7 @@ def learning_curve(
     config: Information,
     *,
     disjoint: bool = False,
+    control: str = "none",
 ) -> list[dict[str, Any]]:
     """Fit a probe to growing shares of the train scenes: rows of the table, without names.
 
@@ -72,7 +73,17 @@ def learning_curve(
         Shares of the train scenes, the first ones of the split.
     prior, config, disjoint
         As for `curve_rows`.
+    control
+        `shuffled_labels` permutes the labels of each split first, by each seed in its own way.
     """
+    if control == "shuffled_labels":
+        return [
+            row
+            for seed in seeds
+            for row in learning_curve(
+                probe, data.shuffled_labels(seed), [seed], shares, prior, config, disjoint=disjoint
+            )
+        ]
     scenes = stages(data.train.n_scenes, shares)
     fits = [
         run_fit(probe, stage_data(data, scenes, stage), seeds, "none")

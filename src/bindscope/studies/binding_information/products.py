@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bindscope.config.codes import Dataset
@@ -22,8 +22,9 @@ from bindscope.studies.binding_information.config import (
 )
 from bindscope.studies.binding_information.registry import FAMILIES
 
-_FIT = "results/fits/{dataset}/{model}/{tokens}-{layer}/{probe}-{control}-{seeds}-{key}"
-_CURVE = "results/learning_curves/{dataset}/{model}/{tokens}-{layer}/{probe}-{seeds}-{key}.jsonl"
+_REPRESENTATION = "{dataset}/{model}/{tokens}-{layer}"
+_FIT = f"results/fits/{_REPRESENTATION}/{{probe}}-{{control}}-{{seeds}}-{{key}}"
+_CURVE = f"results/learning_curves/{_REPRESENTATION}/{{probe}}-{{control}}-{{seeds}}-{{key}}"
 _NULL = "results/null/{dataset}/{probe}-{seeds}-{key}"
 _ATTENTION = "results/attention/{dataset}/{model}/{layer}-{probe}-{seeds}-{key}"
 
@@ -40,7 +41,7 @@ def _fit_outputs(base: str) -> dict[str, str]:
 STEPS = (
     Step("fit", _fit_outputs(_FIT), leaf=True, makes="fits"),
     Step("null", _fit_outputs(_NULL), script="fit.py", leaf=True, makes="fits"),
-    Step("learning_curve", {"rows": _CURVE}, leaf=True, makes="learning curves"),
+    Step("learning_curve", {"rows": f"{_CURVE}.jsonl"}, leaf=True, makes="learning curves"),
     Step(
         "attention",
         {"maps": f"{_ATTENTION}.safetensors", "share": f"{_ATTENTION}.json"},
@@ -91,25 +92,20 @@ class _Fits:
         block: FitBlock | LearningCurve,
     ) -> None:
         """Add the fits of every seed block and control, and the null probes beside them."""
-        names = {"model": model.name, "layer": layer, "tokens": tokens}
+        names: dict[str, Any] = {"model": model.name, "layer": layer, "tokens": tokens}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
         stores = [p for p in _flat(index) if p.rule == "patches_temporary"]
         for seeds in block.seed_blocks:
             representation = {"tokens": tokens, "layer": layer}
             inputs: dict[str, Product | list[Product]] = {"index": index, "patches": stores}
-            if isinstance(block, LearningCurve):
-                shares = {"shares": list(block.shares)}
-                self.fit("learning_curve", names, seeds, representation, inputs, shares)
-                continue
-            _add_null(self.graph, self, seeds)
+            if isinstance(block, FitBlock):
+                _add_null(self.graph, self, seeds)
             for control in block.controls:
-                fit = self.fit(
-                    "fit",
-                    {**names, "control": control},
-                    seeds,
-                    representation,
-                    inputs,
-                )
+                names["control"] = control
+                if isinstance(block, LearningCurve):
+                    self._curve(names, seeds, representation, inputs, block)
+                    continue
+                fit = self.fit("fit", names, seeds, representation, inputs)
                 # Where objects are is known for drawn scenes of real models only.
                 has_masks = not isinstance(model, KnownAnswer) and not self.dataset.source
                 if tokens == "patches" and control == "none" and has_masks:
@@ -146,6 +142,19 @@ class _Fits:
         labels = add_labels(self.graph, self.dataset)
         runs = [FAMILIES[self.probe.family]]
         return self.graph.add(rule, wildcards, content, {**inputs, "labels": labels}, runs=runs)
+
+    def _curve(
+        self,
+        names: dict[str, Any],
+        seeds: tuple[int, ...],
+        representation: dict[str, Any],
+        inputs: dict[str, Product | list[Product]],
+        block: LearningCurve,
+    ) -> Product:
+        """Add a learning curve, which is about the chain's parts alone."""
+        chained = replace(self, probe=self.probe.model_copy(update={"targets": ("chained",)}))
+        shares = {"shares": list(block.shares)}
+        return chained.fit("learning_curve", names, seeds, representation, inputs, shares)
 
     def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
         names = ("dataset", "model", "layer", "probe", "seeds")

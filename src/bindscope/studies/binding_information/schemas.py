@@ -52,7 +52,17 @@ CURVE_SCHEMA = TableSchema(
     "`asymptote_bits`, `exponent`, `prior_code_bits` and `prequential_bits` are of the whole curve "
     "and stand in all of its rows. Made only where the configuration has `learning_curves`.",
     columns=CURVE_COLUMNS,
-    key=("dataset", "model", "layer", "tokens", "probe", "quantity", "seed", "n_train_scenes"),
+    key=(
+        "dataset",
+        "model",
+        "layer",
+        "tokens",
+        "probe",
+        "control",
+        "quantity",
+        "seed",
+        "n_train_scenes",
+    ),
     rules=CURVE_RULES,
     order={"layer": layer_number},
 )

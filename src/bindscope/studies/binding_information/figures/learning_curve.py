@@ -50,7 +50,8 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return the chain's parts, means over seeds; an end only where every seed has one."""
-    rows = table[table["quantity"].isin(list(_TITLES)) & table["lower_bound_bits"].notna()]
+    rows = table[table["quantity"].isin(list(_TITLES)) & (table["control"] == "none")]
+    rows = rows[rows["lower_bound_bits"].notna()]
     apart = set(rows.loc[rows["quantity"] == "pairing", "dataset"])
     rows = rows[(rows["quantity"] != "conditional") | ~rows["dataset"].isin(apart)]
     numbers = [c.name for c in CURVE_SCHEMA.columns if c.kind == "float64"]
