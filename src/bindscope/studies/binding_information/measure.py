@@ -7,6 +7,7 @@ fitted by `probes.fitting.fit`, and `estimates.estimate` makes the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from pydantic import TypeAdapter, ValidationError
+from threadpoolctl import threadpool_limits
 
 from bindscope.codes.space import feature_code
 from bindscope.config.base import Model
@@ -87,6 +90,7 @@ def measure(
     shares: tuple[float, float, float] = SHARES,
     control: Literal["none", "shuffled_labels"] = "none",
     device: Literal["cpu", "cuda"] = "cpu",
+    threads: int = 1,
 ) -> Measured:
     """Measure how many bits a representation holds about objects, and about what goes with what.
 
@@ -117,8 +121,8 @@ def measure(
         Shares of the scenes in train, val and test.
     control
         `shuffled_labels` pairs scenes and labels at random: everything should read about 0.
-    device
-        Where probes that are named by their family are fitted.
+    device, threads
+        Where probes that are named by their family are fitted, and on how many threads of a CPU.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def measure(
             )  # fmt: skip
     labels = _labels(objects, features, space, len(z), seed, shares)
     fitted, notes = [], []
-    for probe in [_probe(entry, device) for entry in probes]:
+    for probe in [_probe(entry, device, threads) for entry in probes]:
         if probe.family in PATCH_FAMILIES and z.ndim == 2:
             notes.append(f"{probe.name} was not fitted: it reads patch tokens (N, T, d).")
             continue
@@ -168,11 +172,24 @@ def _fitted(
     """Fit one probe and make its row."""
     names = {"dataset": ARRAYS, "model": ARRAYS, "layer": "0", "tokens": tokens,
              "probe": probe.name, "control": control, "spec_key": "", "code_key": ""}  # fmt: skip
-    (result,) = run_fit(probe, data, [seed], control)
+    with _threads(probe.threads):
+        (result,) = run_fit(probe, data, [seed], control)
     row = fit_row(result, data, labels.prior, names, probe, Information())
     if labels.prior["method"] != "exact":
         row["flags"] = ";".join(sorted({*flag_list(row["flags"]), "assumed_prior"}))
     return row
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Compute on so many threads, as a job of the workflow does; a sum rounds by how it is split."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        with threadpool_limits(number):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _table(rows: list[dict[str, Any]], prior: Mapping[str, Any]) -> pd.DataFrame:
@@ -217,11 +234,12 @@ def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> Iterator[str]:
         yield from ("mean",) if cls is None else ("cls", "mean")
 
 
-def _probe(entry: str | Mapping[str, Any] | Model, device: str) -> AnyProbe:
+def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) -> AnyProbe:
     """Return a probe's configuration; its name is its family where it has none."""
     if isinstance(entry, Model):
         return entry  # type: ignore[return-value]
-    given = {"family": entry, "device": device} if isinstance(entry, str) else dict(entry)
+    named = isinstance(entry, str)
+    given = {"family": entry, "device": device, "threads": threads} if named else dict(entry)
     if given.get("family") not in FAMILIES:
         known = [*FAMILIES]
         raise InputError(

@@ -132,7 +132,7 @@ def _val_loss(row: Record) -> float:
     chain = [row[f"val_loss_chained_{part}_bits"] for part in ("feature", "counts", "object")]
     chained = sum(loss for loss in chain if pd.notna(loss)) if pd.notna(chain[0]) else float("inf")
     others = (row["val_loss_object_bits"], row["val_loss_object_anchored_bits"])
-    return min(chained, *(float(loss) for loss in others if pd.notna(loss)))
+    return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
 
 
 def _name(row: Record) -> str:
