@@ -111,15 +111,13 @@ def test_patch_tokens() -> None:
     where = np.argwhere(OBJECTS)[:, 1].reshape(N, 3)
     np.put_along_axis(tokens, where[:, :, None], 1, axis=2)
     cls = np.zeros((N, 9))
-    attention = {"family": "attention_quadratic", "rank": 2, "steps": 40}
-    found = bindscope.measure(
-        tokens, OBJECTS, cls=cls, space=SPACE, probes=[LINEAR, attention, "quadratic"]
-    )
+    of_set = {"family": "set", "hidden": 16, "summed": 16, "steps": 20}
+    found = bindscope.measure(tokens, OBJECTS, cls=cls, space=SPACE, probes=[LINEAR, of_set])
     read = found.table.set_index(["probe", "tokens"])["binding_lower_bound_bits"]
-    vectors = [*product(("linear", "quadratic", "best"), ("cls", "mean"))]
-    assert {*read.index} == {
-        *vectors, ("attention-quadratic", "patches"), ("best", "patches"),
-    }  # fmt: skip
+    vectors = [*product(("linear", "best"), ("cls", "mean"))]
+    assert {*read.index} == {*vectors, ("set", "patches"), ("best", "patches")}
+    # It starts from the optimum of the linear probe on [CLS] and the mean of the patches.
+    assert read["set", "patches"] >= read["linear", "mean"] - EXACT
     assert read["linear", "mean"] == pytest.approx(np.log2(84), abs=EXACT)
     assert abs(read["linear", "cls"]) <= EXACT
     assert not found.notes

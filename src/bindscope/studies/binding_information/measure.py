@@ -182,7 +182,7 @@ def _fitted(
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Compute on so many threads, as a job of the workflow does; a sum rounds by how it is split."""
+    """Compute on so many threads, as a job does; sums round by how they are split over threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
