@@ -94,6 +94,35 @@ def _current(device: str) -> contextlib.AbstractContextManager[Any]:
     return torch.cuda.device(device)
 
 
+def fit_row(
+    result: FitResult,
+    data: ProbeData,
+    prior: Mapping[str, Any],
+    names: Mapping[str, Any],
+    probe: AnyProbe,
+    information: Information,
+    *,
+    disjoint: bool = False,
+) -> dict[str, Any]:
+    """Make the row of one seed of a fit; parameters are those of `write_fit`."""
+    # Memory is a matter of the job where a few numbers a scene are read, as threads are.
+    about_the_job = {"name", "protocol", "threads", "device"}
+    about_the_job |= set() if data.patches else {"memory_mb"}
+    options = probe.model_dump(mode="json", exclude=about_the_job)
+    counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
+    shuffled = names.get("control") == "shuffled_labels"
+    # Intervals are over the feature codes that the probe was tested on.
+    test = data.shuffled_labels(result.seed).test if shuffled else data.test
+    row = estimate(
+        result, prior, test.objects, whole(test.features), information,
+        disjoint=disjoint, nothing_to_learn=shuffled or names.get("tokens") == "null",
+    )  # fmt: skip
+    return {
+        **names, "seed": result.seed, **counts, "protocol": probe.protocol,
+        "options": canonical_json(options), **row,
+    }  # fmt: skip
+
+
 def write_fit(
     output: Any,
     results: Sequence[FitResult],
@@ -121,29 +150,15 @@ def write_fit(
     disjoint
         Whether splits share no feature code: the bootstrap then resamples feature codes.
     """
-    # Memory is a matter of the job where a few numbers a scene are read, as threads are.
-    about_the_job = {"name", "protocol", "threads", "device"}
-    about_the_job |= set() if data.patches else {"memory_mb"}
-    options = probe.model_dump(mode="json", exclude=about_the_job)
-    counts = {f"n_{name}": split.n_scenes for name, split in data.splits.items()}
     rows, details = [], {}
-    shuffled = names.get("control") == "shuffled_labels"
-    features = whole(data.test.features)
     for result in results:
-        if shuffled:  # intervals are over the feature codes that the probe was tested on
-            features = whole(data.shuffled_labels(result.seed).test.features)
-        row = estimate(
-            result, prior, data.test.objects, features, information,
-            disjoint=disjoint, nothing_to_learn=shuffled or names.get("tokens") == "null",
-        )  # fmt: skip
-        rows.append(
-            {**names, "seed": result.seed, **counts, "protocol": probe.protocol,
-             "options": canonical_json(options), **row}
-        )  # fmt: skip
+        row = fit_row(result, data, prior, names, probe, information, disjoint=disjoint)
+        rows.append(row)
         log.info("seed %d: %s", result.seed, _summary(row))
         for target, losses in result.head_losses.items():
             details[f"{result.seed}.{target}_loss_bits"] = losses
-    if not shuffled:
+    if names.get("control") != "shuffled_labels":
+        features = whole(data.test.features)
         of_scenes = {r.seed: r.losses["object"] for r in results if "object" in r.losses}
         details |= to_arrays(of_scenes, features, disjoint)
     write_atomic(output.weights, to_safetensors(results))

@@ -7,6 +7,7 @@ fitted by `probes.fitting.fit`, and `estimates.estimate` makes the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
@@ -14,7 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from pydantic import TypeAdapter, ValidationError
+from threadpoolctl import threadpool_limits
 
 from bindscope.codes.space import feature_code
 from bindscope.config.base import Model
@@ -22,26 +25,31 @@ from bindscope.config.codes import RandomSplit, SceneDistribution, Space
 from bindscope.config.observed import CountedSpace
 from bindscope.config.wording import instead
 from bindscope.core.errors import InputError
-from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
 from bindscope.priors.anchors import anchors, clipped
 from bindscope.priors.counted import CountedPrior, counted_entropies
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.best import best_rows
+from bindscope.studies.binding_information.columns import BINDING_COLUMNS
 from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe, Information
-from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.measured import Measured
-from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
-from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.rules import flag_list
 
 SHARES = (0.7, 0.1, 0.2)
 FEWEST_SCENES = 50
+ARRAYS = "arrays"  # stands for the names of dataset and model
 _WHERE = "bindscope.measure"
+# Columns that only a run of the workflow can fill.
+_OF_A_RUN = (
+    "dataset", "model", "layer", "model_kind", "model_seed", "n_layers", "spec_key", "code_key",
+)  # fmt: skip
 
 Array = npt.NDArray[Any]
 Bits = npt.NDArray[np.uint8]
-Anchors = Mapping[str, npt.NDArray[np.float32]]
+Anchors = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class _Labels:
     sizes
         Sizes of the feature groups.
     anchors
-        Split -> prior log-odds of its scenes, in the order of `rows`.
+        Split -> prior log-odds of its scenes, in the order of `rows`, and their count bits.
     prior
         Entropies of the test split (a row of `priors.entropies`).
     rows
@@ -82,6 +90,7 @@ def measure(
     shares: tuple[float, float, float] = SHARES,
     control: Literal["none", "shuffled_labels"] = "none",
     device: Literal["cpu", "cuda"] = "cpu",
+    threads: int = 1,
 ) -> Measured:
     """Measure how many bits a representation holds about objects, and about what goes with what.
 
@@ -112,13 +121,14 @@ def measure(
         Shares of the scenes in train, val and test.
     control
         `shuffled_labels` pairs scenes and labels at random: everything should read about 0.
-    device
-        Where probes that are named by their family are fitted.
+    device, threads
+        Where probes that are named by their family are fitted, and on how many threads of a CPU.
 
     Returns
     -------
     Measured
-        A row per probe and token input, with the pipeline's columns in bits (docs/tables.md).
+        A row per probe and token input, with the pipeline's columns in bits (docs/tables.md), and
+        a row `best` per token input.
 
     Raises
     ------
@@ -141,49 +151,56 @@ def measure(
             )  # fmt: skip
     labels = _labels(objects, features, space, len(z), seed, shares)
     fitted, notes = [], []
-    for probe in [_probe(entry, device) for entry in probes]:
+    for probe in [_probe(entry, device, threads) for entry in probes]:
         if probe.family in PATCH_FAMILIES and z.ndim == 2:
             notes.append(f"{probe.name} was not fitted: it reads patch tokens (N, T, d).")
             continue
         for tokens in _inputs(probe, z, cls_tokens):
             data = _probe_data(labels, z, cls_tokens, tokens)
-            fitted.append(_row(probe, data, labels, tokens, seed, control))
+            fitted.append(_fitted(probe, data, labels, tokens, seed, control))
     if not fitted:
         raise InputError(
             _WHERE, f"no probe can read activations {z.shape}. {' '.join(notes)}",
             'give patch tokens (N, T, d), or add "linear" to `probes`',
         )  # fmt: skip
-    return Measured(pd.DataFrame(fitted), tuple(notes))
+    return Measured(_table(fitted, labels.prior), tuple(notes))
 
 
-def _row(
+def _fitted(
     probe: AnyProbe, data: ProbeData, labels: _Labels, tokens: str, seed: int, control: str
 ) -> dict[str, Any]:
     """Fit one probe and make its row."""
-    shown = data.shuffled_labels(seed) if control == "shuffled_labels" else data
-    (result,) = fit(probe, shown, [seed])
-    test = np.asarray(shown.test.features)
-    row = estimate(result, labels.prior, shown.test.objects, test, Information())
-    flags = {*filter(None, row["flags"].split(";"))}
+    names = {"dataset": ARRAYS, "model": ARRAYS, "layer": "0", "tokens": tokens,
+             "probe": probe.name, "control": control, "spec_key": "", "code_key": ""}  # fmt: skip
+    with _threads(probe.threads):
+        (result,) = run_fit(probe, data, [seed], control)
+    row = fit_row(result, data, labels.prior, names, probe, Information())
     if labels.prior["method"] != "exact":
-        flags.add("assumed_prior")
-    options = probe.model_dump(mode="json", exclude={"name", "protocol", "threads", "device"})
-    return {
-        "tokens": tokens, "probe": probe.name, "control": control,
-        **{f"n_{name}": split.n_scenes for name, split in data.splits.items()},
-        **row, **_val_losses(result), "flags": ";".join(sorted(flags)),
-        "protocol": probe.protocol,
-        "options": canonical_json(options),
-    }  # fmt: skip
+        row["flags"] = ";".join(sorted({*flag_list(row["flags"]), "assumed_prior"}))
+    return row
 
 
-def _val_losses(result: FitResult) -> dict[str, float]:
-    """Name validation losses as the table's columns are named."""
-    return {
-        f"val_loss_{name}_bits": loss
-        for name, loss in result.val_loss_bits.items()
-        if name != "chained"  # the sum of its parts
-    }
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Compute on so many threads, as a job does; sums round by how they are split over threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        with threadpool_limits(number):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _table(rows: list[dict[str, Any]], prior: Mapping[str, Any]) -> pd.DataFrame:
+    """Add the rows of the best probe, and leave out what arrays do not have."""
+    parts = [row.pop("parts") for row in rows]
+    absent = {column.name: None for column in BINDING_COLUMNS}
+    rows = [{**absent, **row} for row in rows]
+    rows += best_rows(rows, parts, {ARRAYS: prior.get("counts_reason")})
+    table = pd.DataFrame(rows, columns=list(absent))
+    without = [name for name in table if name in _OF_A_RUN or name.startswith(("null_", "truth_"))]
+    return table.drop(columns=without).infer_objects()
 
 
 def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> ProbeData:
@@ -197,11 +214,13 @@ def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> Pr
         chosen: Array = (z if cls is None else cls)[rows]
         return chosen
 
-    splits = {
-        name: SplitData(inputs(rows), labels.objects[rows], labels.features[rows],
-                        labels.anchors[name])
-        for name, rows in labels.rows.items()
-    }  # fmt: skip
+    splits = {}
+    for name, rows in labels.rows.items():
+        known = dict(labels.anchors[name])
+        counts = known.pop("counts", None)
+        splits[name] = SplitData(
+            inputs(rows), labels.objects[rows], labels.features[rows], known, counts
+        )
     return ProbeData(**splits, sizes=labels.sizes)
 
 
@@ -215,11 +234,12 @@ def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> Iterator[str]:
         yield from ("mean",) if cls is None else ("cls", "mean")
 
 
-def _probe(entry: str | Mapping[str, Any] | Model, device: str) -> AnyProbe:
+def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) -> AnyProbe:
     """Return a probe's configuration; its name is its family where it has none."""
     if isinstance(entry, Model):
         return entry  # type: ignore[return-value]
-    given = {"family": entry, "device": device} if isinstance(entry, str) else dict(entry)
+    named = isinstance(entry, str)
+    given = {"family": entry, "device": device, "threads": threads} if named else dict(entry)
     if given.get("family") not in FAMILIES:
         known = [*FAMILIES]
         raise InputError(

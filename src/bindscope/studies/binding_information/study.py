@@ -129,7 +129,9 @@ def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     layers: dict[str, set[str]] = {}
     for fit in graph.of("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
-    return _about_table(graph, shared, section) if any(len(n) > 1 for n in layers.values()) else None
+    return (
+        _about_table(graph, shared, section) if any(len(n) > 1 for n in layers.values()) else None
+    )
 
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
