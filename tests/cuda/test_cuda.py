@@ -30,14 +30,15 @@ from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled, Extraction, Pretrained
 from bindscope.core.devices import hold_device
+from bindscope.core.registries import OBJECTIVES
 from bindscope.core.store.reader import open_store
 from bindscope.models.known_answer import encode
 from bindscope.models.known_answer_truth import truth
 from bindscope.models.loading import load_model
 from bindscope.models.training import train
+from bindscope.models.training_scenes import FreshScenes
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.scenes.render import render_scenes
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
@@ -122,21 +123,20 @@ def test_known_answers_are_found_on_the_device(encoder: str) -> None:
     assert -0.01 * row["h_object_bits"] <= error <= BITS  # docs/known_answers.md
 
 
-def test_a_controlled_training_on_the_device_is_that_on_the_cpu() -> None:
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_controlled_training_on_the_device_is_that_on_the_cpu(objective: str) -> None:
     """Few steps: a long training on another kind of processor ends at other weights."""
     config = Controlled.model_validate(
         {
-            "name": "vit", "source": "controlled:objects",
+            "name": "vit", "source": f"controlled:{objective}",
             "architecture": {"n_layers": 2, "width": 32, "n_heads": 2, "patch_px": 8},
             "training": {"dataset": "easy", "steps": 30, "batch_size": 32},
         }
     )  # fmt: skip
-    objects = sample_codes(SCENES, "train", 0, 256)
-    images = render_scenes(SCENES, "train", 0, objects)["images"]
-    given = [{"train": both, "val": both} for both in (images, objects)]
-    expected = train(config, SCENES, *given, "cpu")
+    fresh = FreshScenes(SCENES, 32, 0)
+    expected = train(config, SCENES, fresh, "cpu")
     with hold_device(DEVICE) as device, other_threads():
-        found = train(config, SCENES, *given, device)
+        found = train(config, SCENES, fresh, device)
     assert all(weights.device.type == "cpu" for weights in found.weights.values())
     here, there = ([row["loss_bits"] for row in made.history] for made in (expected, found))
     assert here[0] > here[-1]  # it learned something

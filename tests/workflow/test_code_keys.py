@@ -41,7 +41,7 @@ def rooms_of(study: str) -> Any:
 
 
 BY_STUDY = {study: rooms_of(study) for study in STUDIES}
-DRAW = {"codes", "encoded", "scenes"}
+DRAW = {"codes", "encoded", "scenes", "training"}
 LABELS = {"codes", "anchors", "priors", "scenes", "encoded", "truth", "training"}
 VISION = {"pooled", "patches", "training"}
 STORES = {"codes", "anchors", "scenes", "encoded", "pooled", "patches"}
@@ -81,17 +81,20 @@ ROOMS: dict[str, set[str]] = {
     "core/files.py": {"everything"},
     "core/devices.py": {*VISION, *FITS},
     "core/splits.py": {*DRAW, "priors", "truth", "labels", *FITS},
-    "core/store/background.py": STORES,
+    "core/store/background.py": {*STORES, "training"},
     "core/store/dtypes.py": {*STORES, *READ},
     "core/store/listing.py": {*LISTINGS, *READERS},
     "core/store/manifest.py": {*STORES, *READ},
     "core/store/reader.py": READ,
     "core/store/verify.py": set(),
-    "core/store/writer.py": STORES,
+    "core/store/writer.py": {*STORES, "training"},  # renderers write shards
     "figures/": of_studies("figures"),
     "figures/colours.py": SHOWN,
     "fitting/": FITS,
-    **{f"fitting/{name}.py": {*FITS, "training"} for name in ("adam", "checkpoint", "descent")},
+    **{
+        f"fitting/{name}.py": {*FITS, "training"}
+        for name in ("adam", "checkpoint", "denormals", "descent")
+    },
     **{f"fitting/{name}.py": READERS for name in ("generators", "rows", "standardise")},
     "graph/": set(),
     "models/": VISION,
@@ -102,9 +105,13 @@ ROOMS: dict[str, set[str]] = {
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
     "models/hooked.py": set(),
+    "models/objectives/": set(),  # this preset trains for objects
+    "models/objectives/base.py": {"training"},
+    "models/objectives/codes.py": {"training"},
     "models/timm_adapter.py": set(),
-    "models/training.py": {"training"},
+    "models/training": {"training"},
     "models/weights.py": set(),
+    "models/zoo.py": set(),
     "notebook.py": set(),
     "priors/": {"priors", "truth"},
     "priors/anchors.py": {"anchors"},
@@ -115,7 +122,7 @@ ROOMS: dict[str, set[str]] = {
     "priors/shared_codes.py": set(),
     "priors/multisets.py": set(),
     "report/": {"report"},
-    "scenes/": {"scenes"},
+    "scenes/": {"scenes", "training"},
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "sources/": set(),  # no scenes of this preset are read

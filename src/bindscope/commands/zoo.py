@@ -51,4 +51,4 @@ def _cpu_seconds(product: Product) -> float | None:
     path = Path("results/benchmarks") / f"{stem('training').format(**product.wildcards)}.jsonl"
     if not path.is_file():
         return None
-    return float(json.loads(path.read_text().splitlines()[-1])["cpu_time"])
+    return round(float(json.loads(path.read_text().splitlines()[-1])["cpu_time"]), 1)
