@@ -69,7 +69,7 @@ def test_a_result_holds_what_the_contract_says(name):
     for share in (result.accuracy_object, result.exact_match_object, result.accuracy_feature):
         assert 0 <= share <= 1
     assert result.feature_probe == ("quadratic" if name.endswith("_reuse") else name)
-    assert set(result.target_flags) == set(TARGETS)
+    assert set(TARGETS) <= set(result.target_flags)
     assert result.flags == tuple(sorted(set().union(*result.target_flags.values())))
     json.dumps([result.metadata, result.history], allow_nan=False)
     for row in result.history:
@@ -279,7 +279,7 @@ def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     (result,) = fitted("quadratic", data=data, targets=targets)
     wanted = {"plain": {"object", "feature"}, "anchored": {"object_anchored"}, "chained": {"chained"}}
     names = set().union(*(wanted[name] for name in targets))
-    assert set(result.head_losses) == names == set(result.target_flags)
+    assert set(result.head_losses) == names <= set(result.target_flags)
     assert set(result.losses) == {
         part.name for target in all_targets(SIZES) if target.name in names for part in target.parts
     }
