@@ -81,7 +81,7 @@ def _streaming(folder: Path, options: Options) -> Entry:
     batch, size, n = BATCH[options.size], options.size, TIMED[options.size]
     seconds, peaks = {}, {}
     for name, memory_mb in (("streamed", MEMORY_MB[size]["patches"]), ("held", HELD_MB)):
-        fields = PROBES["attention"] | {"batch_size": batch, "memory_mb": memory_mb, "patience": 0}
+        fields = PROBES["attention"] | {"batch_size": batch, "memory_mb": memory_mb}
         steps = [1, *STEPS]  # the first fit of a process warms it up
         (_, short, long), peaks[name] = _fits(folder, options, "patches", n, fields, steps)
         seconds[name] = (long - short) / (STEPS[1] - STEPS[0])

@@ -4,12 +4,12 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 
-from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import all_parts
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 
 FAMILIES = (
-    "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic",
+    "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic", "set",
 )  # fmt: skip
 SIZES = (3, 4)
 PRIOR = -np.log(3.0)  # log-odds of rate 1/4
@@ -22,6 +22,11 @@ def probe(family, **fields):
 
 def heads(name, sizes=SIZES):
     return next(part for part in all_parts(sizes) if part.name == name)
+
+
+def tokens_of(name, tokens=14):
+    """How many patch tokens a family reads in a test: none where it reads vectors."""
+    return tokens if name in PATCH_FAMILIES else 0
 
 
 def generator(seed=0):

@@ -131,6 +131,25 @@ class AttentionTwin(Twin):
         return torch.cat([rest[:d], pooled, rest[d:]])
 
 
+class SetTwin(Twin):
+    """A perceptron per token, one after the other, summed; another one over the sum."""
+
+    def _x(self, inputs, seen):
+        scenes, tokens, _ = inputs.patches.shape
+        total = torch.zeros((), dtype=inputs.patches.dtype)
+        for t in range(tokens):
+            y = gelu(inputs.patches[:, t] @ self.leaves["first"].t() + self.leaves["positions"][t])
+            total = total + gelu(y @ self.leaves["second"].t() + self.leaves["second_bias"])
+        total = total / sqrt(tokens)
+        if inputs.cls is not None:
+            total = total + inputs.cls @ self.leaves["of_cls"].t()
+        y = gelu(total @ self.leaves["third"].t() + self.leaves["third_bias"])
+        return super()._x(y, seen)
+
+    def _logit(self, k, x):
+        return (self.leaves["last.weight"][k] @ x.t())[0] + self.leaves["bias"][k]
+
+
 TWINS = {
     "linear": LinearTwin,
     "quadratic": QuadraticTwin,
@@ -138,6 +157,7 @@ TWINS = {
     "multilinear_reuse": MultilinearTwin,
     "dnn": DnnTwin,
     "attention_quadratic": AttentionTwin,
+    "set": SetTwin,
 }
 
 

@@ -13,6 +13,8 @@ from torch.nn.functional import softplus
 from bindscope.fitting.lbfgs import Regressions, loss_and_slope, minimise
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
+from bindscope.studies.binding_information.probes.data import ProbeData
+from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
 
 
@@ -135,3 +137,77 @@ def test_the_loss_never_rises():
     solve(problem_, 0.01, watch=watch)
     for before, after in pairwise(losses):
         assert torch.all(after <= before + 1e-12)
+
+
+def chosen(data, **fields):
+    """The ridge strength of every head, and the result."""
+    (result,) = fit(probe("linear", **fields), data, [0])
+    options = result.metadata["chosen"]
+    return {part: options[part]["l2"] for part in options}, result
+
+
+def test_every_head_has_its_own_ridge():
+    """Half of the bits are read without noise, half hardly: weak and strong ridges."""
+    data, rng = problem((400, 400, 400), noise=0.0, dim=24), np.random.default_rng(1)
+    splits = {}
+    for name, split in data.splits.items():
+        z = split.objects[:, :6] + 0.0
+        noisy = split.objects[:, 6:] + 4.0 * rng.normal(size=(split.n_scenes, 6))
+        z = np.concatenate([z, noisy, rng.normal(size=(split.n_scenes, 40))], axis=1)
+        splits[name] = replace(split, z=z.astype(np.float32))
+    found, result = chosen(replace(data, **splits))
+    clear, dim = found["object"][:6], found["object"][6:]
+    assert max(clear) < 1e-3
+    assert all(l2 is None or l2 > max(clear) for l2 in dim)
+    one = {
+        l2: float(fit_one(replace(data, **splits), l2).sum()) for l2 in (1.0, 0.1, 0.01, 1e-3, 1e-4)
+    }
+    assert result.val_loss_bits["object"] <= min(one.values()) + 1e-6
+
+
+def fit_one(data, l2):
+    """Validation losses of all heads of O in bits, at one ridge strength for all."""
+    config = probe("linear")
+    source = make_source(config, data)
+    run = start(config, heads("object"), source.shape)
+    train, val = (
+        HeadProblem(Vectors(source, 2**30), [run], split).regressions() for split in ("train", "val")
+    )
+    return val.losses(minimise(train, torch.zeros(train.shape), l2).w) / np.log(2)
+
+
+@pytest.mark.parametrize("begin", [[1.0], [1e-4], [100.0], [0.0]])
+def test_the_grid_goes_on_until_the_choice_is_inside(begin):
+    """Wherever it begins, the same is found, up to what a factor of ten is worth."""
+    data = problem((300, 300, 300), noise=1.0)
+    _, usual = chosen(data)
+    found, other = chosen(data, l2=begin)
+    if begin != [0.0]:
+        assert other.val_loss_bits["object"] == pytest.approx(usual.val_loss_bits["object"], abs=0.02)
+    else:
+        assert set(found["object"]) <= {0.0, None}
+
+
+def test_a_code_that_is_read_without_noise_has_no_ridge_at_the_end():
+    found, result = chosen(problem((600, 300, 300), noise=0.0, dim=24))
+    assert max(found["object"]) <= 1e-5
+    assert result.val_loss_bits["object"] < 0.01
+
+
+def test_where_z_says_nothing_the_anchor_alone_is_the_choice():
+    data, rng = problem(), np.random.default_rng(0)
+    splits = {
+        name: replace(split, z=rng.normal(size=(split.n_scenes, 60)).astype(np.float32))
+        for name, split in data.splits.items()
+    }
+    found, result = chosen(ProbeData(**splits, sizes=data.sizes))
+    assert found["object_anchored"].count(None) >= 6
+    anchors = val_loss_of_anchors(data)
+    assert result.val_loss_bits["object_anchored"] <= anchors
+    assert result.val_loss_bits["object_anchored"] > 0.97 * anchors
+
+
+def val_loss_of_anchors(data):
+    """Loss of the exact prior over O on validation, bits per scene."""
+    sign = 1 - 2.0 * data.val.objects
+    return np.logaddexp(0, sign * data.val.anchors["object"]).sum(1).mean() / np.log(2)

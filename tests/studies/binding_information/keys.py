@@ -53,22 +53,26 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
 
 COMMON_PROBE = {
     "name": "other", "protocol": "paper", "standardise": False, "conditioned": False, "steps": 7,
-    "batch_size": 32, "patience": 3, "threads": 2, "device": "cuda", "memory_mb": 5,
+    "batch_size": 32, "targets": ["chained"], "l2": [0.5], "threads": 2, "device": "cuda",
+    "memory_mb": 5,
 }  # fmt: skip
 RANKED = {"rank": 3, "learning_rate": 0.5, "weight_decay": 0.5}
 PROBES: dict[str, tuple[int, dict[str, object]]] = {
-    "LinearProbe": (0, {"l2": [0.5]}),
+    "LinearProbe": (0, {}),
     "QuadraticProbe": (1, RANKED),
     "AttentionProbe": (2, RANKED),
     "QuadraticReuseProbe": (3, RANKED),
     "MultilinearReuseProbe": (4, RANKED),
     "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
+    "SetProbe": (7, {"hidden": 3, "summed": 3, "dropout": 0.5, "learning_rate": 0.5,
+                     "weight_decay": 0.5}),
 }
 for _cls, (_i, _own) in PROBES.items():
     _rules = LOOK if _cls == "AttentionProbe" else FITS
     for _field, _value in {**COMMON_PROBE, **_own}.items():
         KEYS[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "dnn" if _cls == "LinearProbe" else "linear"
-    if _cls != "AttentionProbe":
+    if _cls not in ("AttentionProbe", "SetProbe"):
         KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
+KEYS["SetProbe.family"] = ("fits.1.probes", ["attention"], SHOWN)
 KEYS["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], LOOK)

@@ -140,7 +140,10 @@ class _Fits:
             "seeds": "_".join(map(str, seeds)),
         }
         labels = add_labels(self.graph, self.dataset)
-        runs = [FAMILIES[self.probe.family]]
+        families = {self.probe.family}
+        if self.probe.protocol == "converged":
+            families.add("linear")  # the others hold it
+        runs = [FAMILIES[family] for family in sorted(families)]
         return self.graph.add(rule, wildcards, content, {**inputs, "labels": labels}, runs=runs)
 
     def _curve(

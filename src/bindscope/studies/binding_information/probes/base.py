@@ -50,8 +50,9 @@ class Heads:
         Sizes of the feature groups.
     codes
         Which codes the target's bits are, up to these heads, in their order: names of labels.
-    prior
-        Name of the anchors that the logits start from, the exact prior of these bits; None: from 0.
+    priors
+        Names of the anchors that the logits start from, the exact prior of these bits; none: from
+        0.
     """
 
     name: str
@@ -60,12 +61,12 @@ class Heads:
     count: int
     sizes: tuple[int, ...]
     codes: tuple[str, ...]
-    prior: str | None
+    priors: tuple[str, ...] = ()
 
     @property
     def anchored(self) -> bool:
         """Whether the logits start from the exact prior."""
-        return self.prior is not None
+        return bool(self.priors)
 
     @property
     def length(self) -> int:
@@ -110,10 +111,10 @@ class Target:
         """The ranges of heads that are fitted, stopped and selected on their own."""
         n, k = sum(self.sizes), prod(self.sizes)
         if self.name == "feature":
-            return (Heads("feature", "feature", 0, n, self.sizes, ("features",), None),)
+            return (Heads("feature", "feature", 0, n, self.sizes, ("features",)),)
         if self.name != "chained":
-            prior = "object" if self.name == "object_anchored" else None
-            return (Heads(self.name, "object", 0, k, self.sizes, ("objects",), prior),)
+            priors = ("object",) if self.name == "object_anchored" else ()
+            return (Heads(self.name, "object", 0, k, self.sizes, ("objects",), priors),)
         chain: list[tuple[Literal["object", "feature", "count"], str, int, str, str]] = [
             ("feature", "chained_feature", n, "features", "feature"),
             ("object", "chained_object", k, "objects", "object_given_feature"),
@@ -126,9 +127,18 @@ class Target:
         parts, first, codes = [], 0, ()
         for kind, name, count, code, prior in chain:
             codes = (*codes, code)
-            parts.append(Heads(name, kind, first, count, self.sizes, codes, prior))
+            parts.append(Heads(name, kind, first, count, self.sizes, codes, (prior,)))
             first += count
         return tuple(parts)
+
+    def heads(self, jointly: bool) -> tuple[Heads, ...]:
+        """Return what is fitted at a time: the parts, or all heads of the target as one."""
+        parts = self.parts
+        if len(parts) == 1 or not jointly:
+            return parts
+        priors = tuple(name for part in parts for name in part.priors)
+        last = parts[-1]
+        return (Heads(self.name, last.kind, 0, last.length, self.sizes, last.codes, priors),)
 
     def bits(self, labels: Mapping[str, npt.NDArray[Any]]) -> Bits:
         """Return the bits to predict, uint8 (N, heads), from codes (N, ...) by name."""
@@ -137,7 +147,7 @@ class Target:
 
     def anchors(self, labels: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
         """Return the prior log-odds of the heads in nats, float32 (N, heads), or None."""
-        priors = [part.prior for part in self.parts if part.prior]
+        priors = [name for part in self.parts for name in part.priors]
         if not priors:
             return None
         return np.concatenate([np.asarray(labels[name], np.float32) for name in priors], axis=1)

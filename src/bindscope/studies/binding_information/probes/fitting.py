@@ -6,7 +6,7 @@ from generators keyed by the seed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import nan
@@ -46,7 +46,7 @@ from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
-UNFITTED = Evaluation(np.empty(0), np.empty(0), nan, nan)
+UNFITTED = Evaluation(np.empty(0), np.empty(0), np.empty(0), nan, nan)
 
 
 @denormals.flushed()
@@ -71,12 +71,17 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
     source = make_source(probe, data)
     family: type[Family] = resolve(FAMILIES[probe.family])
 
-    parts = [
-        part for target in chosen_targets(probe, data.sizes, data.n_counts) for part in target.parts
-    ]
+    targets = chosen_targets(probe, data.sizes, data.n_counts)
 
     def begin(seed: int) -> list[ProbeRun]:
-        return [start(probe, heads, source.shape, seed, probe.device) for heads in parts]
+        return [
+            start(
+                probe, heads, source.shape, seed, probe.device,
+                target.parts if family.jointly else (heads,),
+            )
+            for target in targets
+            for heads in target.heads(family.jointly)
+        ]  # fmt: skip
 
     if probe.protocol == "converged" and family.convex:
         runs = begin(seeds[0])
@@ -126,10 +131,14 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
 def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
     """Evaluate fitted runs of one seed on the test split."""
     parts = evaluate(runs, source, "test", probe.batch_size)
+    flags, val = {}, {}
     for run in runs:
-        _flag(run, parts[run.heads.name].scenes.mean(), source, probe.batch_size)
-    flags = {run.heads.name: run.flags for run in runs}
-    val = {run.heads.name: run.best_loss for run in runs}
+        flags |= _flags(run, parts, source, probe.batch_size)
+        if len(run.parts) == 1:
+            val[run.heads.name] = run.best_loss
+        else:
+            of_val = evaluate([run], source, "val", probe.batch_size)
+            val |= {name: float(part.scenes.mean()) for name, part in of_val.items()}
     targets = chosen_targets(probe, source.sizes, source.n_counts)
     plain = {name: parts.get(name, UNFITTED) for name in ("object", "feature")}
     return FitResult(
@@ -185,17 +194,24 @@ def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     return rows
 
 
-def _flag(run: ProbeRun, loss: float, source: Source, batch: int) -> None:
-    """Add `diverged` and `collapsed` where they apply; `loss` is that on test, bits per scene."""
+def _flags(
+    run: ProbeRun, found: Mapping[str, Evaluation], source: Source, batch: int
+) -> dict[str, set[str]]:
+    """Return the flags of each part of a run; `found` are losses on test, bits per scene."""
+    loss = sum(found[part.name].scenes.mean() for part in run.parts)
     if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
-    if _ignores_inputs(run, source, min(batch, WATCHED)):
-        run.flags.add("collapsed")
+    changes = _changes(run, source, min(batch, WATCHED))
+    flags = {}
+    for part in run.parts:
+        own = changes[part.first - run.heads.first : part.length - run.heads.first]
+        flags[part.name] = run.flags | ({"collapsed"} if float(own.mean()) < CONSTANT else set())
+    return flags
 
 
 @torch.inference_mode()
-def _ignores_inputs(run: ProbeRun, source: Source, batch: int) -> bool:
-    """Return whether predictions stay the same when scenes swap their representations."""
+def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor:
+    """Return by how much each head's probability changes when scenes swap representations."""
     inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
         other: Inputs = inputs.roll(1, 0)
@@ -204,7 +220,7 @@ def _ignores_inputs(run: ProbeRun, source: Source, batch: int) -> bool:
         other = Tokens(inputs.patches.roll(1, 0), cls)
     bits, anchors, _ = labels.of(run.heads)
     here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
-    return bool((here - there).abs().mean() < CONSTANT)
+    return (here - there).abs().mean(0)
 
 
 def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:

@@ -65,10 +65,13 @@ class Labels:
 
         Floats (B, length), (B, heads) and (B, heads).
         """
-        codes = [self.columns[name] for name in heads.codes]
-        bits = (codes[0] if len(codes) == 1 else torch.cat(codes, dim=1)).float()
-        anchors = None if heads.prior is None else self.columns[heads.prior]
+        bits = self._joined(heads.codes).float()
+        anchors = self._joined(heads.priors) if heads.anchored else None
         return bits, anchors, bits[:, heads.first :]
+
+    def _joined(self, names: Sequence[str]) -> Tensor:
+        found = [self.columns[name] for name in names]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
 
 
 def label_rows(split: SplitData) -> dict[str, Rows]:

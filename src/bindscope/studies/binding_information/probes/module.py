@@ -221,10 +221,9 @@ class Family(Part, ABC):
 
     patches = False
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
-    feature_family: ClassVar[type[Family] | None] = (
-        None  # None: heads of F and counts are like the others
-    )
+    feature_family: ClassVar[type[Family] | None] = None  # of heads of F and counts, if another
     feature_probe: ClassVar[str | None] = None  # its name
+    jointly: ClassVar[bool] = False  # whether all heads of a target are one module
 
     def __init__(
         self, config: AnyProbe, heads: Heads, shape: InputShape, generator: torch.Generator

@@ -54,6 +54,8 @@ class ProbeRun(Run):
         The seed.
     heads
         What the module predicts.
+    parts
+        Parts of the target that the heads are, for results.
     flags
         `not_converged`, `diverged`, `collapsed` where they apply.
     options
@@ -62,6 +64,7 @@ class ProbeRun(Run):
 
     seed: int
     heads: Heads
+    parts: tuple[Heads, ...]
     flags: set[str] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -78,10 +81,16 @@ class ProbeRun(Run):
 
 
 def start(
-    probe: AnyProbe, heads: Heads, shape: InputShape, seed: int = 0, device: str = "cpu"
+    probe: AnyProbe,
+    heads: Heads,
+    shape: InputShape,
+    seed: int = 0,
+    device: str = "cpu",
+    parts: tuple[Heads, ...] = (),
 ) -> ProbeRun:
     """Return a run that begins at initial weights (see `build`)."""
-    return ProbeRun(heads.name, build(probe, heads, shape, seed, device), seed=seed, heads=heads)
+    family = build(probe, heads, shape, seed, device)
+    return ProbeRun(heads.name, family, seed=seed, heads=heads, parts=parts or (heads,))
 
 
 def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
@@ -138,36 +147,41 @@ class Evaluation:
     accuracy: float = 0.0
     exact_match: float = 0.0
 
+    def add(self, scenes: slice, logits: Tensor, anchors: Tensor | None, truth: Tensor) -> None:
+        """Take in a batch; shares and losses of heads are sums until the last one."""
+        losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
+        right = (logits > 0) == (truth > 0.5)
+        self.scenes[scenes] = losses.sum(1)
+        if anchors is not None:
+            self.anchors[scenes] = bits_lost(anchors, truth).double().sum(1).cpu().numpy()
+        self.heads = np.concatenate([self.heads[None], losses]).sum(0)  # row after row
+        self.accuracy += int(right.sum())
+        self.exact_match += int(right.all(1).sum())
+
 
 @torch.inference_mode()
 def evaluate(
     runs: Sequence[ProbeRun], source: Source, split: str, batch: int
 ) -> dict[str, Evaluation]:
-    """Return each run's losses on a split, by the name of its heads, in one pass.
+    """Return losses on a split by the name of the part, in one pass.
 
-    Of N scenes, 16 bytes per run and scene are kept.
+    Of N scenes, 16 bytes per part and scene are kept.
     """
     n, position = source.scenes[split], 0
     found = {
-        run.heads.name: Evaluation(
-            np.empty(n), np.zeros(run.heads.count), np.empty(n if run.heads.anchored else 0)
-        )
+        part.name: Evaluation(np.empty(n), np.zeros(part.count), np.empty(n * part.anchored))
         for run in runs
+        for part in run.parts
     }
     for inputs, _, labels in source.split(split, batch):
+        scenes = slice(position, position + len(labels))
         for run in runs:
             bits, anchors, truth = labels.of(run.heads)
             logits = run.family(inputs, bits, anchors)
-            losses = bits_lost(logits, truth).cpu().numpy().astype(np.float64)
-            right = (logits > 0) == (truth > 0.5)
-            here = found[run.heads.name]
-            scenes = slice(position, position + len(losses))
-            here.scenes[scenes] = losses.sum(1)
-            if anchors is not None:
-                here.anchors[scenes] = bits_lost(anchors, truth).double().sum(1).cpu().numpy()
-            here.heads = np.concatenate([here.heads[None], losses]).sum(0)  # row after row
-            here.accuracy += int(right.sum())
-            here.exact_match += int(right.all(1).sum())
+            for part in run.parts:
+                own = slice(part.first - run.heads.first, part.length - run.heads.first)
+                prior = None if anchors is None else anchors[:, own]
+                found[part.name].add(scenes, logits[:, own], prior, truth[:, own])
         del inputs
         position += len(labels)
     for here in found.values():

@@ -29,11 +29,14 @@ from bindscope.studies.binding_information.probes.module import (
 class Set(Family):
     """What tokens say one by one is summed; no token meets another before.
 
+    All heads of a target read the same sum, which takes most of the time.
+
     Weights start uniform within 1 / sqrt(inputs), positions and what heads read at zero. While it
     is fitted, a share of the sum and of the layer after it is hidden from each scene (dropout).
     """
 
     patches = True
+    jointly = True
 
     def __init__(
         self, config: SetProbe, heads: Heads, shape: InputShape, generator: torch.Generator

@@ -16,6 +16,7 @@ from safetensors.numpy import save
 
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
+from bindscope.core.registries import resolve
 from bindscope.fitting.rows import Array
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
@@ -33,6 +34,7 @@ from bindscope.studies.binding_information.probes.module import (
     Tokens,
     build,
 )
+from bindscope.studies.binding_information.registry import FAMILIES
 
 
 def to_safetensors(results: Sequence[FitResult]) -> bytes:
@@ -111,7 +113,8 @@ class LoadedProbe:
         float32 array
             (B, heads), in nats.
         """
-        parts = Target(target, self.sizes, self.n_counts).parts
+        asked = Target(target, self.sizes, self.n_counts)
+        parts = asked.heads(jointly=asked.name in self.families)
         if (anchors is not None) != parts[0].anchored:
             raise StoreError(
                 "anchors",
@@ -160,9 +163,10 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
     sizes = tuple(metadata["sizes"])
     shape = InputShape(metadata["dim"], metadata["cls"], metadata["tokens"])
     families = {}
-    n_counts = metadata.get("n_counts", 0)
+    n_counts = metadata["n_counts"]
+    jointly = resolve(FAMILIES[config.family]).jointly
     targets = chosen_targets(config, sizes, n_counts)
-    for heads in (part for target in targets for part in target.parts):
+    for heads in (heads for target in targets for heads in target.heads(jointly)):
         family = build(config, heads, shape)
         prefix = f"{heads.name}."
         state = {
@@ -179,4 +183,4 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
         )
         for name in scalings
     }
-    return LoadedProbe(config, sizes, families, standardisers, metadata.get("n_counts", 0))
+    return LoadedProbe(config, sizes, families, standardisers, metadata["n_counts"])
