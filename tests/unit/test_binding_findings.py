@@ -64,7 +64,7 @@ def about(table, config=ZOO):
 
 
 def everything_said(table, config=ZOO):
-    """Return every sentence that quotes, with plain spaces; names of models stand for themselves."""
+    """Return every sentence that quotes, with plain spaces."""
     told = about(table, config)
     numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(told)]
     said = [*sentences.lead(told), *numbers, text_of(sentences.findings(told))]

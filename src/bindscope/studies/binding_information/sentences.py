@@ -7,7 +7,7 @@ with its sign; where the prior is estimated it is no bound, and "about" is said 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -192,9 +192,7 @@ def key_numbers(about: Told) -> list[KeyNumber]:
             "bits",
             f"say which objects a scene of {first['dataset']} has",
         ),
-        KeyNumber(
-            f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
-        ),
+        KeyNumber(f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
@@ -243,7 +241,9 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
         f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
     )
     if BEYOND in parts_of(like):
-        text += " Counts are not told apart from what goes with what here; the column reason says why."
+        text += (
+            " Counts are not told apart from what goes with what here; the column reason says why."
+        )
     seeds = ", and its 95 % interval over training seeds" if several else ""
     return (
         f"{text} What the best probes read of {headline_part(like).shown.name} in the models' last "

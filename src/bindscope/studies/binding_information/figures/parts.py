@@ -1,4 +1,4 @@
-"""The headline: what occurs, how many, what goes with what, by model and token input (spec 1, 8)."""
+"""The headline: what occurs, how many, what goes with what, by model and token input."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 
 @styled
-def draw(
-    table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()
-) -> Figure:
+def draw(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
     """Draw the three parts of what a representation says about the objects, as bars in boxes.
 
     Parameters

@@ -221,7 +221,9 @@ class Family(Part, ABC):
 
     patches = False
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
-    feature_family: ClassVar[type[Family] | None] = None  # None: heads of F and counts are like the others
+    feature_family: ClassVar[type[Family] | None] = (
+        None  # None: heads of F and counts are like the others
+    )
     feature_probe: ClassVar[str | None] = None  # its name
 
     def __init__(
