@@ -144,7 +144,7 @@ def lead(about: Told) -> tuple[str, ...]:
 
 def _least(part: Part, rows: pd.DataFrame) -> str:
     """Say how much of a part is read from one token input in every model."""
-    least = rows.loc[rows[part.bound].idxmin()].to_dict()
+    least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
     where = tokens_shown(least["tokens"]).words
     each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else str(least["model"])
     return f"From {where}, probes read {_amount(least, part)} of them in {each}."

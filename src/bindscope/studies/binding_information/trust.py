@@ -50,8 +50,8 @@ def calibration(table: pd.DataFrame) -> list[str]:
         most, least = (number(float(end), "z.1f") for end in (excess.max(), -excess.min()))
         paragraphs.append(
             f"The paper's estimate of B* is above the truth by more than {NOTICEABLE_BITS} bits in "
-            f"{high} of {len(excess)} fits, by {most} bits at most, and below it by {least} bits at "
-            "most."
+            f"{high} of {len(excess)} fits, by {most} bits at most, and below it by {least} bits "
+            "at most."
         )
     return paragraphs
 
