@@ -19,7 +19,7 @@ from zoo_tables import CONFIG as ZOO
 from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 
 from bindscope.core.interfaces import Inputs
-from bindscope.statistics.means import welch_interval
+from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.comparisons import compared
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
@@ -64,7 +64,7 @@ def about(table, config=ZOO):
 
 
 def everything_said(table, config=ZOO):
-    """Return every sentence that quotes, with plain spaces; names of models stand for themselves."""
+    """Return every sentence that quotes, with plain spaces."""
     told = about(table, config)
     numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(told)]
     said = [*sentences.lead(told), *numbers, text_of(sentences.findings(told))]
@@ -76,9 +76,9 @@ def test_the_lead_says_where_most_and_where_least_is_read():
     lead = lead.replace("\u00a0", " ")
     assert lead.startswith(
         "A scene of matching holds 9.5 bits of what goes with what (which color belongs to which "
-        "shape). From the [CLS] token, probes read ≥ 9.4 of them in objects (3 vision "
-        "transformers trained to name the objects) and ≥ 1.6 in features (3 vision transformers "
-        "trained to name the features only), a difference of 7.8 bits ("
+        "shape). From the [CLS] token, probes read ≥ 9.4 of them in 3 vision transformers "
+        "trained to name the objects (objects) and ≥ 1.6 in 3 vision transformers trained to name "
+        "the features only (features), a difference of 7.8 bits ("
     )
     assert lead.endswith("From the patch tokens, probes read ≥ 8.5 of them in each of the 7 kinds "
                          "of models.")  # fmt: skip
@@ -91,13 +91,11 @@ def test_the_findings_say_what_the_table_says():
     rows = rows[rows["model"].str.startswith("masked") & (rows["probe"] == "best")]
     rows = rows[rows["tokens"] == "cls"]
     assert len(rows) == 3
-    what, how_many, pairing = (
-        at_least(rows[f"{name}_lower_bound_bits"].mean()) for name in ("feature", "count", "pairing")
-    )
+    mean, low, high = mean_interval(rows["pairing_lower_bound_bits"])
     text = text_of(made.findings)
     assert (
-        "masked (3 vision transformers trained to fill in masked patches): from the [CLS] token, "
-        f"≥ {what} of what occurs, ≥ {how_many} of how many and ≥ {pairing} of what goes with what ("
+        "masked (3 vision transformers trained to fill in masked patches): "
+        f"≥ {at_least(mean)} ({at_least(low)} to {at_most(high)}) from the [CLS] token; ≥ "
     ) in text
     assert "7.2 say what occurs, 11.3 say how many and 8.0 say what goes with what" in text
     assert "9.6 say what occurs and 9.5 say what goes with what" in text
@@ -123,8 +121,8 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     assert not any("777" in text for text in said)
     for text in said:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
-        for amount in re.findall(r"(\S*) ?[-\u2212]?\d+\.\d (?:of|in)\b", text):
-            assert amount in ("≥", "of") or "holds" in text or "difference" in text
+        for amount in re.findall(r"(\S+) [-\u2212]?\d+\.\d (?:\(.{,30}\) )?(?:of them|from)", text):
+            assert amount == "≥"
     left = {rows[i]["flags"] for i in hidden} if flags else set()
     if left:
         flag = flags.rpartition(";")[2]
@@ -138,7 +136,7 @@ def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     assert sentences.lead(told) == ()
     assert sentences.key_numbers(told) == []
     text = text_of(sentences.findings(told))
-    assert "from the [CLS] token, there is no row to quote (3 models left out, flagged" in text
+    assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
     assert sentences.unmeasured(told) == []
 
@@ -154,7 +152,8 @@ def test_bounds_are_rounded_down_and_their_intervals_outwards():
 def test_a_small_bound_is_a_number_and_not_an_absence():
     table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
     text = text_of(sentences.findings(about(table, {})))
-    assert "≥ \u22120.3 of what goes with what" in text
+    assert "≥ \u22120.3 from the [CLS] token" in text
+    assert "read of what goes with what in the models' last layers, in bits:" in text
 
 
 def test_groups_are_compared_by_intervals_over_training_seeds():
@@ -197,8 +196,8 @@ def test_what_a_model_is_comes_from_its_source():
     models = [{"name": name, "source": source} for name, source in sources.items()]
     table = parts_table([parts_row("matching", name) for name in sources])
     text = text_of(sentences.findings(about(table, {"models": models})))
-    assert "a (facebook/dinov2-large): from" in text
-    assert "b: from" in text
+    assert "a (facebook/dinov2-large): ≥" in text
+    assert "b: ≥" in text
     assert "/home/me" not in text
     assert "c (a vision transformer trained on captions of the same words, not paired)" in text
     assert "d (a vision transformer trained with the objective rotation)" in text
@@ -208,7 +207,7 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
     row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False)
     told = about(parts_table([row]), {})
     text = text_of(sentences.findings(told))
-    assert "≥ 5.0 of how many, and what goes with what" in text
+    assert "≥ 5.0 from the [CLS] token" in text
     assert "Counts are not told apart from what goes with what here" in text
     assert "19.3 bits of how many, and what goes with what" in sentences.lead(told)[0]
 

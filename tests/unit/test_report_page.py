@@ -147,9 +147,10 @@ def test_a_chapter_has_its_parts_in_order(tmp_path):
     text = text_of(page_of(toy(tmp_path)))
     text = text[text.index("Long is longer.") :]
     parts = (
-        "Long is longer.", "What overview shows.", "An introduction", "What this run found", "bent: not straight (1 row)", "3.1 cm",
-        "There are two:", "<short> is short.", "Two are few.",
-        "What detail shows.", "Is it so?", "A point.", "What check shows.", "All", "Provenance",
+        "Long is longer.", "What overview shows.", "An introduction", "What this run found",
+        "bent: not straight (1 row)", "3.1 cm", "There are two:", "<short> is short.",
+        "Two are few.", "What detail shows.", "Is it so?", "A point.",
+        "What check shows.", "All", "Provenance",
     )  # fmt: skip
     places = [text.index(part) for part in parts]
     assert places == sorted(places)

@@ -7,7 +7,7 @@ with its sign; where the prior is estimated it is no bound, and "about" is said 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -144,7 +144,7 @@ def lead(about: Told) -> tuple[str, ...]:
 
 def _least(part: Part, rows: pd.DataFrame) -> str:
     """Say how much of a part is read from one token input in every model."""
-    least = rows.loc[rows[part.bound].idxmin()].to_dict()
+    least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
     where = tokens_shown(least["tokens"]).words
     each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else str(least["model"])
     return f"From {where}, probes read {_amount(least, part)} of them in {each}."
@@ -175,7 +175,7 @@ def _difference(pair: Comparison) -> str:
 
 def _named(about: Told, row: Record) -> str:
     words = about.words.get(row["model"], "")
-    return f"{row['model']} ({words})" if words else str(row["model"])
+    return f"{words} ({row['model']})" if words else str(row["model"])
 
 
 def key_numbers(about: Told) -> list[KeyNumber]:
@@ -192,9 +192,7 @@ def key_numbers(about: Told) -> list[KeyNumber]:
             "bits",
             f"say which objects a scene of {first['dataset']} has",
         ),
-        KeyNumber(
-            f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
-        ),
+        KeyNumber(f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
@@ -223,12 +221,13 @@ def findings(about: Told) -> list[Finding]:
             [*quoted["model"], *refused[refused["dataset"] == dataset]["model"]], about.models
         )
         points = [(name, _about(about, dataset, name)) for name in names]
-        found.append(Finding(_there_is(like, about.table), tuple(points)))
+        several = bool(len(quoted)) and bool((quoted["n_models"] > 1).any())
+        found.append(Finding(_there_is(like, about.table, several), tuple(points)))
         found += _comparisons(about, dataset)
     return found
 
 
-def _there_is(like: Record, table: pd.DataFrame) -> str:
+def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     """Say what there is to know of a dataset's scenes, part by part."""
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
@@ -242,8 +241,14 @@ def _there_is(like: Record, table: pd.DataFrame) -> str:
         f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
     )
     if BEYOND in parts_of(like):
-        text += " Counts are not told apart from what goes with what here; the column reason says why."
-    return text + " What the best probes read of them in the models' last layers, in bits:"
+        text += (
+            " Counts are not told apart from what goes with what here; the column reason says why."
+        )
+    seeds = ", and its 95 % interval over training seeds" if several else ""
+    return (
+        f"{text} What the best probes read of {headline_part(like).shown.name} in the models' last "
+        f"layers, in bits{seeds}:"
+    )
 
 
 def _about(about: Told, dataset: str, name: str) -> str:
@@ -258,7 +263,7 @@ def _about(about: Told, dataset: str, name: str) -> str:
         where = f"from {tokens_shown(token).words}"
         row = rows[rows["tokens"] == token].to_dict("records")
         left = refused[refused["tokens"] == token].to_dict("records")
-        text = f"{where}, {_parts(row[0])}" if row else f"{where}, there is no row to quote"
+        text = f"{_read(row[0])} {where}" if row else f"there is no row to quote {where}"
         if left:
             n = left[0]["n_models"]
             text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
@@ -266,15 +271,13 @@ def _about(about: Told, dataset: str, name: str) -> str:
     return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
 
 
-def _parts(row: Record) -> str:
-    parts = [part for part in parts_of(row) if row[part.entropy] > SMALLEST_BITS] or [BEYOND]
-    amounts = [f"{_amount(row, part)} of {part.shown.name}" for part in parts]
-    text = listed(amounts)
-    last = headline_part(row)
+def _read(row: Record) -> str:
+    """Write how much of the headline's part was read, and its interval over training seeds."""
+    part = headline_part(row)
+    text = _amount(row, part)
     if row["n_models"] > 1:
-        low, high = (float(row[f"{last.bound}_{end}"]) for end in ("low", "high"))
-        ends = f"{at_least(low)} to {at_most(high)}"
-        text += f" ({ends} over {row['n_models']} training seeds)"
+        low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
+        text += f" ({at_least(low)} to {at_most(high)})"
     return text
 
 

@@ -129,9 +129,8 @@ def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     layers: dict[str, set[str]] = {}
     for fit in graph.of("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
-    return (
-        _about_table(graph, shared, section) if any(len(n) > 1 for n in layers.values()) else None
-    )
+    several = any(len(names) > 1 for names in layers.values())
+    return _about_table(graph, shared, section) if several else None
 
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:

@@ -1,4 +1,4 @@
-"""Parts of the binding table that figures and the report read: last layers, means over seeds and groups."""
+"""Parts of the binding table that figures and the report read: last layers, means over seeds."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def read(inputs: Inputs) -> dict[str, Any]:
     -------
     dict
         `breakdowns` by label, and the feature `groups` that all of them have. One fit stands for a
-        model, one model for those that differ in their seed (`choose_fits`). Of spaces that differ the largest is shown, the first of several.
+        model, one model for those that differ in their seed (`choose_fits`). Of spaces that differ
+        the largest is shown, the first of several.
     """
     spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))

@@ -72,8 +72,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     -------
     Figure
         Above: estimate against truth with the diagonal, a column per quantity that has a truth.
-        Below: estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with its 95 %
-        interval. Colour: probe family. Means over probe seeds.
+        Below: estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower
+        bound with its 95 % interval. Colour: probe family. Means over probe seeds.
     """
     rows = _rows(table)
     shown = [names for names in QUANTITIES if names[1] in rows and rows[names[1]].notna().any()]
@@ -90,8 +90,9 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         grid[0, j].set_title(name, fontsize=8.5)
         grid[0, j].set_xlabel("truth, bits")
         _errors(grid[1, j], known, encoders, families, (truth, paper, ours))
-        grid[1, j].set_xlabel("minus truth, bits" if len(shown) > 2 else "estimate minus truth, bits")
+        grid[1, j].set_xlabel("minus truth, bits")
     grid[0, 0].set_ylabel("estimate, bits per scene")
+    grid[1, 0].set_ylabel("estimate")
     grid[1, 0].set_yticks(range(len(encoders)), encoders)
     grid[1, 0].set_ylim(len(encoders) - 0.5, -0.5)
     entries = [
@@ -106,9 +107,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     return figure
 
 
-def _scatter(
-    axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names
-) -> None:
+def _scatter(axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names) -> None:
     truth, paper, ours = names
     if not len(rows):
         return

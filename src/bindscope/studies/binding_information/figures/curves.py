@@ -65,7 +65,7 @@ def draw_curves(
     marks: pd.DataFrame,
     place: str,
 ) -> Figure:
-    """Draw beta* (left) and B* (right): counts and pairing, a row of panels per token input and probe family.
+    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
 
     Parameters
     ----------

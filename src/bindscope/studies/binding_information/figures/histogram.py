@@ -48,7 +48,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    return None if len(table) else "Nothing was measured that could stand beside the paper's numbers."
+    return None if len(table) else "There is no row to stand beside the paper's numbers."
 
 
 @styled

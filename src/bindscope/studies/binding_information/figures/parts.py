@@ -1,4 +1,4 @@
-"""The headline: what occurs, how many, what goes with what, by model and token input (spec 1, 8)."""
+"""The headline: what occurs, how many, what goes with what, by model and token input."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str
     )[:, 0]  # fmt: skip
     for axes, name in zip(grid, names, strict=True):
         _panel(axes, name, _of(found, name), table, models)
-    entries = [
+    entries: list[Any] = [
         Patch(label="all there is to know", **_OUTLINE),
         Patch(color=GREY, label="at least so much was read (≥)"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -130,7 +131,7 @@ def _panel(axes: Axes, curve: pd.DataFrame, single: pd.DataFrame) -> dict[str, P
     return shown
 
 
-def _look(part: Part) -> dict[str, object]:
+def _look(part: Part) -> dict[str, Any]:
     """Width and dashes of a part's line: the last part, which the study is about, is the widest."""
     return {
         "linewidth": 1.1 if part.shown.name in _DASHES else 2.0,
