@@ -13,23 +13,26 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.tables.write import write_table
 
 
-def test_breakdown_subtracts_the_null_probe_head_by_head():
-    fit = {"0.chained_loss_bits": np.arange(11) / 10, "1.chained_loss_bits": np.arange(11) / 10}
-    null = {"0.chained_loss_bits": np.ones(11)}
-    gained = breakdown.gains(fit, null, (2, 3))
+def test_breakdown_subtracts_the_fit_from_the_prior_head_by_head():
+    fit = {f"{seed}.chained_loss_bits": np.arange(11) / 10 for seed in (0, 1)}
+    fit |= {f"{seed}.chained_prior_bits": np.ones(11) for seed in (0, 1)}
+    gained = breakdown.gains(fit, {}, (2, 3))
     assert gained.given == "features"
     np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
     np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
-    counted = {"0.chained_loss_bits": np.arange(13) / 10}
-    gained = breakdown.gains(counted, {"0.chained_loss_bits": np.ones(13)}, (2, 3))
+    counted = {"0.chained_loss_bits": np.arange(13) / 10, "0.chained_prior_bits": np.ones(13)}
+    gained = breakdown.gains(counted, {}, (2, 3))
     assert gained.given == "counts"
     np.testing.assert_allclose(gained.objects, 1 - np.arange(7, 13) / 10)
+
+
+def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     plain = {"0.object_loss_bits": np.zeros(6), "0.feature_loss_bits": np.full(5, 2.0)}
-    nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)} | null
+    nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)}
     gained = breakdown.gains(plain, nothing, (2, 3))
     assert gained.given == ""
     np.testing.assert_allclose(gained.features, -1)
-    assert breakdown.gains(plain, {"0.chained_loss_bits": np.ones(11)}, (2, 3)) is None
+    assert breakdown.gains(plain, {}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
     assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
     assert breakdown.available({})
@@ -64,7 +67,8 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
             {"name": "color", "values": ["red", "blue", "green"][:size]},
             {"name": "shape", "values": ["circle", "square", "triangle"][:size]},
         ]
-        losses = {"0.chained_loss_bits": np.zeros(2 * size + size**2)}
+        zeros = np.zeros(2 * size + size**2)
+        losses = {"0.chained_loss_bits": zeros, "0.chained_prior_bits": zeros}
         for role, names in (
             ("fits", {"dataset": dataset, "model": "vit", "tokens": "cls", "probe": "quadratic"}),
             ("nulls", {"dataset": dataset, "probe": "quadratic"}),

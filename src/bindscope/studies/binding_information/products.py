@@ -98,8 +98,10 @@ class _Fits:
         for seeds in block.seed_blocks:
             representation = {"tokens": tokens, "layer": layer}
             inputs: dict[str, Product | list[Product]] = {"index": index, "patches": stores}
-            if isinstance(block, FitBlock):
-                _add_null(self.graph, self, seeds)
+            # Only the plain probes have a prior to learn; the others start from it.
+            if isinstance(block, FitBlock) and "plain" in self.probe.targets:
+                plain = self.probe.model_copy(update={"targets": ("plain",)})
+                _add_null(self.graph, replace(self, probe=plain), seeds)
             for control in block.controls:
                 names["control"] = control
                 if isinstance(block, LearningCurve):

@@ -46,7 +46,8 @@ class Breakdown:
     Attributes
     ----------
     objects
-        float64 (K,): per object, the null probe's test loss minus the probe's, bits per scene.
+        float64 (K,): per object, the test loss without a representation minus the probe's, bits
+        per scene: that of the exact prior, or of the null probe of a plain probe.
     features
         float64 (n,): the same per feature value.
     given
@@ -65,47 +66,50 @@ def gains(
     null: Mapping[str, npt.NDArray[Any]],
     sizes: Sequence[int],
 ) -> Breakdown | None:
-    """Subtract a fit's losses per head from those of its null probe.
+    """Subtract a fit's losses per head from those of the prior, or of its null probe.
 
     Parameters
     ----------
-    details, null
-        `<seed>.<target>_loss_bits`, float (heads,): mean test loss per head, of the fit and of
-        the null probe; seeds are averaged. `chained` is used where both have it (n feature heads,
-        those of counts where there are some, K object heads), else `object` and `feature`.
+    details
+        `<seed>.<target>_loss_bits`, float (heads,): mean test loss per head, and
+        `<seed>.<target>_prior_bits`, that of the exact prior; seeds are averaged. `chained` is
+        used where it was fitted (n feature heads, those of counts where there are some, K object
+        heads), else `object` and `feature`.
+    null
+        Losses of the null probe; empty where there is none.
     sizes
         Sizes of the feature groups.
 
     Returns
     -------
     Breakdown or None
-        Bits gained; negative where the probe does worse than without input. None where the two
-        have no target in common.
+        Bits gained; negative where the probe does worse than without input. None where there is
+        nothing to compare with.
     """
     n, n_objects = sum(sizes), prod(sizes)
-    fit, nothing = _by_target(details), _by_target(null)
-    both = fit.keys() & nothing.keys()
-    if "chained" in both:
-        difference = nothing["chained"] - fit["chained"]
+    fit, prior = (_by_target(details, suffix) for suffix in ("_loss_bits", "_prior_bits"))
+    nothing = _by_target(null, "_loss_bits")
+    if "chained" in fit:
+        difference = prior["chained"] - fit["chained"]
         given = "counts" if len(difference) > n + n_objects else "features"
         return Breakdown(difference[-n_objects:], difference[:n], given)
-    if {"object", "feature"} <= both:
+    if {"object", "feature"} <= fit.keys() & nothing.keys():
         objects, features = (nothing[target] - fit[target] for target in ("object", "feature"))
         return Breakdown(objects, features, "")
     return None
 
 
-def _by_target(details: Mapping[str, npt.NDArray[Any]]) -> dict[str, Array]:
+def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str, Array]:
     found: dict[str, list[Array]] = {}
     for name in sorted(details):
-        if name.endswith("_loss_bits"):
-            target = name.partition(".")[2].removesuffix("_loss_bits")
+        if name.endswith(suffix):
+            target = name.partition(".")[2].removesuffix(suffix)
             found.setdefault(target, []).append(np.asarray(details[name], np.float64))
     return {target: np.mean(losses, axis=0) for target, losses in found.items()}
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read what the fits of last layers gained over their null probes, head by head.
+    """Read what the fits of last layers gained over knowing the prior alone, head by head.
 
     Returns
     -------
@@ -125,14 +129,14 @@ def read(inputs: Inputs) -> dict[str, Any]:
     shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])
     found = {}
     for dataset, model, tokens, probe in chosen:
-        if dataset not in spaces or (dataset, "", "", probe) not in nulls:
+        if dataset not in spaces:
             continue
         if spaces[dataset] != shown:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
         label = f"{model} ({dataset})" if len(datasets) > 1 else model
         _, details = fits[dataset, model, tokens, probe]
-        _, null = nulls[dataset, "", "", probe]
+        _, null = nulls.get((dataset, "", "", probe), ("", {}))
         sizes = [len(values) for _, values in shown]
         if gained := gains(details, null, sizes):
             found[marked(label, dataset in estimated)] = gained
@@ -184,7 +188,7 @@ def _n_objects(groups: Sequence[Group]) -> int:
 
 def available(breakdowns: Mapping[str, Breakdown], **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
-    return None if breakdowns else "No fit with a null probe beside it was given."
+    return None if breakdowns else "No fit of the chain, or with a null probe beside it, was given."
 
 
 @styled

@@ -188,6 +188,8 @@ class FitResult:
     anchor_losses
         The same of the anchors alone, for the parts that start from them: what the exact prior
         pays for each test scene.
+    anchor_head_losses
+        As `head_losses`, of the anchors alone, for the targets that start from them.
     head_losses
         Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
         n heads of `chained` are feature heads, the last K object heads.
@@ -229,3 +231,4 @@ class FitResult:
     feature_probe: str
     target_flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     anchor_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    anchor_head_losses: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)

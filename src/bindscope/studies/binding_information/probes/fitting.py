@@ -46,7 +46,7 @@ from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
-UNFITTED = Evaluation(np.empty(0), np.empty(0), np.empty(0), nan, nan)
+UNFITTED = Evaluation(*(np.empty(0) for _ in range(4)), nan, nan)
 
 
 @denormals.flushed()
@@ -146,6 +146,11 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         losses={name: part.scenes for name, part in parts.items()},
         head_losses={
             t.name: np.concatenate([parts[part.name].heads for part in t.parts]) for t in targets
+        },
+        anchor_head_losses={
+            t.name: np.concatenate([parts[part.name].anchor_heads for part in t.parts])
+            for t in targets
+            if t.anchored
         },
         anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},

@@ -135,8 +135,8 @@ class Evaluation:
         Loss of each scene in bits, summed over heads, float64 (N,).
     heads
         Loss of each head in bits, averaged over scenes, float64 (heads,).
-    anchors
-        Loss of each scene under the anchors alone, float64 (N,), where the heads have anchors.
+    anchors, anchor_heads
+        The same under the anchors alone, where the heads have anchors; else empty.
     accuracy, exact_match
         Share of bits that are right at threshold 0, and of scenes all of whose bits are.
     """
@@ -144,6 +144,7 @@ class Evaluation:
     scenes: npt.NDArray[np.float64]
     heads: npt.NDArray[np.float64]
     anchors: npt.NDArray[np.float64]
+    anchor_heads: npt.NDArray[np.float64]
     accuracy: float = 0.0
     exact_match: float = 0.0
 
@@ -153,7 +154,9 @@ class Evaluation:
         right = (logits > 0) == (truth > 0.5)
         self.scenes[scenes] = losses.sum(1)
         if anchors is not None:
-            self.anchors[scenes] = bits_lost(anchors, truth).double().sum(1).cpu().numpy()
+            priors = bits_lost(anchors, truth).double().cpu().numpy()
+            self.anchors[scenes] = priors.sum(1)
+            self.anchor_heads += priors.sum(0)
         self.heads = np.concatenate([self.heads[None], losses]).sum(0)  # row after row
         self.accuracy += int(right.sum())
         self.exact_match += int(right.all(1).sum())
@@ -169,7 +172,12 @@ def evaluate(
     """
     n, position = source.scenes[split], 0
     found = {
-        part.name: Evaluation(np.empty(n), np.zeros(part.count), np.empty(n * part.anchored))
+        part.name: Evaluation(
+            np.empty(n),
+            np.zeros(part.count),
+            np.empty(n * part.anchored),
+            np.zeros(part.count * part.anchored),
+        )
         for run in runs
         for part in run.parts
     }
@@ -188,6 +196,7 @@ def evaluate(
         here.accuracy /= n * len(here.heads)
         here.exact_match /= n
         here.heads /= n
+        here.anchor_heads /= n
     return found
 
 
