@@ -29,7 +29,7 @@ from bindscope.studies.binding_information.probes.module import InputShape, buil
 from bindscope.studies.binding_information.probes.protocols import one_cycle, paper
 from bindscope.studies.binding_information.probes.weights import load_probe, to_safetensors
 
-FAST = {"steps": 20, "batch_size": 64}
+FAST = {"steps": 5, "batch_size": 64}  # of a cycle; a fit takes 40 at most
 K, N_FEATURES = 12, 7
 H_OBJECT = K * 0.8113  # bits of rate 1/4
 
@@ -163,7 +163,7 @@ def test_a_null_probe_learns_nothing_and_says_so(name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_readable_code_is_read(name):
     data = problem((1000, 200, 200), 24, noise=0.0, tokens=tokens_of(name, 12))
-    (result,) = fitted(name, data=data, steps=150, batch_size=128)
+    (result,) = fitted(name, data=data, steps=30, batch_size=128)
     assert bits_of(result, "object") < 0.4 * H_OBJECT
     assert bits_of(result, "chained") < 0.4 * H_OBJECT
     assert "collapsed" not in result.flags
@@ -209,11 +209,11 @@ def exclusive(n=(2000, 400, 400), dim=12, noise=0.1, seed=0):
 @pytest.mark.parametrize("name", ["quadratic", "dnn"])
 def test_a_richer_family_reads_what_a_linear_one_cannot(name):
     (linear,) = fitted("linear", data=exclusive())
-    fields = {"steps": 200, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
+    fields = {"steps": 150, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
+    fields["targets"] = ["anchored"]
     (richer,) = fitted(name, data=exclusive(), **fields)
     assert bits_of(linear, "object_anchored") > 0.95 * H_OBJECT
     assert bits_of(richer, "object_anchored") < 0.2 * H_OBJECT
-    assert richer.val_loss_bits["object"] < linear.val_loss_bits["object"] - 1
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
@@ -228,16 +228,18 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
         vectors = ProbeData(**splits, sizes=SIZES)
     (linear,) = fitted("linear", data=vectors if data.patches else data, steps=150)
     for rate in (3e-3, 10.0):
-        (richer,) = fitted(name, data=data, learning_rate=rate, steps=20)
+        (richer,) = fitted(name, data=data, learning_rate=rate)
         for part, loss in richer.val_loss_bits.items():
             assert loss <= linear.val_loss_bits[part] + 1e-3, part
 
 
 def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
-    (short,) = fitted("quadratic", data=exclusive(), steps=4, learning_rate=3e-3)
+    (short,) = fitted("quadratic", data=exclusive(), steps=10, learning_rate=3e-3)
     assert "not_converged" in short.target_flags["object_anchored"]
-    assert short.steps == 8 * 4
-    (long,) = fitted("quadratic", data=exclusive(), steps=300, learning_rate=0.01)
+    assert short.steps == 8 * 10
+    (long,) = fitted(
+        "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
+    )
     assert "not_converged" not in long.target_flags["object_anchored"]
     (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0), steps=2)
     assert "not_converged" in linear.target_flags["object"]

@@ -26,13 +26,17 @@ from bindscope.studies.binding_information.probes.module import (
 )
 
 
+POSITION = 0.5
+
+
 class Set(Family):
     """What tokens say one by one is summed; no token meets another before.
 
     All heads of a target read the same sum, which takes most of the time.
 
-    Weights start uniform within 1 / sqrt(inputs), positions and what heads read at zero. While it
-    is fitted, a share of the sum and of the layer after it is hidden from each scene (dropout).
+    Weights start uniform and of variance 1 / inputs, positions normal with deviation 1/2 (a sum over
+    tokens that are all alike starts on a plateau), what heads read at zero. While it is fitted, a
+    share of the sum and of the layer after it is hidden from each scene (dropout).
     """
 
     patches = True
@@ -44,14 +48,15 @@ class Set(Family):
         super().__init__(config, heads, shape, generator)
 
         def matrix(rows: int, columns: int) -> nn.Parameter:
-            bound = 1 / sqrt(columns)
+            bound = sqrt(3 / columns)
             return nn.Parameter(
                 torch.empty(rows, columns).uniform_(-bound, bound, generator=generator)
             )
 
         hidden, summed, self.dropout = config.hidden, config.summed, config.dropout
         self.first = matrix(hidden, shape.dim)
-        self.positions = nn.Parameter(torch.zeros(shape.tokens, hidden))
+        positions = torch.randn(shape.tokens, hidden, generator=generator) * POSITION
+        self.positions = nn.Parameter(positions)
         self.second, self.second_bias = matrix(summed, hidden), nn.Parameter(torch.zeros(summed))
         self.of_cls = matrix(summed, shape.dim) if shape.cls else None
         self.third, self.third_bias = matrix(summed, summed), nn.Parameter(torch.zeros(summed))
