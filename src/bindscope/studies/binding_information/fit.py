@@ -115,7 +115,7 @@ def fit_row(
     test = data.shuffled_labels(result.seed).test if shuffled else data.test
     row = estimate(
         result, prior, test.objects, whole(test.features), information,
-        disjoint=disjoint, nothing_to_learn=shuffled or names.get("tokens") == "null",
+        disjoint=disjoint, nothing_to_learn=shuffled,
     )  # fmt: skip
     return {
         **names, "seed": result.seed, **counts, "protocol": probe.protocol,
