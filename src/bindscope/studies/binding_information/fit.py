@@ -69,9 +69,7 @@ def load_data(
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
         chosen = anchors_of(anchors[0].manifest.arrays)
-        splits[name] = SplitData(
-            z, objects, features, {a: RowReader(anchors, [a]) for a in chosen}
-        )
+        splits[name] = SplitData(z, objects, features, {a: RowReader(anchors, [a]) for a in chosen})
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 
 
