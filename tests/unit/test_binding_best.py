@@ -27,7 +27,8 @@ def row_of(probe, found, plain=20.0, anchored=9.0, protocol="converged", flags=N
                 for end, shift in (("", 0.0), ("_low", -0.2), ("_high", 0.3))}  # fmt: skip
         row |= {f"loss_{LOSS.get(name, name)}_bits": loss, f"val_loss_{VAL[name]}_bits": loss + 0.1}
         row |= {f"prior_loss_{name}_bits": entropy}
-    row |= {"loss_object_anchored_bits": h - anchored, "val_loss_object_anchored_bits": h - anchored,
+    row |= {"loss_object_anchored_bits": h - anchored,
+            "val_loss_object_anchored_bits": h - anchored,
             "prior_loss_object_bits": h, "val_loss_object_bits": plain,
             "val_loss_feature_bits": 4.0, "binding_lower_bound_bits": sum(found),
             "binding_lower_bound_bits_low": sum(found) - 0.4,
@@ -111,12 +112,10 @@ def test_the_papers_protocol_stands_beside_ours_and_wins_nothing():
 
 def test_where_only_some_fits_have_a_target_the_others_give_the_rest():
     bare = row_of("dnn", (4.0, 3.0, 2.0), plain=10.0)
-    missing = {name: None for name in bare[0]
-               if name.startswith(("loss_chained", "loss_counts", "loss_object_", "val_loss_chained",
-                                   "val_loss_object_anchored", "count_", "pairing_", "feature_lower",
-                                   "prior_", "conditional_binding_lower"))
-               and name != "loss_object_bits"}  # fmt: skip
-    bare[0].update(missing)
+    left_out = ("loss_chained", "loss_counts", "loss_object_given", "loss_object_anchored",
+                "val_loss_chained", "val_loss_object_anchored", "count_", "pairing_",
+                "feature_lower", "prior_", "conditional_binding_lower")  # fmt: skip
+    bare[0].update({name: None for name in bare[0] if name.startswith(left_out)})
     row = best(bare, row_of("linear", (5.0, 4.0, 2.0)))
     assert row["loss_object_bits"] == 10.0
     assert row["pairing_lower_bound_bits"] == pytest.approx(2.0)
