@@ -116,13 +116,17 @@ def complete(row):
         for end, shift in (("low", -0.1), ("high", 0.1)):
             row.setdefault(f"{bound}_lower_bound_bits_{end}", found and found + shift)
     for name, bound, entropy in (
-        ("count", "count", "counts_given_feature"), ("pairing", "pairing", "object_given_counts")
+        ("count", "count", "counts_given_feature"),
+        ("pairing", "pairing", "object_given_counts"),
     ):
         found = row[f"{bound}_lower_bound_bits"]
         row.setdefault(f"{name}_ratio", None if found is None else found / h[entropy])
     for name, column in (
-        ("object", "object"), ("feature", "feature"), ("object_anchored", "object_anchored"),
-        ("chained_feature", "chained_feature"), ("chained_object", "object_given_feature"),
+        ("object", "object"),
+        ("feature", "feature"),
+        ("object_anchored", "object_anchored"),
+        ("chained_feature", "chained_feature"),
+        ("chained_object", "object_given_feature"),
     ):
         row.setdefault(f"val_loss_{name}_bits", row[f"loss_{column}_bits"])
     counted = h["counts_given_feature"] is not None

@@ -202,7 +202,10 @@ def test_counts_that_follow_from_the_features_cost_and_gain_nothing():
     assert row["count_lower_bound_bits_low"] == row["count_lower_bound_bits_high"] == 0.0
     assert row["pairing_lower_bound_bits"] == row["conditional_binding_lower_bound_bits"] == 6.0
     assert row["val_loss_chained_counts_bits"] is row["count_ratio"] is None
-    assert (row["status"], row["reason"]) == ("ok", "H(M|F) = 0 bits, so count_ratio has no meaning")
+    assert (row["status"], row["reason"]) == (
+        "ok",
+        "H(M|F) = 0 bits, so count_ratio has no meaning",
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,8 +257,9 @@ def test_the_choice_needs_a_loss():
 
 
 def test_negative_estimates_are_kept_and_flagged():
-    row = row_of(result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 4.1, 3.1),
-                        val=(10, 11)))
+    row = row_of(
+        result(object_=12.0, feature=1.0, anchored=10.2, chained=(3.1, 4.1, 3.1), val=(10, 11))
+    )
     assert row["binding_bits"] == pytest.approx(-2.0, abs=1e-5)
     assert row["binding_ratio"] == pytest.approx(-0.2, abs=1e-5)
     assert row["conditional_binding_bits"] == pytest.approx(-4.0, abs=1e-5)

@@ -146,12 +146,16 @@ def test_the_papers_main_data_set_code_by_code_on_its_split():
 
 def test_where_counts_are_not_told_apart_there_is_a_reason():
     three = build_space(uniform((2, 2, 2), 1, 3))
-    assert counts.not_counted(three) == "counts are told apart for two feature groups, and there are 3"
+    assert (
+        counts.not_counted(three) == "counts are told apart for two feature groups, and there are 3"
+    )
     draws = DrawsSpace(
         kind="draws", groups=[{"name": "a", "size": 3}, {"name": "b", "size": 2}], n_objects=3
     )
     assert counts.not_counted(build_space(draws)).startswith("objects may repeat")
-    assert counts.not_counted(build_space(uniform((9, 8), 1, 72))).endswith("too many to count over")
+    assert counts.not_counted(build_space(uniform((9, 8), 1, 72))).endswith(
+        "too many to count over"
+    )
     for config in (three, build_space(draws)):
         assert counts.count_anchors(config, np.zeros((0, config.n_cells), np.uint8)) == {}
     for row in entropies(dataset(uniform((2, 2, 2), 1, 3))):
@@ -190,9 +194,7 @@ def test_the_parts_of_a_scene_add_up_to_o_given_f(sizes, smallest, further, seed
     parts += losses(counts.cell_log_odds(space, objects), objects)
     ways = space.covers()
     features = feature_code(objects, sizes)
-    whole = [
-        log2(ways[int(f[: sizes[0]].sum()), int(f[sizes[0] :].sum())]) for f in features
-    ]
+    whole = [log2(ways[int(f[: sizes[0]].sum()), int(f[sizes[0] :].sum())]) for f in features]
     np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-11)
 
 
@@ -215,7 +217,7 @@ def thermometer(codes):
 
 
 def bag_of_tokens(codes):
-    """The mean of one token per object, which holds its colour and its shape in random directions."""
+    """The mean of tokens that hold an object each, its colour and shape in random directions."""
     directions = np.random.default_rng(0).normal(size=(6, 6))
     return np.hstack(margins(codes, (3, 3))) @ directions / 4
 

@@ -38,7 +38,9 @@ def margins_of(config, code):
     """How many objects have each value of each group."""
     values = product(*(range(group.size) for group in config.groups))
     present = [value for value, bit in zip(values, code, strict=True) if bit]
-    return tuple(tuple(sorted(Counter(of_group).items())) for of_group in zip(*present, strict=True))
+    return tuple(
+        tuple(sorted(Counter(of_group).items())) for of_group in zip(*present, strict=True)
+    )
 
 
 def by_hand(config, features):

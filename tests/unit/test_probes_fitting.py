@@ -18,15 +18,17 @@ from bindscope.studies.binding_information.probes.base import (
     all_parts,
     all_targets,
 )
+from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.data import (
     ArrayPatches,
     ProbeData,
     SplitData,
 )
-from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.fitting import _flags, fit
 from bindscope.studies.binding_information.probes.maps import attention_maps
 from bindscope.studies.binding_information.probes.module import InputShape, build
 from bindscope.studies.binding_information.probes.protocols import one_cycle, paper
+from bindscope.studies.binding_information.probes.runs import evaluate, start
 from bindscope.studies.binding_information.probes.weights import load_probe, to_safetensors
 
 FAST = {"steps": 5, "batch_size": 64}  # of a cycle; a fit takes 40 at most
@@ -151,13 +153,29 @@ def test_only_attention_probes_have_maps(tmp_path):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_null_probe_learns_nothing_and_says_so(name):
+def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
     data = problem(tokens=tokens_of(name)).null()
     (result,) = fitted(name, data=data)
-    assert all("collapsed" in flags for flags in result.target_flags.values())
+    assert "collapsed" not in result.flags
     assert "diverged" not in result.flags
     assert bits_of(result, "object_anchored") == pytest.approx(H_OBJECT, abs=0.5)
     assert bits_of(result, "object") < K + 0.1
+
+
+@pytest.mark.parametrize(("name", "l2", "flags"), [
+    ("quadratic", {}, {"collapsed"}),
+    ("linear", {}, {"collapsed"}),  # as it starts, under the paper's protocol say
+    ("linear", {"l2": [None]}, set()),  # its optimum, where validation preferred the prior
+])  # fmt: skip
+def test_a_probe_that_ignores_what_it_could_read_has_collapsed(name, l2, flags):
+    data, config = problem(), probe(name)
+    source = make_source(config, data)
+    run = start(config, heads("object_anchored"), source.shape)
+    for parameter in run.family.parameters():
+        parameter.data.zero_()
+    run.options |= l2
+    found = evaluate([run], source, "test", 64)
+    assert _flags(run, found, source, 64) == {"object_anchored": flags}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

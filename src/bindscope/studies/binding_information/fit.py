@@ -69,9 +69,7 @@ def load_data(
         elif activations:
             z = activations.vectors(name, tokens, representation["layer"])
         chosen = anchors_of(anchors[0].manifest.arrays)
-        splits[name] = SplitData(
-            z, objects, features, {a: RowReader(anchors, [a]) for a in chosen}
-        )
+        splits[name] = SplitData(z, objects, features, {a: RowReader(anchors, [a]) for a in chosen})
     return ProbeData(splits["train"], splits["val"], splits["test"], tuple(sizes))
 
 
@@ -115,7 +113,7 @@ def fit_row(
     test = data.shuffled_labels(result.seed).test if shuffled else data.test
     row = estimate(
         result, prior, test.objects, whole(test.features), information,
-        disjoint=disjoint, nothing_to_learn=shuffled or names.get("tokens") == "null",
+        disjoint=disjoint, nothing_to_learn=shuffled,
     )  # fmt: skip
     return {
         **names, "seed": result.seed, **counts, "protocol": probe.protocol,

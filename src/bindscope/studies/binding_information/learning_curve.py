@@ -135,9 +135,6 @@ def _ranges(parts: Sequence[Range]) -> SplitData:
         of(split.objects for split in splits),
         of(split.features for split in splits),
         {name: of(split.anchors[name] for split in splits) for name in splits[0].anchors},
-        None
-        if splits[0].counts is None
-        else of(split.counts for split in splits if split.counts is not None),
     )
 
 

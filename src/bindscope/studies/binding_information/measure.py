@@ -214,13 +214,12 @@ def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> Pr
         chosen: Array = (z if cls is None else cls)[rows]
         return chosen
 
-    splits = {}
-    for name, rows in labels.rows.items():
-        known = dict(labels.anchors[name])
-        counts = known.pop("counts", None)
-        splits[name] = SplitData(
-            inputs(rows), labels.objects[rows], labels.features[rows], known, counts
+    splits = {
+        name: SplitData(
+            inputs(rows), labels.objects[rows], labels.features[rows], labels.anchors[name]
         )
+        for name, rows in labels.rows.items()
+    }
     return ProbeData(**splits, sizes=labels.sizes)
 
 

@@ -206,26 +206,43 @@ def _flags(
     loss = sum(found[part.name].scenes.mean() for part in run.parts)
     if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
-    changes = _changes(run, source, min(batch, WATCHED))
+    # A convex fit that ignores z is at its optimum: there is nothing that it could have found.
+    at_optimum = bool(run.family.convex) and "l2" in run.options
+    changes = None if at_optimum else _changes(run, source, min(batch, WATCHED))
     flags = {}
     for part in run.parts:
-        own = changes[part.first - run.heads.first : part.length - run.heads.first]
-        flags[part.name] = run.flags | ({"collapsed"} if float(own.mean()) < CONSTANT else set())
+        flags[part.name] = set(run.flags)
+        if changes is not None:
+            own = changes[part.first - run.heads.first : part.length - run.heads.first]
+            flags[part.name] |= {"collapsed"} if float(own.mean()) < CONSTANT else set()
     return flags
 
 
 @torch.inference_mode()
-def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor:
-    """Return by how much each head's probability changes when scenes swap representations."""
+def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
+    """Return by how much each head's probability changes when scenes swap representations.
+
+    None where these are all the same.
+    """
     inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
         other: Inputs = inputs.roll(1, 0)
     else:
         cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
         other = Tokens(inputs.patches.roll(1, 0), cls)
+    if _same(inputs, other):
+        return None
     bits, anchors, _ = labels.of(run.heads)
     here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
     return (here - there).abs().mean(0)
+
+
+def _same(one: Inputs, other: Inputs) -> bool:
+    if isinstance(one, Tokens):
+        assert isinstance(other, Tokens)
+        vectors = one.cls is None or other.cls is None or torch.equal(one.cls, other.cls)
+        return vectors and torch.equal(one.patches, other.patches)
+    return isinstance(other, Tensor) and torch.equal(one, other)
 
 
 def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:
