@@ -320,7 +320,7 @@ def test_an_input_of_unknown_size() -> None:
         ({"modules": ["a", "b", "a"]}, "names a more than once"),
         ({"has_cls": True, "registers": 1, "prefix": 1}, r"prefix \(1\) counts every token"),
         ({"n_layers": 2}, "leave out `n_layers`: there are as many"),
-        ({"modules": []}, "give `modules` (.|\n)*or `n_layers`"),
+        ({"modules": [], "grid": None}, "give `modules` (.|\n)*or `n_layers`"),
         ({"modules": [], "n_layers": 1, "grid": [2, 2], "has_cls": True}, "has_cls, grid: only"),
         ({"transform": {"std": [0, 1, 1]}}, "transform.std.0: must be"),
     ],

@@ -321,6 +321,8 @@ class Model(Protocol):
         Width of the residual stream.
     token_map
         Which token is what (`models.base.TokenMap`), at the size that `preprocess` gives.
+    shapes
+        Only where layers differ, or others than these exist: layer -> `models.base.LayerShape`.
     revision
         What pins the architecture and the weights in words (a commit, a seed, a file).
     weights_sha256
