@@ -97,9 +97,8 @@ def complete(row):
     made = {"feature_lower_bound_bits": min(total - given, h["feature"]) if known else None}
     for part, entropy in (("count", "counts_given_feature"), ("pairing", "object_given_counts")):
         split = h[entropy] is not None and given is not None
-        made[f"{part}_lower_bound_bits"] = (
-            given * h[entropy] / h["object_given_feature"] if split else None
-        )
+        share = h[entropy] / (h["object_given_feature"] or 1.0) if split else 0.0
+        made[f"{part}_lower_bound_bits"] = given * share if split else None
     made |= {"prior_loss_object_bits": h["object"], "loss_object_anchored_bits": h["object"]}
     row = made | row
     for bound, loss, prior in (
@@ -120,7 +119,9 @@ def complete(row):
         ("pairing", "pairing", "object_given_counts"),
     ):
         found = row[f"{bound}_lower_bound_bits"]
-        row.setdefault(f"{name}_ratio", None if found is None else found / h[entropy])
+        row.setdefault(
+            f"{name}_ratio", found / h[entropy] if found is not None and h[entropy] else None
+        )
     for name, column in (
         ("object", "object"),
         ("feature", "feature"),

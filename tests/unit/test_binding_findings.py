@@ -117,7 +117,7 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
         rows[i] = rows[i] | {"flags": flags or "above_prior"}
         if flags:
             rows[i] |= {name: 7777.0 for name in rows[i] if "lower_bound_bits" in name}
-    said = everything_said(parts_table(rows))
+    said = everything_said(make_table(rows))
     assert not any("777" in text for text in said)
     for text in said:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
@@ -214,7 +214,7 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
 
 def test_nothing_to_bind_has_no_share():
     row = parts_row("matching", "mine", found=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
-    told = about(parts_table([row]), {})
+    told = about(make_table([row]), {})
     assert "7.0 say what occurs" in text_of(sentences.findings(told))
 
 

@@ -24,6 +24,7 @@ from sample_tables import (
     words,
     write_sheet,
 )
+from zoo_tables import ENTROPIES, parts_row
 
 from bindscope.core.interfaces import Inputs
 from bindscope.core.keys import closure
@@ -445,7 +446,9 @@ def write_inputs(folder, entry, table):
 def test_every_figure_is_made_or_excused(name, tmp_path):
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]
-                       + [make_row(dataset="smaller", h=(3.9, 2.6))])  # fmt: skip
+                       + [make_row(dataset="smaller", h=(3.9, 2.6))]
+                       + [parts_row("colorshape", m, str(n), h=ENTROPIES["counting"])
+                          for m in ORDER for n in (3, 4)])  # fmt: skip
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
     inputs = write_inputs(tmp_path, ENTRIES[name], table)
     make_figure(ENTRIES[name].implementation, inputs, png, svg)

@@ -7,17 +7,15 @@ some spread over training seeds.
 import json
 
 import numpy as np
-import pandas as pd
 from sample_tables import FAMILIES, H_FEATURE, known_rows, make_row, make_table
 
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.tables.schema import validate
 
 OBJECTIVES = (
     "objects", "features", "captions", "captions-unpaired", "masked", "self-distillation", "none",
 )  # fmt: skip
-GROUPS = [
-    {"name": name, "models": [f"{name}-{seed}" for seed in range(3)]} for name in OBJECTIVES
-]
+GROUPS = [{"name": name, "models": [f"{name}-{seed}" for seed in range(3)]} for name in OBJECTIVES]
 MODELS = [model for group in GROUPS for model in group["models"]]
 CONFIG = {
     "datasets": [
@@ -68,20 +66,14 @@ def parts_row(dataset, model, layer="4", tokens="cls", probe="best", found=(5.0,
     for name, value in bounds.items():
         for end, shift in zip(ENDS, (0, -width, width), strict=True):
             row[f"{name}_lower_bound_bits{end}"] = None if value is None else value + shift
+    if counted and not h[1]:
+        row |= {"count_ratio": None, "reason": "no count_ratio: counts follow from features"}
     return row | changes
 
 
 def parts_table(rows):
-    """Make a table of such rows, whether or not the schema has all of their columns."""
-    known = set(BINDING_SCHEMA.names)
-    table = make_table([{k: v for k, v in row.items() if k in known} for row in rows])
-    further = [name for name in dict.fromkeys(k for row in rows for k in row) if name not in known]
-    key = list(BINDING_SCHEMA.key)
-    order = {tuple(row[k] for k in key): row for row in rows}
-    each = [order[names] for names in table[key].itertuples(index=False, name=None)]
-    for name in further:
-        table[name] = pd.Series([row.get(name) for row in each], dtype="float64")
-    return table
+    """Make a table of such rows; it must be valid."""
+    return validate(make_table(rows), BINDING_SCHEMA, "made up")
 
 
 def zoo_rows(families=("linear",), seed=0):

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from bindscope.report.chapter import number
+from bindscope.studies.binding_information.flags import BAD_ENDS
 from bindscope.studies.binding_information.names import PartShown, part_shown
 from bindscope.studies.binding_information.rules import flag_list
 from bindscope.studies.binding_information.views import (
@@ -24,7 +25,7 @@ from bindscope.studies.binding_information.views import (
     token_order,
 )
 
-UNUSABLE: Final = ("above_truth", "collapsed", "diverged", "not_converged")
+UNUSABLE: Final = ("above_truth", *BAD_ENDS)
 PLACE: Final = ["dataset", "model", "layer", "tokens"]
 
 Record = Mapping[Any, Any]

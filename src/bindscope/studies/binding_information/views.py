@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from bindscope.statistics.means import half_width
+from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.names import FAMILY_ORDER
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")
-BEST = "best"  # the probe's name in rows that take each part from the family that reads it best
 
 
 def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> pd.DataFrame:

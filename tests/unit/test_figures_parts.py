@@ -1,0 +1,275 @@
+"""The headline figures: what is drawn of best rows, groups and flags; what counting alone reaches."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sample_tables import known_rows, make_row, make_table, paper_table, words
+from zoo_tables import (
+    ENTROPIES,
+    GROUPS,
+    MODELS,
+    OBJECTIVES,
+    parts_row,
+    parts_table,
+    zoo_rows,
+    zoo_table,
+)
+
+from bindscope.config.loading import load_file
+from bindscope.core.interfaces import Inputs
+from bindscope.figures import style
+from bindscope.priors.entropies import entropies
+from bindscope.statistics.means import mean_interval
+from bindscope.studies.binding_information.figures import (
+    calibration,
+    complexity,
+    histogram,
+    layers,
+    parts,
+    parts_layers,
+    structure,
+    tokens,
+)
+from bindscope.studies.binding_information.published import (
+    beside,
+    read_histograms,
+    read_papers_table,
+    read_trends,
+)
+from bindscope.studies.binding_information.quotes import PAIRING, quotes
+from bindscope.studies.binding_information.views import (
+    last_layers,
+    measured,
+    over_seeds,
+    shown_models,
+    with_groups,
+)
+
+ROOT = Path(__file__).parents[2]
+NAMES = shown_models(MODELS, GROUPS)
+DATASETS = ["matching", "counting"]
+RESOURCES = Inputs(
+    resources={
+        name: str(ROOT / "resources" / "published" / f"{name}.csv")
+        for name in ("binding_information", "trends", "histograms")
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return with_groups(zoo_table(("linear", "quadratic")), GROUPS)
+
+
+def bars(axes):
+    """Return left end, width and middle of every bar, boxes first."""
+    found = [patch for patch in axes.patches if isinstance(patch, mpl.patches.Rectangle)]
+    return [(p.get_x(), p.get_width(), p.get_y() + p.get_height() / 2) for p in found]
+
+
+def test_groups_are_named_in_the_order_of_their_models():
+    assert list(OBJECTIVES) == NAMES
+    assert shown_models(["x", "b-1", "y", "b-0"], [{"name": "b", "models": ["b-0", "b-1"]}]) == [
+        "x", "b", "y",
+    ]  # fmt: skip
+
+
+def test_a_group_is_the_mean_over_its_models_with_the_t_interval(table):
+    rows = over_seeds(last_layers(measured(table, known_answer=False, best=True)))
+    assert len(rows) == 2 * 7 * 2
+    row = rows[(rows["model"] == "captions") & (rows["dataset"] == "counting")].iloc[0]
+    each = zoo_table(known=False)
+    each = each[each["model"].str.match(r"captions-\d") & (each["dataset"] == "counting")]
+    each = each[(each["layer"] == "4") & (each["probe"] == "best")]
+    each = each[each["tokens"] == row["tokens"]]
+    found = [row[f"{PAIRING.bound}{end}"] for end in ("", "_low", "_high")]
+    np.testing.assert_allclose(found, mean_interval(each[PAIRING.bound]))
+    assert row["n_models"] == 3
+
+
+def test_a_model_that_stands_alone_keeps_the_interval_over_test_scenes():
+    rows = over_seeds(measured(parts_table([parts_row("counting", "mine")]), known_answer=False,
+                               best=True))  # fmt: skip
+    assert rows[f"{PAIRING.bound}_low"].item() == pytest.approx(2.9)
+    assert rows["n_models"].item() == 1
+
+
+def test_the_headline_draws_boxes_of_all_there_is_and_bars_of_what_was_read(table):
+    figure = parts.draw(table, NAMES, DATASETS)
+    figure.draw_without_rendering()
+    matching, counting = figure.axes
+    assert {round(width, 3) for _, width, _ in bars(counting)} >= {
+        round(bits, 3) for bits in ENTROPIES["counting"]
+    }
+    what, how_many, pairing = ENTROPIES["counting"]
+    left = {round(x, 2) for x, *_ in bars(counting)}
+    gap = 0.035 * (what + how_many + pairing)
+    assert left == {0.0, round(what + gap, 2), round(what + how_many + 2 * gap, 2)}
+    assert len({round(x, 2) for x, *_ in bars(matching)}) == 2
+    assert "how many: 0 bits, what occurs implies it" in words(figure)
+    row = quotes(table, NAMES).rows.set_index(["dataset", "model", "tokens"])
+    value = row.loc[("counting", "features", "cls"), PAIRING.bound]
+    drawn = [width for _, width, _ in bars(counting)]
+    assert any(abs(width - value) < 1e-9 for width in drawn)
+    labels = [label.get_text() for label in matching.get_yticklabels()]
+    assert labels == [*OBJECTIVES, *OBJECTIVES]
+    texts = [text for text in words(figure) if text.startswith("≥ ")]
+    assert len(texts) == 2 * 7 * (2 + 3)
+
+
+def test_the_seeds_of_a_group_are_dots_on_the_last_part(table):
+    figure = parts.draw(table, NAMES, DATASETS)
+    dots = [
+        line.get_xdata()
+        for line in figure.axes[1].lines
+        if line.get_marker() == "o" and len(line.get_xdata()) == 3
+    ]
+    assert len(dots) == 14
+    figure = parts.draw(zoo_table(), MODELS, DATASETS)
+    assert not any(line.get_marker() == "o" for line in figure.axes[1].lines)
+    assert "one training seed" not in words(figure)
+
+
+@pytest.mark.parametrize("flag", ["collapsed", "diverged", "not_converged", "above_truth"])
+def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
+    rows = [row for row in zoo_rows() if row["dataset"] == "matching" and row["probe"] == "best"]
+    hidden = {name: 7777.0 for name in rows[0] if "lower_bound_bits" in name} | {"flags": flag}
+    bad = ("masked-0", "masked-1", "masked-2", "captions-1")
+    table = make_table([row | (hidden if row["model"] in bad else {}) for row in rows])
+    figure = parts.draw(with_groups(table, GROUPS), NAMES, DATASETS)
+    text = words(figure)
+    assert text.count(f"not quoted: {flag}") == 2
+    assert "captions (2 of 3 seeds)" in text
+    assert not any("77" in words_of for words_of in text if "≥" in words_of)
+    assert max(width for _, width, _ in bars(figure.axes[0])) < 10
+    drawn = parts_layers.draw(with_groups(table, GROUPS), NAMES, DATASETS)
+    assert "masked" not in words(drawn)
+
+
+def test_nothing_but_flagged_rows_still_makes_a_headline():
+    table = make_table([parts_row("matching", "mine", flags="not_converged")])
+    assert parts.available(table) is None
+    assert "not quoted: not_converged" in words(parts.draw(table))
+    assert parts_layers.available(table).endswith(".")
+
+
+def test_without_best_rows_there_is_no_headline():
+    table = make_table([make_row()])
+    for module in (parts, parts_layers):
+        assert module.available(table).endswith(".")
+        assert module.available(table.iloc[:0]).endswith(".")
+
+
+def test_counts_that_are_not_told_apart_share_a_box_with_pairing():
+    row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False,
+                    reason="four groups")  # fmt: skip
+    figure = parts.draw(parts_table([row]))
+    assert "how many, and what goes with what\n" in words(figure)
+    assert "≥ 5.0 (25 %)" in words(figure)
+
+
+def test_parts_over_layers_draw_shares_of_what_there_is(table):
+    figure = parts_layers.draw(table, NAMES, DATASETS)
+    grid = [axes for axes in figure.axes if axes.lines]
+    assert len(grid) == 7 * 4
+    objects = grid[0]
+    share = quotes(table, NAMES, last=False).rows
+    share = share[(share["dataset"] == "matching") & (share["tokens"] == "cls")]
+    share = share[share["model"] == "objects"][PAIRING.bound] / ENTROPIES["matching"][2]
+    curves = [line.get_ydata() for line in objects.lines if len(line.get_ydata()) == 4]
+    assert any(np.allclose(curve, 100 * share) for curve in curves)
+    assert [text for text in words(figure) if text == "self-\ndistillation"]
+
+
+def test_other_figures_draw_fits_and_no_best_rows(table):
+    fits = table[table["probe"] != "best"]
+    for draw in (
+        lambda t: tokens.draw(t, None, NAMES),
+        lambda t: layers.draw(t, NAMES),
+        lambda t: structure.draw(t, None, NAMES),
+        lambda t: calibration.draw(t),
+        lambda t: complexity.draw(t, {"matching": 64, "counting": 36}, NAMES),
+    ):
+        one, two = ([line.get_xydata().tolist() for line in draw(t).findobj(mpl.lines.Line2D)]
+                    for t in (table, fits))  # fmt: skip
+        assert one == two
+        assert not any("objects-0" in text for text in words(draw(table)))
+
+
+def test_plain_estimates_that_were_not_fitted_are_left_out():
+    rows = [
+        parts_row("counting", model, probe=probe)
+        | dict.fromkeys(
+            ("binding_bits", "binding_ratio", "conditional_binding_bits", "loss_object_bits",
+             "conditional_binding_ratio", "loss_feature_bits", "binding_bits_low",
+             "binding_bits_high", "conditional_binding_bits_low", "conditional_binding_bits_high")
+        ) | {"reason": "plain was not fitted"}
+        for model in ("a", "b") for probe in ("linear", "quadratic", "best")
+    ]  # fmt: skip
+    table = make_table(rows)
+    assert structure.available(table).endswith(".")
+    for figure in (tokens.draw(table), parts.draw(table)):
+        figure.draw_without_rendering()
+
+
+def test_complexity_shows_what_counting_alone_reaches(table):
+    figure = complexity.draw(table, {"matching": 64, "counting": 36}, NAMES)
+    left = figure.axes[0]
+    counting = [line for line in left.lines if line.get_linestyle() == "-."]
+    what, how_many, pairing = ENTROPIES["counting"]
+    np.testing.assert_allclose(
+        counting[0].get_ydata(), [100 * how_many / (how_many + pairing), 0.0]
+    )
+    assert "counting alone, H(M|F)" in words(figure)
+
+
+def test_calibration_has_panels_for_counts_and_pairing_where_their_truth_is_known():
+    assert "how many" not in words(calibration.draw(make_table(known_rows())))
+    truth = {"truth_count_bits": 5.0, "truth_pairing_bits": 4.0, "truth_feature_bits": 7.0}
+    row = parts_row("counting", "half", "0", probe="linear", found=(7.0, 4.9, 3.9)) | truth
+    row |= {"model_kind": "known-answer", "n_layers": 0, "truth_bits": 16.0}
+    figure = calibration.draw(make_table([row | {"truth_conditional_bits": 9.0}]))
+    assert {"how many", "what goes with what"} <= set(words(figure))
+
+
+def test_a_histograms_share_is_that_of_the_presets_scenes():
+    found = read_histograms(RESOURCES)
+    assert round(found.set_index("dataset")["share"]["balanced_colorshape"], 2) == 0.62
+    for row in found.to_dict("records"):
+        config = load_file(ROOT / "config" / "presets" / f"{row['preset']}.yaml")
+        datasets = {dataset.name: dataset for dataset in config.datasets}
+        if row["preset_dataset"]:
+            exact = next(r for r in entropies(datasets[row["preset_dataset"]])
+                         if r["split"] == "test")  # fmt: skip
+            counts = exact["h_counts_given_feature_bits"]
+            assert (counts is None) == (row["note"] != "")
+            if counts is not None:
+                given = exact["h_object_given_feature_bits"]
+                assert row["h_counts_given_feature_bits"] == pytest.approx(counts, abs=1e-6)
+                assert row["h_object_given_feature_bits"] == pytest.approx(given, abs=1e-6)
+
+
+def test_the_papers_numbers_stand_beside_what_counting_reaches():
+    published, trends = read_papers_table(RESOURCES), read_trends(RESOURCES)
+    histograms = read_histograms(RESOURCES)
+    figure = histogram.draw(paper_table(), published, trends, histograms)
+    text = words(figure)
+    assert {"counting alone: 62 %", "counting alone: 60 %", "counting alone: 82 %"} <= set(text)
+    assert any("not countable" in line for line in text)
+    stars = [line.get_xdata() for axes in figure.axes for line in axes.lines
+             if line.get_marker() == "*"]  # fmt: skip
+    np.testing.assert_allclose(np.concatenate(stars)[:4], [0.8, 37.9, 42.4, 94.1])
+    ours = beside(paper_table(), published)
+    ours = ours[ours["quantity"] == histogram.QUANTITY]
+    circles = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert len(circles) == len(ours) == 4
+    alone = histogram.draw(zoo_table(), published, trends, histograms)
+    assert "paper's estimate in this run" not in words(alone)
+    assert histogram.available(zoo_table()) is None
