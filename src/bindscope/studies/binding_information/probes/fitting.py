@@ -150,7 +150,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         anchor_head_losses={
             t.name: np.concatenate([parts[part.name].anchor_heads for part in t.parts])
             for t in targets
-            if t.anchored
+            if t.parts[0].anchored
         },
         anchor_losses={n: part.anchors for n, part in parts.items() if len(part.anchors)},
         val_loss_bits=val | {t.name: sum(val[part.name] for part in t.parts) for t in targets},

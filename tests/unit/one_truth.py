@@ -1,0 +1,58 @@
+"""Measures a model of the zoo on freshly drawn scenes and prints the numbers as JSON.
+
+A program of its own, because what limits the instructions of a library is read when it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter
+
+import bindscope
+from bindscope.codes.sampling import sample_codes
+from bindscope.config.loading import load_file
+from bindscope.config.models import AnyModel
+from bindscope.models.loading import load_model
+from bindscope.scenes.render import render_scenes
+
+PROBES = [
+    {"family": "linear", "targets": ["chained"]},
+    {"family": "quadratic", "targets": ["chained"], "rank": 4, "steps": 60},
+    {"family": "set", "targets": ["chained"], "steps": 100},
+]
+
+
+def numbers(source: str, n: int) -> dict[str, float]:
+    """Return every measured number of a model by probe, token input and column, in bits."""
+    config = load_file("config/config.yaml")
+    dataset = next(dataset for dataset in config.datasets if dataset.name == "matching")
+    objects = sample_codes(dataset, "test", 0, n)
+    images = render_scenes(dataset, "test", 0, objects)["images"]
+    entry = TypeAdapter(AnyModel).validate_python({"name": "zoo", "source": source})
+    model = load_model(entry, None, "cpu", dataset.render.size_px)
+    tokens = []
+    for start in range(0, n, 250):
+        pixels = model.preprocess(images[start : start + 250])
+        [(_, residuals)] = model.residual_stream(pixels, [model.n_layers])
+        tokens.append(residuals.numpy().astype(np.float16).astype(np.float32))
+    activations = np.concatenate(tokens)
+    table = bindscope.measure(
+        activations[:, 1:], objects, cls=activations[:, 0], space=dataset.space, probes=PROBES
+    ).table
+    columns = [name for name in table if name.startswith(("loss_", "val_loss_"))]
+    columns += [name for name in table if name.endswith("lower_bound_bits")]
+    return {
+        f"{row['tokens']} {row['probe']} {name}": row[name]
+        for _, row in table.iterrows()
+        for name in columns
+        if row[name] == row[name] and row[name] is not None
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps(numbers(sys.argv[1], int(sys.argv[2]))))
