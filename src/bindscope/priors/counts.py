@@ -89,10 +89,10 @@ def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     allowed = _allowed(space)
     levels: list[set[int]] = [set(), set()]
-    for counts in space.covers():
-        for found, used, across in ((levels[0], *counts), (levels[1], *counts[::-1])):
+    for rows, columns in space.covers():
+        for found, used, across in ((levels[0], rows, columns), (levels[1], columns, rows)):
             possible = [n for n, ways in enumerate(_row_ways(used, across, (), allowed)) if ways]
-            found |= set(range(min(possible) + 1, max(possible) + 1))
+            found.update(range(min(possible) + 1, max(possible) + 1))
     return tuple(sorted(levels[0])), tuple(sorted(levels[1]))
 
 
