@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import comb, fsum, log2
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ def not_counted(space: CodeSpace) -> str | None:
     return None
 
 
-def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[np.generic]]:
+def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[Any]]:
     """Compute count bits and the prior log-odds of the two parts of O given F.
 
     Returns
