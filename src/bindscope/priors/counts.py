@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import comb, fsum, log2
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ def not_counted(space: CodeSpace) -> str | None:
     return None
 
 
-def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[np.generic]]:
+def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[Any]]:
     """Compute count bits and the prior log-odds of the two parts of O given F.
 
     Returns
@@ -89,10 +90,10 @@ def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     allowed = _allowed(space)
     levels: list[set[int]] = [set(), set()]
-    for counts in space.covers():
-        for found, used, across in ((levels[0], *counts), (levels[1], *counts[::-1])):
+    for rows, columns in space.covers():
+        for found, used, across in ((levels[0], rows, columns), (levels[1], columns, rows)):
             possible = [n for n, ways in enumerate(_row_ways(used, across, (), allowed)) if ways]
-            found |= set(range(min(possible) + 1, max(possible) + 1))
+            found.update(range(min(possible) + 1, max(possible) + 1))
     return tuple(sorted(levels[0])), tuple(sorted(levels[1]))
 
 

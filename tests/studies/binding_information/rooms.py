@@ -27,7 +27,9 @@ ROOMS: dict[str, set[str]] = {
     **{f"{name}.py": set() for name in ("config", "products", "registry", "study")},
     "attention_maps.py": {"attention"},
     "learning_curve.py": {"learning_curve"},
-    **dict.fromkeys(("estimates.py", "flags.py", "fit.py"), FITS),
+    **dict.fromkeys(("estimates.py", "fit.py"), FITS),
+    **dict.fromkeys(("flags.py", "missing.py"), {*FITS, *TABLES}),
+    "best.py": TABLES,
     "probes/": FITS,
     **{f"probes/{name}.py": READERS for name in ("attention", "base", "module", "weights")},
     "probes/maps.py": {"attention"},
@@ -55,6 +57,6 @@ ROOMS: dict[str, set[str]] = {
 
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
-    "flags.py": (FITS, {*FITS, *TABLES, *FIGURES, "attention", "report"}),
+    "flags.py": ({*FITS, *TABLES}, {*FITS, *TABLES, *FIGURES, "attention", "report"}),
     "figures/layers.py": (figures("layers"), {*figures("layers"), "report"}),
 }

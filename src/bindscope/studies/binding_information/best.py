@@ -5,9 +5,9 @@ counts from another and O from a third: the product is a distribution over O all
 bounds add up. Validation chooses, test is reported. A fit that did not end well (`flags.BAD_ENDS`)
 is taken only where there is no other.
 
-The interval of a sum of parts is that of the fit that they come from, where it reports the same sum.
-Otherwise it has the sums of their ends: as wide as if they erred together, so it may be too wide,
-and is not too narrow.
+The interval of a sum of parts is that of the fit that they come from, where it reports the same
+sum. Otherwise it has the sums of their ends: as wide as if they erred together, so it may be too
+wide, and is not too narrow.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from bindscope.core.files import canonical_json, sha256
-from bindscope.studies.binding_information.estimates import ratios, status_of
 from bindscope.studies.binding_information.flags import BAD_ENDS, above_prior
+from bindscope.studies.binding_information.missing import ratios, status_of
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 BEST: Final = "best"
@@ -200,7 +200,9 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     """Choose the bound on I(O;Z); return the parts that the row's bounds rest on, and the bound."""
     chain = ("chained_feature", "chained_counts", "chained_object")
     feature, conditional = _ends("feature_lower_bound_bits"), _ends(_CONDITIONAL)
-    chained = [_total((row[a], row[b])) for a, b in zip(feature, conditional, strict=True)]
+    chained: Sequence[Any] = [
+        _total((row[a], row[b])) for a, b in zip(feature, conditional, strict=True)
+    ]
     of_chain = [won[part] for part in chain]
     if of_chain[0] and all(c is of_chain[0] for c in of_chain):
         chained = _of_one_fit(of_chain[0].row, chained)

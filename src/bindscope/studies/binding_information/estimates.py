@@ -18,7 +18,7 @@ Nothing is clipped. Losses are cross-entropies on the test split in bits per sce
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ import numpy as np
 from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.studies.binding_information.flags import above_prior, without_collapsed
+from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,29 +48,6 @@ ESTIMATES = (
     "conditional_binding_lower_bound_bits",
     "binding_lower_bound_bits",
 )
-ENTROPIES = (
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "h_counts_given_feature_bits",
-    "h_object_given_counts_bits",
-    "split_gap_bits",
-)
-RATIOS = (
-    ("binding_ratio", "binding_bits", "h_object_bits"),
-    ("conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"),
-    ("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
-    ("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
-)
-_SYMBOLS = {
-    "h_object_bits": "H(O)",
-    "h_object_given_feature_bits": "H(O|F)",
-    "h_counts_given_feature_bits": "H(M|F)",
-    "h_object_given_counts_bits": "H(O|M)",
-}
-# A loss that every fit of a target has -> that target.
-_FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
-           "loss_chained_feature_bits": "chained"}  # fmt: skip
 # The losses that decide which bound on I(O;Z) is reported, and the column of each.
 VALIDATION = {name: f"val_loss_{name}_bits" for name in LOSSES}
 
@@ -186,14 +164,6 @@ def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
     return min(finite, key=finite.__getitem__) if finite else None
 
 
-def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """Divide estimates by what there is to know; None where that is nothing, or not known."""
-    return {
-        name: row[bits] / row[entropy] if row[bits] is not None and row[entropy] else None
-        for name, bits, entropy in RATIOS
-    }
-
-
 def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float, float]]:
     """Return of each anchored part its entropy on the split, and what the prior pays beyond it."""
     gap, given = float(prior["split_gap_bits"]), "h_object_given_feature_bits"
@@ -215,7 +185,7 @@ def gains(
     And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which
     is an estimate.
     """
-    found = {}
+    found: dict[str, NDArray[np.float64]] = {}
     for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
         if part in losses:
             pays = np.full_like(losses[part], entropy)
@@ -272,10 +242,10 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
         "object_anchored": means.get("gain_object_anchored"),
         "chained": _sum(what, conditional),
     }
-    missing = plain is None or feature is None
+    given = None if plain is None or feature is None else plain - feature
     return {
         "binding_bits": paper,
-        "conditional_binding_bits": None if missing else h_given - (plain - feature),
+        "conditional_binding_bits": None if given is None else h_given - given,
         "feature_lower_bound_bits": what,
         "count_lower_bound_bits": counts,
         "pairing_lower_bound_bits": pairing,
@@ -309,41 +279,6 @@ def _intervals(
         ends = (None, None) if samples is None else interval(samples)
         found[f"{name}_low"], found[f"{name}_high"] = ends
     return found
-
-
-def status_of(
-    row: Mapping[str, Any], counts_reason: str | None, failed: Sequence[str] = ()
-) -> dict[str, str | None]:
-    """Say why numbers of a row are missing: "failed" before "undefined" before "ok".
-
-    Parameters
-    ----------
-    row
-        Its numbers.
-    counts_reason
-        Why counts are not told apart from what goes with what; None where they are.
-    failed
-        The losses that are not finite.
-    """
-    if failed:
-        return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}
-    absent = {words for column, words in _FITTED.items() if row[column] is None}
-    accuracies = ["accuracy_feature", "accuracy_object", "exact_match_object"]
-    missing = [name for name in accuracies if row[name] is None]
-    if missing and "plain" not in absent:
-        return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
-    empty = {
-        entropy: f"{_SYMBOLS[entropy]} = 0 bits, so {ratio} has no meaning"
-        for ratio, _, entropy in RATIOS
-        if row[entropy] is not None and not row[entropy] > 0
-    }
-    reasons = list(empty.values())
-    if counts_reason:
-        reasons.append(f"no counts: {counts_reason}")
-    if absent:
-        reasons.append(f"not fitted (targets): {', '.join(sorted(absent))}")
-    undefined = {"h_object_bits", "h_object_given_feature_bits"} & set(empty)
-    return {"status": "undefined" if undefined else "ok", "reason": "; ".join(reasons) or None}
 
 
 def _finite(value: float | None) -> float | None:

@@ -12,7 +12,7 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_information.best import best_rows
-from bindscope.studies.binding_information.estimates import ENTROPIES
+from bindscope.studies.binding_information.missing import ENTROPIES
 from bindscope.studies.binding_information.rules import BOUNDS, above_truth, flag_list
 from bindscope.studies.binding_information.schemas import (
     ATTENTION_SCHEMA,

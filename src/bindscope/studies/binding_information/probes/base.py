@@ -124,7 +124,9 @@ class Target:
                 ("count", "chained_counts", self.n_counts, "counts", "counts_given_feature"),
                 ("object", "chained_object", k, "objects", "object_given_counts"),
             ]
-        parts, first, codes = [], 0, ()
+        parts: list[Heads] = []
+        codes: tuple[str, ...] = ()
+        first = 0
         for kind, name, count, code, prior in chain:
             codes = (*codes, code)
             parts.append(Heads(name, kind, first, count, self.sizes, codes, (prior,)))
