@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 from activations_by_hand import SHARD, build_dataset
+from jobs_by_hand import ci_graph, job_by_hand, script
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from bindscope.activations.reader import Activations
@@ -20,6 +24,7 @@ from bindscope.config.models import Pretrained, PythonModel
 from bindscope.core import keys
 from bindscope.core.errors import BindscopeError, ConfigError, ModelError
 from bindscope.core.interfaces import Model
+from bindscope.models.base import TokenMap
 from bindscope.models.hooked import HookedModule
 from bindscope.models.loading import load_model
 
@@ -356,3 +361,50 @@ def test_a_librarys_version_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "modules", {**sys.modules, "torchvision": None})
     _, foreign = keys.closure(("torchvision.models",))
     assert foreign == {"torchvision"}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute as jobs do: two threads that wait for each other on a busy machine take forever."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_from_scenes_to_rows(tmp_path: Path) -> None:
+    """Five lines of configuration: a residual network of torchvision through every job."""
+    resnet = {
+        "name": "resnet18", "source": "python:torchvision.models:resnet18",
+        "modules": ["layer1", "layer3.1"], "extraction": {"dtype": "float32"},
+    }  # fmt: skip
+    fits = [
+        {"name": "means", "datasets": ["tiny"], "models": ["resnet18"], "layers": "all",
+         "tokens": ["mean"], "probes": ["linear"]},
+        {"name": "cells", "datasets": ["tiny"], "models": ["resnet18"], "layers": [1],
+         "tokens": ["patches"], "probes": ["attention"]},
+    ]  # fmt: skip
+    graph = ci_graph({"fits": fits, "learning_curves": []}, models=[resnet])
+    rules = ("codes", "anchors", "priors", "labels", "scenes", "pooled", "patches", "index", "fit")
+    for product in graph.products.values():
+        if product.rule in rules and product.wildcards.get("probe") != "attention":
+            script(product.step.script.removesuffix(".py") or product.rule).main(
+                job_by_hand(product, tmp_path)
+            )
+    rows = [
+        json.loads((tmp_path / product.path()).read_text())
+        for product in graph.of("fit")
+        if product.wildcards["probe"] == "linear"
+    ]
+    assert sorted((row["layer"], row["tokens"]) for row in rows) == [("1", "mean"), ("2", "mean")]
+    for row in rows:
+        assert row["status"] == "ok"
+        assert row["binding_lower_bound_bits"] <= row["h_object_bits"]
+    indices = {product.wildcards["array"]: product for product in graph.of("index")}
+    pooled, cells = (Activations(tmp_path / indices[a].path()) for a in ("pooled", "patches-1"))
+    assert [pooled.vectors("test", "mean", layer).shape[1] for layer in (1, 2)] == [64, 256]
+    assert cells.patches("test").shape == (64, 8 * 8, 64)
+    assert cells.token_map == TokenMap(0, 0, (8, 8), 4, has_cls=False)
