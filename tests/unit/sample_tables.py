@@ -9,7 +9,7 @@ from bindscope.core.interfaces import Given
 from bindscope.core.keys import spec_key
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.binding_information.rules import ESTIMATES, above_truth
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
 from bindscope.studies.datasets.figures.scenes import Sheet
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.schema import frame_of, ordered
@@ -216,6 +216,24 @@ def make_table(rows):
 def default_table(seeds=(0,)):
     """Make the table of the default configuration."""
     return make_table(vit_rows(seeds) + known_rows())
+
+
+def curve_table():
+    """Make the table of learning curves of one fit at two shares of the train scenes."""
+    rows = [
+        {
+            "dataset": "colorshape", "model": "vit-objects", "layer": "4", "tokens": "cls",
+            "control": "none", "probe": "linear", "quantity": quantity, "seed": 0,
+            "n_train_scenes": n, "n_test_scenes": 100, "share": n / 800, "entropy_bits": 8.0,
+            "prior_loss_bits": 8.0, "lower_bound_bits": 2.0 + n / 400,
+            "lower_bound_bits_low": 1.9 + n / 400, "lower_bound_bits_high": 2.1 + n / 400,
+            "prior_code_bits": 8.0, "prequential_bits": 6.0, "steps": 100, "flags": "",
+            "reason": "no end is in sight", **KEYS,
+        }
+        for quantity in ("feature", "pairing")
+        for n in (400, 800)
+    ]  # fmt: skip
+    return ordered(frame_of(rows, CURVE_SCHEMA), CURVE_SCHEMA)
 
 
 def priors_table(datasets=("colorshape", "known")):

@@ -82,6 +82,8 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
     table = make_table([make_row("vit", dataset="large", flags="assumed_prior")])
     write_table(table, tmp_path / "binding_information", BINDING_SCHEMA)
     products["table"] = [given(tmp_path / "binding_information.parquet")]
-    data = breakdown.read(Inputs(products, {"groups": groups, "models": ["vit"], "model_groups": []}))
+    data = breakdown.read(
+        Inputs(products, {"groups": groups, "models": ["vit"], "model_groups": []})
+    )
     assert list(data["breakdowns"]) == [f"vit (large){DAGGER}"]
     assert {f"vit (large){DAGGER}", "green", "triangle"} <= set(words(breakdown.draw(**data)))

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 from sample_tables import (
+    curve_table,
     default_table,
     given,
     known_rows,
@@ -45,7 +46,7 @@ from bindscope.studies.binding_information.figures import (
 )
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
 from bindscope.studies.binding_information.scene_losses import SceneLosses
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
 from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.write import write_table
@@ -423,7 +424,7 @@ def write_inputs(folder, entry, table):
     shard = write_sheet(folder / "scenes", sheet())
     products["scenes"] = [given(shard, {"dataset": "smaller", "split": "test"})]
     for role, frame, schema in (
-        ("table", table, BINDING_SCHEMA),
+        ("table", *table),
         ("statistics", statistics_table(), SCENE_STATISTICS.schema),
         ("priors", priors_table(), PRIORS.schema),
     ):
@@ -450,11 +451,12 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
                        + [parts_row("colorshape", m, str(n), h=ENTROPIES["counting"])
                           for m in ORDER for n in (3, 4)])  # fmt: skip
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
-    inputs = write_inputs(tmp_path, ENTRIES[name], table)
+    shown = (curve_table(), CURVE_SCHEMA) if name == "learning_curve" else (table, BINDING_SCHEMA)
+    inputs = write_inputs(tmp_path, ENTRIES[name], shown)
     make_figure(ENTRIES[name].implementation, inputs, png, svg)
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")
-    write_table(table.iloc[:0], tmp_path / BINDING_SCHEMA.name, BINDING_SCHEMA)
+    write_table(shown[0].iloc[:0], tmp_path / shown[1].name, shown[1])
     tables = {role: inputs.products[role] for role in ("table", "statistics", "priors")}
     nothing = Inputs(tables, inputs.content | {"groups": {}}, inputs.resources)
     make_figure(ENTRIES[name].implementation, nothing, png, svg)
@@ -463,7 +465,7 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
 
 def test_structure_reads_the_losses_of_scenes(tmp_path):
     table = make_table([make_row(m, probe=p) for m in ORDER for p in ("quadratic", "shared")])
-    read = structure.read(write_inputs(tmp_path, ENTRIES["structure"], table))
+    read = structure.read(write_inputs(tmp_path, ENTRIES["structure"], (table, BINDING_SCHEMA)))
     assert list(read["costs"]["model"]) == list(ORDER)
     ends = read["costs"][["cost_bits", "low", "high"]].to_numpy()
     np.testing.assert_allclose(ends, 1.5)

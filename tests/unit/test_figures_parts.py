@@ -1,4 +1,4 @@
-"""The headline figures: what is drawn of best rows, groups and flags; what counting alone reaches."""
+"""The headline figures: best rows, groups and flags; and what counting alone reaches."""
 
 from pathlib import Path
 
@@ -223,7 +223,7 @@ def test_complexity_shows_what_counting_alone_reaches(table):
     figure = complexity.draw(table, {"matching": 64, "counting": 36}, NAMES)
     left = figure.axes[0]
     counting = [line for line in left.lines if line.get_linestyle() == "-."]
-    what, how_many, pairing = ENTROPIES["counting"]
+    _, how_many, pairing = ENTROPIES["counting"]
     np.testing.assert_allclose(
         counting[0].get_ydata(), [100 * how_many / (how_many + pairing), 0.0]
     )

@@ -74,7 +74,9 @@ def compared(
     return [_comparison(more, less, values, level) for more, less in pairs]
 
 
-def _comparison(more: str, less: str, values: Mapping[str, NDArray[np.float64]], level: float) -> Comparison:
+def _comparison(
+    more: str, less: str, values: Mapping[str, NDArray[np.float64]], level: float
+) -> Comparison:
     found = welch_interval(values[more], values[less], level)
     return Comparison(more, less, *found, verdict(found.low, found.high, "above") == "holds")
 
