@@ -34,7 +34,8 @@ class PowerLaws(NamedTuple):
     residual
         Root of the mean squared distance of the points from the curve.
     ends
-        Whether an end is in sight: c is not the smallest that was tried. Bool (B,).
+        Whether an end is in sight: c is not the smallest that was tried, or what is left is
+        negligible even so. Bool (B,).
     """
 
     asymptote: NDArray[np.float64]
@@ -45,7 +46,10 @@ class PowerLaws(NamedTuple):
 
 
 def fit_power_laws(
-    n_samples: ArrayLike, curves: NDArray[np.floating], most: float = np.inf
+    n_samples: ArrayLike,
+    curves: NDArray[np.floating],
+    most: float = np.inf,
+    negligible: float = 0.0,
 ) -> PowerLaws:
     """Fit y(n) = a - b n^-c, a <= most and b >= 0, by least squares to each of some curves.
 
@@ -57,6 +61,8 @@ def fit_power_laws(
         Values at these, floats (B, S).
     most
         What the quantity cannot exceed.
+    negligible
+        A distance between the last point and the end that is none.
 
     Notes
     -----
@@ -80,5 +86,5 @@ def fit_power_laws(
     squares = (distance**2).mean(axis=2)
     best = squares.argmin(axis=1)
     asymptote, factor, squares = (v[np.arange(len(y)), best] for v in (asymptote, factor, squares))
-    ends = (best > 0) | (factor == 0)
+    ends = (best > 0) | (factor <= negligible)
     return PowerLaws(asymptote, factor, EXPONENTS[best], np.sqrt(squares), ends)

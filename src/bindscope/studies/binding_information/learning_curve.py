@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 # Share of the resamples that must show an end.
 MOST_END = 0.9
-NOTICEABLE_BITS = 0.01
-# Distance of the points from the curve, in bits and as a share of what it rises.
-MISFIT_BITS, MISFIT = 0.05, 0.1
+MISFIT = 0.1  # distance of the points from the curve, as a share of what it rises
+NEGLIGIBLE_BITS = 0.05
 Range = tuple[SplitData, int, int]
 
 
@@ -257,13 +256,15 @@ def _asymptote(
     n = np.asarray(scenes)
     if len(n) < FEWEST_POINTS:
         return {"reason": f"an asymptote takes {FEWEST_POINTS} shares, and there are {len(n)}"}
-    found, resampled = (fit_power_laws(n, curves, most) for curves in (means[None], samples))
+    found, resampled = (
+        fit_power_laws(n, curves, most, NEGLIGIBLE_BITS) for curves in (means[None], samples)
+    )
     rise = means[-1] - means[0]
-    if interval(samples[:, -1] - samples[:, 0])[1] < -NOTICEABLE_BITS:
+    if interval(samples[:, -1] - samples[:, 0])[1] < -NEGLIGIBLE_BITS:
         reason = "the bound falls with more scenes"
     elif not found.ends[0]:
         reason = "no end is in sight: the bound grows like a logarithm of the scenes, or faster"
-    elif found.residual[0] > max(MISFIT_BITS, MISFIT * rise):
+    elif found.residual[0] > max(NEGLIGIBLE_BITS, MISFIT * rise):
         reason = f"the points lie {found.residual[0]:.2f} bits off the curve a - b n^-c"
     elif resampled.ends.mean() < MOST_END:
         reason = f"only {100 * resampled.ends.mean():.0f} % of the resamples show an end"
