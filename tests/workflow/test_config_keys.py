@@ -238,14 +238,19 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Architecture.width": ("models.0.architecture.width", 8, TRAINING),
     "Architecture.n_heads": ("models.0.architecture.n_heads", 1, TRAINING),
     "Architecture.patch_px": ("models.0.architecture.patch_px", 16, TRAINING),
-    "Training.dataset": ("models.0.training.dataset", "drawn", TRAINING | {"codes", "scenes"}),
+    "Training.dataset": ("models.0.training.dataset", "drawn", TRAINING),
+    "Training.scenes": ("models.0.training.scenes", "dataset", TRAINING),
     "Training.input_px": ("models.0.training.input_px", 16, TRAINING),
     "Training.steps": ("models.0.training.steps", 5, TRAINING),
     "Training.batch_size": ("models.0.training.batch_size", 8, TRAINING),
-    "Training.learning_rate": ("models.0.training.learning_rate", 2e-3, TRAINING),
+    "Training.learning_rate": ("models.0.training.learning_rate", 1e-3, TRAINING),
     "Training.weight_decay": ("models.0.training.weight_decay", 0.0, TRAINING),
     "Training.threads": ("models.0.training.threads", 2, TRAINING),
     "Training.device": ("models.0.training.device", "cuda", TRAINING),
+    "Zoo.name": ("models.9.name", "other", PRETRAINED),
+    "Zoo.source": ("models.9.source", "zoo:matching-none-1", PRETRAINED),
+    "Zoo.input_px": ("models.9.input_px", 64, PRETRAINED),
+    "Zoo.extraction": ("models.9.extraction", {"batch_size": 8}, PRETRAINED),
     "Pretrained.name": ("models.2.name", "other", PRETRAINED),
     "Pretrained.source": ("models.2.source", "timm:vit_small_patch16_224", PRETRAINED),
     "Pretrained.n_layers": ("models.2.n_layers", 11, PRETRAINED),
@@ -363,8 +368,8 @@ def test_models_that_are_trained_alike_share_one_training() -> None:
     config["models"].append({**config["models"][0], "name": "larger", "input_px": 64})
     config["studies"]["binding_information"]["fits"][0]["models"].append("larger")
     graph = build(Config.model_validate(config))
-    (training,) = graph.of("training")
-    assert training.wildcards["model"] == "vit"
+    training, untrained = graph.of("training")
+    assert (training.wildcards["model"], untrained.wildcards["model"]) == ("vit", "untrained")
     weights = {
         p.wildcards["model"]: [w.path() for w in p.inputs["weights"]] for p in graph.of("pooled")
     }
@@ -372,4 +377,4 @@ def test_models_that_are_trained_alike_share_one_training() -> None:
     keys = {p.key for p in graph.of("index") if p.wildcards["model"] in ("vit", "larger")}
     assert len(keys) > 1
     config["models"][-1]["seed"] = 1
-    assert len(build(Config.model_validate(config)).of("training")) == 2
+    assert len(build(Config.model_validate(config)).of("training")) == 3
