@@ -5,6 +5,8 @@ A preset that is added to `config/presets` is found here by its name.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import pytest
 import yaml
 from harness import ROOT, Clone
 from PIL import Image
-from quick import PROBE_STEPS, SCENES, quick
+from quick import PROBE_STEPS, SCENES, TRAINING_STEPS, quick
 
 from bindscope.config.loading import load_file
 from bindscope.config.root import Config
+from bindscope.core.contents import file_sha256
 from bindscope.core.graph import Graph
 from bindscope.studies.build import build
 from bindscope.tables.schema import declared
@@ -52,6 +55,34 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
         if "status" in table:
             assert list(table[table["status"] == "failed"]["reason"]) == []
     assert (clone.path / "results/report.html").is_file()
+    assert clone.would_run() == Counter()
+
+
+@pytest.mark.presets
+@pytest.mark.timeout(1200)
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
+    """One seed, few steps; what is written is what a source `zoo:` then loads."""
+    clone = Clone.make(tmp_path / "clone")
+    clone.configfile = "config/quick.yaml"
+    content = quick(load_file(ROOT / "config/presets/zoo.yaml"))
+    content["models"] = [given for given in content["models"] if given["seed"] == 0]
+    (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
+    shutil.rmtree(clone.path / "resources/zoo")
+    unfinished = clone.bindscope("zoo", check=False)
+    assert unfinished.returncode == 1
+    assert "counting-objects-0               not trained yet" in unfinished.stdout
+    clone.snakemake("--cores", "1")
+    written = clone.bindscope("zoo").stdout.splitlines()
+    names = [given["name"] for given in content["models"]]
+    assert [line.split()[0] for line in written[:-1]] == names
+    for name in names:
+        manifest = json.loads((clone.path / f"resources/zoo/{name}.json").read_text())
+        assert manifest["sha256"] == file_sha256(clone.path / f"resources/zoo/{name}.safetensors")
+        trained = manifest["objective"] != "none"
+        assert len(manifest["history"]) == (2 * TRAINING_STEPS + 1 if trained else 0)
+        assert not trained or manifest["cpu_seconds"] > 0
     assert clone.would_run() == Counter()
 
 
