@@ -124,6 +124,7 @@ CASES = [
     ("~fits.0.tokens", ["patches"], "~fits.0.tokens: probe 'quadratic' (quadratic) cannot read"),
     ("~probes.1.family", "attention_quadratic", "~fits.1.tokens: probe 'linear' (attention_quadr"),
     ("~probes.1.name", "quadratic", "~probes: the name 'quadratic' is used 2 times"),
+    ("~probes.1.name", "best", "~probes: no probe may be called 'best'"),
     ("datasets.0.render", None, "~fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
     ("~families", [{"name": "f", "models": ["vit", "vti"]}],

@@ -115,8 +115,8 @@ ROOMS: dict[str, set[str]] = {
     "notebook.py": set(),
     "priors/": {"priors", "truth"},
     "priors/anchors.py": {"anchors"},
-    "priors/counts.py": {"anchors", "priors", "truth", "encoded"},
-    "priors/log_ratios.py": {"anchors", "priors", "truth", "encoded"},
+    "priors/counts.py": {"anchors", "priors", "truth"},
+    "priors/log_ratios.py": {"anchors", "priors", "truth"},
     "priors/labels.py": {"labels", *FITS},
     "priors/assignments.py": set(),  # for datasets whose scenes are observed
     "priors/counted.py": set(),

@@ -218,6 +218,11 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     probes = {probe.name: probe for probe in section.probes}
     for key in ("probes", "fits", "learning_curves", "families", "groups"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
+    if "best" in probes:
+        yield (
+            "probes: no probe may be called 'best': the table's rows of the best probe are; "
+            "call it by its family"
+        )
     blocks: list[tuple[str, FitBlock | LearningCurve]] = [
         *((f"fits.{i}", block) for i, block in enumerate(section.fits)),
         *((f"learning_curves.{i}", block) for i, block in enumerate(section.learning_curves)),
