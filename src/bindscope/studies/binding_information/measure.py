@@ -199,7 +199,8 @@ def _table(rows: list[dict[str, Any]], prior: Mapping[str, Any]) -> pd.DataFrame
     rows = [{**absent, **row} for row in rows]
     rows += best_rows(rows, parts, {ARRAYS: prior.get("counts_reason")})
     table = pd.DataFrame(rows, columns=list(absent))
-    without = [name for name in table if name in _OF_A_RUN or name.startswith(("null_", "truth_"))]
+    unknown = ("null_", "truth_")
+    without = [name for name in absent if name in _OF_A_RUN or name.startswith(unknown)]
     return table.drop(columns=without).infer_objects()
 
 
@@ -210,7 +211,8 @@ def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> Pr
         if tokens == "patches":
             return ArrayPatches(z[rows], None if cls is None else cls[rows])
         if tokens == "mean":
-            return z[rows].mean(axis=1, dtype=np.float32)
+            means: Array = z[rows].mean(axis=1, dtype=np.float32)
+            return means
         chosen: Array = (z if cls is None else cls)[rows]
         return chosen
 
@@ -237,8 +239,8 @@ def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) ->
     """Return a probe's configuration; its name is its family where it has none."""
     if isinstance(entry, Model):
         return entry  # type: ignore[return-value]
-    named = isinstance(entry, str)
-    given = {"family": entry, "device": device, "threads": threads} if named else dict(entry)
+    given: dict[str, Any] = {"device": device, "threads": threads}
+    given = {**given, "family": entry} if isinstance(entry, str) else dict(entry)
     if given.get("family") not in FAMILIES:
         known = [*FAMILIES]
         raise InputError(
@@ -246,7 +248,8 @@ def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) ->
             f"{instead(given.get('family'), known)}", f"choose among {', '.join(known)}",
         )  # fmt: skip
     name = str(given.get("family", "probe")).replace("_", "-")
-    return _validated(AnyProbe, {"name": name, **given}, "probes")
+    probe: AnyProbe = _validated(AnyProbe, {"name": name, **given}, "probes")
+    return probe
 
 
 def _labels(

@@ -69,7 +69,8 @@ class Measured:
             for y, row in enumerate(records):
                 left = 0.0
                 for part in parts:
-                    width = 0.0 if pd.isna(row[part.bound]) else max(float(row[part.bound]), 0.0)
+                    bound = row[part.bound]
+                    width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
                     axes.barh(y, width, left=left, color=part.shown.colour, height=0.7)
                     left += width
             axes.invert_yaxis()
