@@ -16,7 +16,7 @@ from known_answers import dataset, model
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.models.known_answer import encode
-from bindscope.models.known_answer_truth import truth
+from bindscope.models.known_answer_realised import realised_truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_information.config import (
@@ -41,9 +41,15 @@ TOLERANCE = {"linear": 0.01, "quadratic": 0.012, "attention": 0.012}
 CANNOT = 0.02
 SHUFFLED = 0.2
 
-EXPRESSED = ["zero", "features", "identity", "rotated", "hadamard", "erasure"]
+EXPRESSED = ["zero", "features", "counts", "identity", "rotated", "hadamard"]
 DIM = {"rotated": 96, "hadamard": 96}
-BOUNDS = ("binding_lower_bound_bits", "conditional_binding_lower_bound_bits")
+# Noise takes scenes: with 4,000 linear probes are 0.67 bits short on both, with 16,000 0.2 and 0.4.
+N_TRAIN = {"erasure": 16000, "cell_erasure": 16000}
+ERASED_CELLS = 0.02
+BOUNDS = tuple(  # in the order of a `Truth`
+    f"{name}_lower_bound_bits"
+    for name in ("binding", "conditional_binding", "feature", "count", "pairing")
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +60,14 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def setting(seed):
-    return dataset((6, 6), (9, 9), seed=seed)
+def setting(seed, n_train=4000):
+    return dataset((6, 6), (9, 9), seed=seed, scenes=(n_train, 1000, 4000))
 
 
 @cache
-def codes(seed):
+def codes(seed, n_train):
     """Codes and anchors of the three splits."""
-    data = setting(seed)
+    data = setting(seed, n_train)
     found = {}
     for split, n in data.n_scenes.model_dump().items():
         objects = sample_codes(data, split, 0, n)
@@ -72,7 +78,7 @@ def codes(seed):
 def probe_data(encoder, seed, tokens="cls"):
     splits = {}
     config = model(encoder, dim=DIM.get(encoder))
-    for split, (objects, features, prior) in codes(seed).items():
+    for split, (objects, features, prior) in codes(seed, N_TRAIN.get(encoder, 4000)).items():
         arrays = encode(config, setting(seed), split, 0, objects)
         z = {
             "cls": lambda a=arrays: a["cls"],
@@ -83,15 +89,19 @@ def probe_data(encoder, seed, tokens="cls"):
     return ProbeData(**splits, sizes=(6, 6))
 
 
-def measure(encoder, family, seed, tokens="cls", shuffle=None):
-    """One row of the table, with truths."""
+def measure(encoder, family, seed, tokens="cls", shuffle=None, targets=None):
+    """One row of the table, and what the encoder holds of the test scenes."""
     data = probe_data(encoder, seed, tokens)
     if shuffle is not None:
         data = data.shuffled_labels(shuffle)
-    (result,) = fit(PROBES[family], data, [seed])
+    probe = PROBES[family]
+    if targets:
+        probe = probe.model_copy(update={"targets": targets})
+    (result,) = fit(probe, data, [seed])
     prior = next(row for row in entropies(setting(seed)) if row["split"] == "test")
     row = estimate(result, prior, data.test.objects, data.test.features, Information())
-    known = truth(model(encoder, dim=DIM.get(encoder)), setting(seed), tokens=tokens)[:2]
+    config = model(encoder, dim=DIM.get(encoder))
+    known = realised_truth(config, setting(seed), data.test.objects, tokens=tokens)
     return row, dict(zip(BOUNDS, known, strict=True))
 
 
@@ -101,11 +111,14 @@ def standard_error(row, name):
 
 def assert_never_above(row, known):
     for name in BOUNDS:
-        assert row[name] <= known[name] + 3 * standard_error(row, name) + 1e-3, name
+        if row[name] is not None and known[name] is not None:
+            assert row[name] <= known[name] + 3 * standard_error(row, name) + 1e-3, name
 
 
 def assert_expressed(row, known, family):
     for name in BOUNDS:
+        if row[name] is None:
+            continue
         allowed = max(TOLERANCE[family] * H_OBJECT, 3 * standard_error(row, name))
         assert abs(row[name] - known[name]) <= allowed, (name, row[name], known[name])
     assert_never_above(row, known)
@@ -121,10 +134,21 @@ def test_linear_probes_read_linear_codes(encoder, seed):
 
 @pytest.mark.parametrize(
     ("encoder", "seed"),
-    [("zero", 0), ("features", 1), ("identity", 2), ("hadamard", 0), ("erasure", 1)],
+    [("zero", 0), ("features", 1), ("identity", 2), ("hadamard", 0), ("counts", 1)],
 )
 def test_quadratic_probes_read_linear_codes(encoder, seed):
     assert_expressed(*measure(encoder, "quadratic", seed), "quadratic")
+
+
+def test_linear_probes_read_codes_that_are_shown_or_not():
+    assert_expressed(*measure("erasure", "linear", 0, targets=("chained",)), "linear")
+
+
+def test_linear_probes_read_cells_that_are_erased_one_by_one():
+    row, known = measure("cell_erasure", "linear", 0, targets=("anchored",))
+    name = "binding_lower_bound_bits"
+    assert abs(row[name] - known[name]) <= ERASED_CELLS * H_OBJECT
+    assert_never_above(row, known)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -144,7 +168,7 @@ def test_quadratic_probes_read_no_three_way_cipher():
     assert_never_above(row, known)
 
 
-@pytest.mark.parametrize("encoder", ["swaps", "half", "hadamard"])
+@pytest.mark.parametrize("encoder", ["swaps", "swaps_within_counts", "half"])
 def test_nothing_is_above_the_truth(encoder):
     assert_never_above(*measure(encoder, "linear", 0))
 

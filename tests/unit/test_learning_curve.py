@@ -43,9 +43,8 @@ def problem(encoder="cell_erasure", n=800):
     for split, count in (("train", n), ("val", 200), ("test", 300)):
         objects = sample_codes(data, split, 0, count)
         found = anchors(data, objects)
-        counts = found.pop("counts", None)
         z = encode(model(encoder), data, split, 0, objects)["cls"]
-        splits[split] = SplitData(z, objects, feature_code(objects, sizes), found, counts)
+        splits[split] = SplitData(z, objects, feature_code(objects, sizes), found)
     prior = next(row for row in entropies(data) if row["split"] == "test")
     return ProbeData(**splits, sizes=sizes), prior
 
@@ -151,7 +150,6 @@ def test_the_prequential_code_sends_every_scene_once():
         block = SplitData(
             train.z[first:end], train.objects[first:end], train.features[first:end],
             {name: values[first:end] for name, values in train.anchors.items()},
-            train.counts[first:end],
         )  # fmt: skip
         (sent,) = fit(PROBE, replace(stage_data(data, scenes, stage), test=block), [0])
         by_hand += sent.losses[part].sum()

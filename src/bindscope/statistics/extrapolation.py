@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 # Curves that close less than a sixth of what is left with every doubling show no end.
-EXPONENTS = np.geomspace(0.25, 4.0, 60)
+EXPONENTS = np.geomspace(0.25, 4.0, 241)
 FEWEST_POINTS = 3
 
 
