@@ -143,7 +143,7 @@ class SetTwin(Twin):
         total = total / sqrt(tokens)
         if inputs.cls is not None:
             total = total + inputs.cls @ self.leaves["of_cls"].t()
-        y = gelu(total @ self.leaves["third"].t() + self.leaves["third_bias"])
+        y = total + gelu(total @ self.leaves["third"].t() + self.leaves["third_bias"])
         return super()._x(y, seen)
 
     def _logit(self, k, x):

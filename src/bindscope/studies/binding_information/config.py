@@ -124,6 +124,11 @@ class SetProbe(_Descended):
 
     family: Literal["set"]
     hidden: PositiveInt = Field(192, description="Hidden units of every token.")
+    steps: PositiveInt = Field(
+        1250,
+        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
+        "many.",
+    )
     summed: PositiveInt = Field(128, description="Numbers that are summed over the tokens.")
     dropout: float = Field(0.1, ge=0, lt=1, description="Share of what is summed that a step hides.")
     batch_size: PositiveInt = Field(

@@ -29,14 +29,14 @@ EVALUATIONS = 20  # of the first cycle; longer ones are looked at as often per s
 DOUBLINGS = 3
 NOTHING = 0.1  # a first cycle that gains less than this part of what counts as movement ends the fit
 PILOT = 4  # a pilot takes this part of the first cycle's steps
-WARM_UP, FIRST, LAST = 0.3, 1 / 25, 1e-4
+WARM_UP, FIRST, LAST = 0.1, 1 / 25, 1e-4
 PAPER_EPOCHS, PAPER_STEP, PAPER_GAMMA, PAPER_RATE, PAPER_DECAY = 40, 8, 0.2, 1e-3, 1e-4
 PAPER_BATCH, PAPER_ACCUMULATE = 512, 2
 PAPER_LATE = 0.8  # share of the paper's epochs after which movement means: not converged
 
 
 def one_cycle(step: int, steps: int) -> float:
-    """Return the share of the peak rate: cosine from 1/25 up over 30 %, then down to 1/10,000."""
+    """Return the share of the peak rate: cosine from 1/25 up over 10 %, then down to 1/10,000."""
     up = WARM_UP * steps
     if step < up:
         return FIRST + (1 - FIRST) * (1 - cos(pi * step / up)) / 2

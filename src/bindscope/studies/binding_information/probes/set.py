@@ -1,7 +1,7 @@
 """Set family: a perceptron on every patch token, summed over them, then one over the sum.
 
 s = sum_t gelu(W2 gelu(W1 x_t + p_t) + b2) / sqrt(T) + C [CLS], p_t the position embedding of patch
-t; logit_k = v_k . gelu(W3 s + b3) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et al.
+t; logit_k = v_k . (s + gelu(W3 s + b3)) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et al.
 2017, arXiv 1703.06114, with positions.)
 """
 
@@ -74,7 +74,8 @@ class Set(Family):
             assert inputs.cls is not None
             y = y + linear(inputs.cls, self.of_cls)
         y = self._hidden_in_part(y, 0)
-        y = self._hidden_in_part(gelu(linear(y, self.third, self.third_bias)), 1)
+        # Heads also read the sum itself: without that a fit starts on a plateau of 300 steps.
+        y = y + self._hidden_in_part(gelu(linear(y, self.third, self.third_bias)), 1)
         return self.last(self.read(y, bits)).squeeze(2) + self.bias
 
     def _hidden_in_part(self, y: Tensor, layer: int) -> Tensor:
