@@ -51,10 +51,14 @@ def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(nam
     assert len(small.products) < len(large.products)
 
 
-def test_small_presets_of_one_model_share_its_training() -> None:
-    trained = [{p.path() for p in plan(f"{n}_small").of("training")} for n in
-               ("main_table", "structure")]  # fmt: skip
-    assert trained[0] == trained[1]
+def test_small_presets_about_models_start_from_the_zoo() -> None:
+    for name in ("main_table", "structure", "layers", "complexity"):
+        graph = plan(f"{name}_small")
+        assert not graph.of("training")
+        assert any("resources/zoo" in path for path in graph.resources()), name
+
+
+def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
     resolution = plan("resolution_small")
     assert len(resolution.of("training")) == 3
     assert len({p.wildcards["model"] for p in resolution.of("pooled")}) == 7
