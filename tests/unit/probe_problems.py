@@ -9,7 +9,8 @@ from bindscope.studies.binding_information.probes.base import all_parts
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 
 FAMILIES = (
-    "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic", "set",
+    "linear", "quadratic", "quadratic_reuse", "multilinear_reuse", "dnn", "attention_quadratic",
+    "set",
 )  # fmt: skip
 SIZES = (3, 4)
 PRIOR = -np.log(3.0)  # log-odds of rate 1/4

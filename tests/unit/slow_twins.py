@@ -135,12 +135,11 @@ class SetTwin(Twin):
     """A perceptron per token, one after the other, summed; another one over the sum."""
 
     def _x(self, inputs, seen):
-        scenes, tokens, _ = inputs.patches.shape
         total = torch.zeros((), dtype=inputs.patches.dtype)
-        for t in range(tokens):
+        for t in range(inputs.patches.shape[1]):
             y = gelu(inputs.patches[:, t] @ self.leaves["first"].t() + self.leaves["positions"][t])
             total = total + gelu(y @ self.leaves["second"].t() + self.leaves["second_bias"])
-        total = total / sqrt(tokens)
+        total = total / sqrt(inputs.patches.shape[1])
         if inputs.cls is not None:
             total = total + inputs.cls @ self.leaves["of_cls"].t()
         y = total + gelu(total @ self.leaves["third"].t() + self.leaves["third_bias"])

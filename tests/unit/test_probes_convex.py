@@ -171,7 +171,8 @@ def fit_one(data, l2):
     source = make_source(config, data)
     run = start(config, heads("object"), source.shape)
     train, val = (
-        HeadProblem(Vectors(source, 2**30), [run], split).regressions() for split in ("train", "val")
+        HeadProblem(Vectors(source, 2**30), [run], split).regressions()
+        for split in ("train", "val")
     )
     return val.losses(minimise(train, torch.zeros(train.shape), l2).w) / np.log(2)
 
@@ -183,7 +184,9 @@ def test_the_grid_goes_on_until_the_choice_is_inside(begin):
     _, usual = chosen(data)
     found, other = chosen(data, l2=begin)
     if begin != [0.0]:
-        assert other.val_loss_bits["object"] == pytest.approx(usual.val_loss_bits["object"], abs=0.02)
+        assert other.val_loss_bits["object"] == pytest.approx(
+            usual.val_loss_bits["object"], abs=0.02
+        )
     else:
         assert set(found["object"]) <= {0.0, None}
 

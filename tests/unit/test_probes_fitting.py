@@ -240,7 +240,9 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
     data = problem((200, 100, 100), noise=1.0, tokens=tokens_of(name))
     if data.patches:
         splits = {
-            split: replace(part, z=np.concatenate([part.z.cls(), part.z.tokens.astype(np.float32).mean(1)], 1))
+            split: replace(
+                part, z=np.concatenate([part.z.cls(), part.z.tokens.astype(np.float32).mean(1)], 1)
+            )
             for split, part in data.splits.items()
         }
         vectors = ProbeData(**splits, sizes=SIZES)
@@ -297,7 +299,11 @@ def test_of_several_rates_validation_chooses_one_for_each_part():
 def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     data = problem()
     (result,) = fitted("quadratic", data=data, targets=targets)
-    wanted = {"plain": {"object", "feature"}, "anchored": {"object_anchored"}, "chained": {"chained"}}
+    wanted = {
+        "plain": {"object", "feature"},
+        "anchored": {"object_anchored"},
+        "chained": {"chained"},
+    }
     names = set().union(*(wanted[name] for name in targets))
     assert set(result.head_losses) == names <= set(result.target_flags)
     assert set(result.losses) == {

@@ -44,7 +44,9 @@ def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
     fields |= {"hidden": 8, "summed": 6} if name == "set" else {}
     config = probe(name, conditioned=conditioned, **fields)
     patches = bool(tokens_of(name))
-    family = build(config, heads(part, sizes), InputShape(DIM, cls and patches, TOKENS * patches), seed=3)
+    family = build(
+        config, heads(part, sizes), InputShape(DIM, cls and patches, TOKENS * patches), seed=3
+    )
     return config, family, (TOKENS if patches else 0)
 
 
@@ -227,7 +229,9 @@ def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
 
 
 def test_initial_weights_of_linear_are_those_of_two_linear_layers_of_torch():
-    family = build(probe("linear", protocol="paper"), heads("object", (6, 6)), InputShape(96), seed=0)
+    family = build(
+        probe("linear", protocol="paper"), heads("object", (6, 6)), InputShape(96), seed=0
+    )
     z, bits = family.weights.weight[:, 0].split((96, 36), dim=1)
     for values, inputs in ((z.flatten(), 96), (bits[family.weights.mask[:, 0] > 0], 36)):
         bound, tolerance = 1 / np.sqrt(inputs), 4 / np.sqrt(12 * inputs * len(values))

@@ -130,7 +130,9 @@ class SetProbe(_Descended):
         "many.",
     )
     summed: PositiveInt = Field(128, description="Numbers that are summed over the tokens.")
-    dropout: float = Field(0.1, ge=0, lt=1, description="Share of what is summed that a step hides.")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="Share of what is summed that a step hides."
+    )
     batch_size: PositiveInt = Field(
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )

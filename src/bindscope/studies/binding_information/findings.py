@@ -50,7 +50,9 @@ NUMBERS = (
     _bits("how many, bound", "count_lower_bound_bits", "lower bound on I(M;Z|F)", interval=True),
     _bits("H(O|M)", "h_object_given_counts_bits", "entropy of the objects given the counts"),
     _bits(
-        "what with what, bound", "pairing_lower_bound_bits", "lower bound on I(O;Z|M)",
+        "what with what, bound",
+        "pairing_lower_bound_bits",
+        "lower bound on I(O;Z|M)",
         interval=True,
     ),
     _bits("truth B_O", "truth_bits", "I(O;Z) of a known-answer encoder, in closed form"),

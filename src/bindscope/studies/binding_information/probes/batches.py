@@ -63,7 +63,7 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     """Return the source of a probe's inputs."""
     standardise = probe.standardise and probe.protocol == "converged"
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
-    convex = probe.family == "linear" and probe.protocol == "converged"
+    convex = probe.protocol == "converged"  # all families hold a linear part
     if data.patches:
         return PatchBatches(data, memory, standardise, device)
     if held_bytes(data, convex=convex) <= memory:

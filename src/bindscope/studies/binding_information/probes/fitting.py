@@ -108,8 +108,10 @@ def _fit_linear_parts(block: Sequence[Sequence[ProbeRun]], source: Source, probe
     fit_linear_parts(first, source, probe)
     for runs in others:
         for run, fitted in zip(runs, first, strict=True):
-            assert run.family.linear is not None and fitted.family.linear is not None
-            run.family.linear.load_state_dict(fitted.family.linear.state_dict())
+            ours, theirs = run.family.linear, fitted.family.linear
+            assert ours is not None
+            assert theirs is not None
+            ours.load_state_dict(theirs.state_dict())
             run.options |= fitted.options
             run.flags |= fitted.flags
 

@@ -27,7 +27,9 @@ from bindscope.studies.binding_information.probes.runs import (
 
 EVALUATIONS = 20  # of the first cycle; longer ones are looked at as often per step
 DOUBLINGS = 3
-NOTHING = 0.1  # a first cycle that gains less than this part of what counts as movement ends the fit
+NOTHING = (
+    0.1  # a first cycle that gains less than this part of what counts as movement ends the fit
+)
 PILOT = 4  # a pilot takes this part of the first cycle's steps
 WARM_UP, FIRST, LAST = 0.1, 1 / 25, 1e-4
 PAPER_EPOCHS, PAPER_STEP, PAPER_GAMMA, PAPER_RATE, PAPER_DECAY = 40, 8, 0.2, 1e-3, 1e-4
@@ -117,7 +119,7 @@ def fit_as_released(runs: Sequence[ProbeRun], source: Source, plan: Plan) -> Non
 
 
 def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[ProbeRun]:
-    """Fit runs that share their batches by `protocol: converged`; return them at their best weights.
+    """Fit runs that share their batches by `protocol: converged`, to their best weights.
 
     A cycle of `steps` steps (the rate rises and falls to nothing) is followed by one of the same
     length from the best weights, which doubles the steps of the fit; two more may double them
@@ -133,6 +135,11 @@ def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> 
         Inputs and labels.
     probe
         Steps, rates, batch size.
+
+    Returns
+    -------
+    list[ProbeRun]
+        The runs, or those that took their place when a rate was chosen.
     """
     assert not isinstance(probe, LinearProbe)
     limit = MOVED * prior_bits(source, "val")

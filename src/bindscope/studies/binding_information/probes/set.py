@@ -1,8 +1,8 @@
 """Set family: a perceptron on every patch token, summed over them, then one over the sum.
 
 s = sum_t gelu(W2 gelu(W1 x_t + p_t) + b2) / sqrt(T) + C [CLS], p_t the position embedding of patch
-t; logit_k = v_k . (s + gelu(W3 s + b3)) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et al.
-2017, arXiv 1703.06114, with positions.)
+t; logit_k = v_k . (s + gelu(W3 s + b3)) + sum_{i<k} a_ki (o_i - 1/2) + b_k. (Deep sets, Zaheer et
+al. 2017, arXiv 1703.06114, with positions.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from bindscope.studies.binding_information.probes.module import (
     Tokens,
 )
 
-
 POSITION = 0.5
 
 
@@ -34,9 +33,9 @@ class Set(Family):
 
     All heads of a target read the same sum, which takes most of the time.
 
-    Weights start uniform and of variance 1 / inputs, positions normal with deviation 1/2 (a sum over
-    tokens that are all alike starts on a plateau), what heads read at zero. While it is fitted, a
-    share of the sum and of the layer after it is hidden from each scene (dropout).
+    Weights start uniform and of variance 1 / inputs, positions normal with deviation 1/2, what
+    heads read at zero. While it is fitted, a share of the sum and of the layer after it is hidden
+    from each scene (dropout).
     """
 
     patches = True
@@ -67,7 +66,7 @@ class Set(Family):
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tokens)
-        scenes, tokens, _ = inputs.patches.shape
+        tokens = inputs.patches.shape[1]
         y = gelu(linear(inputs.patches, self.first) + self.positions)
         y = gelu(linear(y, self.second, self.second_bias)).sum(1) / sqrt(tokens)
         if self.of_cls is not None:
