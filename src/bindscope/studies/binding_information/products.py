@@ -110,8 +110,13 @@ class _Fits:
                 fit = self.fit("fit", names, seeds, representation, inputs)
                 # Where objects are is known for drawn scenes of real models only.
                 has_masks = not isinstance(model, KnownAnswer) and not self.dataset.source
-                if tokens == "patches" and control == "none" and has_masks:
+                if self._attends and control == "none" and has_masks:
                     self._attention(fit, index, stores)
+
+    @property
+    def _attends(self) -> bool:
+        """Whether there is a query of every object, of which a map can be drawn."""
+        return self.probe.family == "attention_quadratic" and "plain" in self.probe.targets
 
     def fit(
         self,
