@@ -37,7 +37,7 @@ def quick(config: Config) -> dict[str, Any]:
             training = given["training"]
             training["steps"] = min(model.training.steps, TRAINING_STEPS)
             training["dataset"] = stands_for[training["dataset"]]
-    for name, section in content["studies"].items():
+    for name, section in content.get("studies", {}).items():
         for probe in section.get("probes", ()):
             if probe["family"] != "linear":
                 probe["steps"] = min(probe.get("steps", PROBE_STEPS), PROBE_STEPS)
