@@ -185,7 +185,10 @@ def test_models_in_no_group_are_not_compared():
     (lead,) = sentences.lead(told)
     assert "difference" not in lead
     assert "Compared" not in text_of(sentences.findings(told))
-    assert "There is 1 network of objects-0" in sentences.seed_note(told)[0]
+    assert (
+        "3 training seeds were read from the [CLS] token of objects-0"
+        in (sentences.seed_note(told)[0])
+    )
 
 
 def test_what_a_model_is_comes_from_its_source():
@@ -232,7 +235,9 @@ def test_few_training_seeds_are_told():
     config = ZOO | {"studies": {"binding_information": {"groups": two}}}
     rows = [row for row in zoo_rows() if row["model"][-1] != "2"]
     note = sentences.seed_note(about(parts_table(rows), config))
-    assert note[0].startswith("There are 2 networks of objects, features")
+    assert note[0].startswith(
+        "Fewer than 3 training seeds were read from the [CLS] token of objects, features"
+    )
     assert sentences.seed_note(about(zoo_table())) == []
 
 

@@ -273,3 +273,28 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
     alone = histogram.draw(zoo_table(), published, trends, histograms)
     assert "paper's estimate in this run" not in words(alone)
     assert histogram.available(zoo_table()) is None
+
+
+def test_a_curve_over_layers_holds_the_models_that_were_read_at_all_of_them():
+    rows = [
+        parts_row("counting", f"objects-{seed}", str(layer), found=(5.0, 2.0, float(layer + seed)))
+        for seed, layers_read in ((0, (2, 3, 4)), (1, (4,)), (2, (4,)))
+        for layer in layers_read
+    ]
+    table = with_groups(make_table(rows), GROUPS)
+    curve = quotes(table, NAMES, last=False).rows
+    assert list(curve[PAIRING.bound]) == [2.0, 3.0, 4.0]
+    assert quotes(table, NAMES).rows[PAIRING.bound].item() == 5.0
+    assert "objects (1 seed)" not in words(parts.draw(table, NAMES))
+    alone = with_groups(make_table(rows[:3]), GROUPS)
+    assert "objects (1 seed)" in words(parts.draw(alone, NAMES))
+
+
+def test_fits_by_the_papers_protocol_are_shown_as_a_family_of_their_own():
+    table = make_table([make_row(), make_row(probe="linear"), make_row() | {
+        "probe": "paper", "protocol": "paper"}])  # fmt: skip
+    for figure in (tokens.draw(table), structure.draw(table)):
+        assert {"quadratic", "quadratic\npaper's fit"} <= set(words(figure))
+    numbers = read_papers_table(RESOURCES)
+    by_protocol = paper_table().assign(protocol="paper")
+    assert len(beside(by_protocol, numbers)) == len(beside(paper_table(), numbers)) > 0

@@ -82,6 +82,7 @@ _TOKENS: Final = {
 # In figures, from the simplest family to the most expressive; not the registry's order, which is in
 # no code key.
 FAMILY_ORDER: Final = tuple(_FAMILIES)
+PAPERS: Final = "_paper"
 STATUS_WORDS: Final = {
     "failed": "the fit did not end, and numbers are missing",
     "undefined": "measured, but a quantity has no value",
@@ -100,7 +101,11 @@ FLAG_WORDS: Final = {
 
 
 def family_shown(family: str) -> Shown:
-    """Return how a probe family is shown."""
+    """Return how a probe family is shown; one that ends with `PAPERS` has the paper's training."""
+    if family.endswith(PAPERS):
+        base = family_shown(family.removesuffix(PAPERS))
+        name, words = f"{base.name}, paper's fit", f"{base.words} fitted as the paper does"
+        return Shown(name, words, INK, f"{base.short or base.name}\npaper's fit")
     return _FAMILIES.get(family, Shown(family, f"a probe of the family {family}", INK))
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.rows import PathLike
 
@@ -92,6 +93,7 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """
     rows = last_layers(measured(table, known_answer=False))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
+    ours["family"] = ours["family"].str.removesuffix(PAPERS)
     parts = []
     for quantity, numbers in published.groupby("quantity", sort=False):
         if quantity not in ours or (numbers["model"] == "").all():

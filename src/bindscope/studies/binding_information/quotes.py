@@ -22,6 +22,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_models,
+    read_alike,
     token_order,
 )
 
@@ -84,10 +85,12 @@ def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True
     models
         Names of groups and models in the order that they are told in.
     last
-        Whether only the last layer of each model is wanted.
+        Whether only the last layer of each model is wanted, or all layers of those models that
+        were read at the most of them.
     """
     rows = measured(table, known_answer=False, best=True)
-    rows = last_layers(rows) if last and len(rows) else rows
+    if len(rows):
+        rows = last_layers(rows) if last else read_alike(rows)
     flags = rows["flags"].map(unusable)
     usable = (flags.map(len) == 0) & rows[BEYOND.bound].notna()
     single = each_model(rows[usable])

@@ -321,17 +321,17 @@ def unmeasured(about: Told) -> list[str]:
 def seed_note(about: Told) -> list[str]:
     """Warn where differences between models rest on few training seeds."""
     rows = about.found.rows
-    if rows["model"].nunique() < 2:
+    few = rows[rows["n_models"] < SEEDS_FOR_A_CLAIM]
+    if rows["model"].nunique() < 2 or not len(few):
         return []
-    few = int(rows["n_models"].min())
-    if few >= SEEDS_FOR_A_CLAIM:
-        return []
-    which = [str(name) for name in rows.loc[rows["n_models"] == few, "model"].unique()]
+    places = [
+        f"{tokens_shown(token).words} of {listed([str(n) for n in part['model'].unique()])}"
+        for token, part in few.groupby("tokens", sort=False)
+    ]
     return [
-        f"There {'is 1 network' if few == 1 else f'are {few} networks'} of {listed(which)}. That "
+        f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds were read from {'; '.join(places)}. That "
         "is too few to say that one kind of model binds more than another: these are numbers "
-        f"about these networks. A claim about kinds needs {SEEDS_FOR_A_CLAIM} training seeds or "
-        "more."
+        "about these networks."
     ]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from bindscope.statistics.means import half_width
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.names import FAMILY_ORDER
+from bindscope.studies.binding_information.names import FAMILY_ORDER, PAPERS
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
@@ -35,11 +35,32 @@ def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> 
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
     rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
-    rows["family"] = rows["options"].map(family_of)
+    rows["family"] = [
+        protocol_family(family_of(options), protocol)
+        for options, protocol in zip(rows["options"], rows["protocol"], strict=True)
+    ]
     rows["assumed_prior"] = rows["dataset"].isin(assumed_prior(table))
     if "group" not in rows:
         rows["group"] = rows["model"]
     return rows.reset_index(drop=True)
+
+
+def protocol_family(family: str | None, protocol: str) -> str:
+    """Return a family's name; fits by the paper's protocol are shown as a family of their own."""
+    return f"{family}{PAPERS}" if protocol == "paper" else str(family)
+
+
+def read_alike(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of a group keep the models that were read at the most layers.
+
+    A curve over layers whose points are means over different networks would mix the two.
+    """
+    if not len(rows):
+        return rows
+    place = ["dataset", "tokens", "probe"]
+    n_layers = rows.groupby([*place, "model"])["layer"].transform("nunique")
+    most = n_layers.groupby([rows[name] for name in (*place, "group")]).transform("max")
+    return rows[n_layers == most]
 
 
 def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -23,7 +23,12 @@ from bindscope.figures.style import WIDTH_IN, new_figure, styled, values_along_x
 from bindscope.studies.binding_information.figures.assumed import marked
 from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.rules import family_of
-from bindscope.studies.binding_information.views import assumed_prior, home_of, name_order
+from bindscope.studies.binding_information.views import (
+    assumed_prior,
+    home_of,
+    name_order,
+    protocol_family,
+)
 from bindscope.tables.rows import read_rows
 
 Array = npt.NDArray[np.float64]
@@ -176,7 +181,8 @@ def _details(products: Sequence[Given]) -> Details:
         dataset, model, tokens, probe = (
             given.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
         )
-        family = family_of(read_rows(given)[0]["options"]) or ""
+        row = read_rows(given)[0]
+        family = protocol_family(family_of(row["options"]), row["protocol"])
         _, arrays = found.setdefault((dataset, model, tokens, probe), (family, {}))
         arrays |= load_file(given.files["details"])
     return found

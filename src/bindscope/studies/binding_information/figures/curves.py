@@ -104,7 +104,7 @@ def draw_curves(
         axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
         axes.minorticks_off()
     entries = [
-        *curve_entries(look),
+        *curve_entries(look, rows),
         *assumed_entry(rows),
         handle(marked("H(O|F)", rests_on_one(rows)), color=GREY, linestyle=":"),
         *counting_entry(rows),
@@ -199,10 +199,11 @@ def counting_entry(rows: pd.DataFrame) -> list[Any]:
     return [handle("counting alone, H(M|F)", **_COUNTING)] if known else []
 
 
-def curve_entries(looks: Mapping[str, Look]) -> list[Any]:
+def curve_entries(looks: Mapping[str, Look], rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries: the lines by name, and what solid and dashed mean."""
-    return [
-        *(handle(name, **look) for name, look in looks.items()),
-        handle("lower bound, 95 % interval", color=INK),
-        handle("paper's estimate", color=INK, linestyle=_DASHES, linewidth=1),
-    ]
+    entries = [handle(name, **look) for name, look in looks.items()]
+    entries.append(handle("lower bound, 95 % interval", color=INK))
+    if rows[PAPER].notna().any():
+        style: dict[str, Any] = {"color": INK, "linestyle": _DASHES, "linewidth": 1}
+        entries.append(handle("paper's estimate", **style))
+    return entries

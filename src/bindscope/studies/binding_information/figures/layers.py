@@ -40,6 +40,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_seeds,
+    read_alike,
 )
 
 _CURVE = ["dataset", "model", "tokens", "probe"]
@@ -49,7 +50,7 @@ _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curv
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds of curves with at least two layers, with `x`: the layer's place."""
-    rows = over_seeds(measured(table, known_answer=False))
+    rows = over_seeds(read_alike(measured(table, known_answer=False)))
     rows = rows[rows[BOUND].notna()]
     n_layers = rows.groupby(_CURVE)["layer"].transform("nunique") if len(rows) else rows["layer"]
     rows = rows[n_layers > 1].copy() if len(rows) else rows.copy()
@@ -110,7 +111,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
             entropy = marked("H(O|F)", rests_on_one(rows))
             reference_line(axes, 100.0, entropy if axes in grid[:, -1] else "")
     _layer_ticks(lowest_panels(grid, len(panels)), rows)
-    entries = curve_entries(look)
+    entries = curve_entries(look, rows)
     if (rows["layer"] == "final").any():
         open_mark = {"marker": "o", "markerfacecolor": "white", "linestyle": "none"}
         entries.append(handle("after the last norm", color=INK, **open_mark))

@@ -99,6 +99,6 @@ def draw(
     height, hidden = pairs[-1][0]
     height.set_xlabel("camera height, scene units")
     hidden.set_xlabel("hidden share of an object, mean, %")
-    legend_below(figure, [*curve_entries(look), *assumed_entry(rows)], 4)
+    legend_below(figure, [*curve_entries(look, rows), *assumed_entry(rows)], 4)
     note_above(figure, trend_of(STUDY, trends, table, cells)[1])
     return figure

@@ -141,7 +141,7 @@ def _panel(
                 _seeds(axes, y, quoted.iloc[0].to_dict(), boxes[-1], each[each["group"] == name])
             else:
                 _empty(axes, y, left_out[left_out["model"] == name].iloc[0]["flags"], boxes)
-            ticks.append((y, _label(name, quoted, found.refused, token)))
+            ticks.append((y, _label(name, quoted, found, token)))
         y += 1
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.set_ylim(y - 0.4, -0.55)
@@ -221,10 +221,13 @@ def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
     )  # fmt: skip
 
 
-def _label(name: str, quoted: pd.DataFrame, refused: pd.DataFrame, token: str) -> str:
-    """Return a row's name; of a group of which some models may not be quoted, how many may."""
-    out = refused[(refused["model"] == name) & (refused["tokens"] == token)]["n_models"].sum()
-    if not out or not len(quoted):
+def _label(name: str, quoted: pd.DataFrame, found: Quotes, token: str) -> str:
+    """Return a row's name; of a group with a single model, or with some left out, how many."""
+    left = found.refused[(found.refused["model"] == name) & (found.refused["tokens"] == token)]
+    if not len(quoted):
         return name
-    n = int(quoted.iloc[0]["n_models"])
-    return f"{name} ({n} of {n + int(out)} seeds)"
+    n, out = int(quoted.iloc[0]["n_models"]), int(left["n_models"].sum())
+    if out:
+        return f"{name} ({n} of {n + out} seeds)"
+    is_group = name not in set(found.single["model"])
+    return f"{name} (1 seed)" if is_group and n == 1 else name

@@ -45,6 +45,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_seeds,
+    protocol_family,
 )
 from bindscope.tables.rows import read_rows
 
@@ -65,7 +66,8 @@ def read(inputs: Inputs) -> dict[str, Any]:
     fits = []
     for given in inputs.of("fits"):
         names = (given.names["dataset"], given.names["model"], given.names["tokens"])
-        family = family_of(read_rows(given)[0]["options"]) or ""
+        row = read_rows(given)[0]
+        family = protocol_family(family_of(row["options"]), row["protocol"])
         fits.append((names, family, from_arrays(load_file(given.files["details"]))))
     about = inputs.content["information"]
     costs = sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])

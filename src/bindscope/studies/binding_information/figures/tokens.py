@@ -25,7 +25,7 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.assumed import marked, rests_on_one
 from bindscope.studies.binding_information.figures.bars import bar_legend, bound_bar
 from bindscope.studies.binding_information.figures.reading import read_binding
-from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, table_note
 from bindscope.studies.binding_information.views import (
     family_order,
@@ -84,21 +84,26 @@ def draw(
         for dataset in sorted(rows["dataset"].unique())
         for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     ]
-    families = family_order(rows["family"])
+    n_families = rows.groupby(["dataset", "model"])["family"].nunique()
     n_columns = min(COLUMNS, len(panels))
-    n_rows = -(-len(panels) // n_columns)
-    figure = new_figure(1.0 + n_rows * (0.75 + 0.34 * len(families)))
-    grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
+    lines = [panels[i : i + n_columns] for i in range(0, len(panels), n_columns)]
+    most = [max(int(n_families[panel]) for panel in line) for line in lines]
+    heights = [0.75 + 0.34 * n for n in most]
+    figure = new_figure(1.0 + sum(heights))
+    grid = figure.subplots(
+        len(lines), n_columns, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
     several = rows["dataset"].nunique() > 1
-    for axes, (dataset, model) in zip(grid.flat, panels, strict=False):
+    for i, (axes, (dataset, model)) in enumerate(zip(grid.flat, panels, strict=False)):
         part = rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
+        families = family_order(part["family"])
         _panel(axes, part, families)
         _paper_marks(axes, marks, dataset, model, part, families)
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
         entropy = marked("H(O)", rests_on_one(part))
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
-    grid[0, 0].set_yticks(range(len(families)), [family_shown(f).name for f in families])
-    grid[0, 0].set_ylim(len(families) - 0.4, -0.6)
+        axes.set_yticks(range(len(families)), [family_tick(family) for family in families])
+        axes.set_ylim(most[i // n_columns] - 0.4, -0.6)
     for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("$B_O$, bits per scene")
     further = []

@@ -22,6 +22,7 @@ from bindscope.studies.binding_information.views import (
     family_order,
     home_of,
     name_order,
+    protocol_family,
     shown_models,
     token_order,
 )
@@ -52,7 +53,8 @@ def read(inputs: Inputs) -> dict[str, Any]:
     home = home_of(inputs.content["model_groups"])
     probes = []
     for fit in inputs.of("fits"):
-        family = family_of(read_rows(fit)[0]["options"]) or fit.names["probe"]
+        row = read_rows(fit)[0]
+        family = protocol_family(family_of(row["options"]), row["protocol"])
         model = fit.names["model"]
         names = home.get(model, model), fit.names["tokens"]
         probes.append(ProbeHistory(*names, family, _history(fit)))
