@@ -136,6 +136,10 @@ class SetProbe(_Descended):
     batch_size: PositiveInt = Field(
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
+    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
+        5e-3,
+        description="Peak rate of a cycle; of several, validation chooses after short fits.",
+    )
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
 
