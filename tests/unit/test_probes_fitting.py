@@ -254,9 +254,11 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
 
 
 def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
-    (short,) = fitted("quadratic", data=exclusive(), steps=10, learning_rate=3e-3)
+    (short,) = fitted(
+        "quadratic", data=exclusive(), steps=40, learning_rate=0.01, targets=["anchored"]
+    )
     assert "not_converged" in short.target_flags["object_anchored"]
-    assert short.steps == 8 * 10
+    assert short.steps == 8 * 40
     (long,) = fitted(
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )

@@ -236,7 +236,7 @@ class _Path:
             self.columns = (self.chosen == top).nonzero().squeeze(1)
             if not len(self.columns):
                 break
-            top *= FACTOR
+            top = max(top * FACTOR, WEAKEST)
             self.w = self.best_w.clone()
             self._extend(top)
         return self.best_w
