@@ -19,6 +19,7 @@ from bindscope.config.models import AnyModel, Zoo
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import canonical_json, sha256
 from bindscope.core.graph import Graph
+from bindscope.core.keys import CLONE
 from bindscope.models.controlled import load as load_training
 from bindscope.models.loading import load_model
 from bindscope.models.stream import FrozenViT
@@ -131,7 +132,7 @@ def test_what_is_committed_loads_and_met_its_objective(path: Path) -> None:
 
 
 def test_the_zoo_is_what_its_preset_trains_and_small() -> None:
-    preset = load_file(files.CLONE / "config/presets/zoo.yaml")
+    preset = load_file(CLONE / "config/presets/zoo.yaml")
     trained_by = {
         product.wildcards["model"]: json.loads(product.spec)["model"]
         for product in _plan(preset).of("training")
