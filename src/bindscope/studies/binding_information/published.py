@@ -93,7 +93,7 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """
     rows = last_layers(measured(table, known_answer=False))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
-    ours["family"] = ours["family"].str.removesuffix(PAPERS)
+    ours["family"] = ours["family"].astype(str).str.removesuffix(PAPERS)  # of no row: floats
     parts = []
     for quantity, numbers in published.groupby("quantity", sort=False):
         if quantity not in ours or (numbers["model"] == "").all():
