@@ -64,8 +64,10 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
     "QuadraticReuseProbe": (3, RANKED),
     "MultilinearReuseProbe": (4, RANKED),
     "DnnProbe": (5, {"hidden": 3, "learning_rate": 0.5, "weight_decay": 0.5}),
-    "SetProbe": (7, {"hidden": 3, "summed": 3, "dropout": 0.5, "learning_rate": 0.5,
-                     "weight_decay": 0.5}),
+    "SetProbe": (
+        7,
+        {"hidden": 3, "summed": 3, "dropout": 0.5, "learning_rate": 0.5, "weight_decay": 0.5},
+    ),
 }
 for _cls, (_i, _own) in PROBES.items():
     _rules = LOOK if _cls == "AttentionProbe" else FITS
