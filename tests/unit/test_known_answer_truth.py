@@ -49,7 +49,7 @@ def assert_truth(found, channel, codes, data, unknown=()):
     sizes = build_space(data.space).sizes
     expected = brute_force(channel, feature_code(codes, sizes), occurrences(codes, sizes))
     if len(sizes) != 2:
-        unknown = {*unknown, "count", "pairing"}
+        unknown = {*unknown, "counts", "pairing"}
     for name, value, wanted in zip(NAMES, found, expected, strict=True):
         if name in unknown:
             assert value is None or value == pytest.approx(wanted, abs=1e-9), name
@@ -166,7 +166,7 @@ def test_half(sizes, n_objects):
     data = dataset(sizes, n_objects)
     codes, _ = listed(data)
     channel = function_channel(codes[:, : codes.shape[1] // 2])
-    assert_truth(truth(model("half"), data), channel, codes, data, ("count", "pairing"))
+    assert_truth(truth(model("half"), data), channel, codes, data, ("counts", "pairing"))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def flip_information(
     sizes = np.bitwise_count(np.arange(2**k, dtype=np.uint32))
     member = np.isin(features, wanted) & (sizes >= space.min_objects)
     member &= sizes <= space.max_objects
-    codes = np.flatnonzero(member)
+    codes = np.flatnonzero(member).astype(np.uint32)
     noise = k * binary_entropy(p)
     total = entropy_of_noisy(codes, k, p) - noise
 

@@ -214,8 +214,8 @@ def _same_features(
     """
     visible = code * ~erased
     n_seen = int(visible.sum())
-    rows, row_signs = _subsets(code.any(axis=1), visible.any(axis=1))
-    columns, column_signs = _subsets(code.any(axis=0), visible.any(axis=0))
+    rows, row_signs = _subsets(code.sum(axis=1), visible.sum(axis=1))
+    columns, column_signs = _subsets(code.sum(axis=0), visible.sum(axis=0))
     free = rows @ erased.astype(int) @ columns.T
     signs = np.multiply.outer(row_signs, column_signs)
     return sum(
@@ -224,13 +224,19 @@ def _same_features(
     )
 
 
-def _subsets(used: NDArray[np.bool_], seen: NDArray[np.bool_]) -> tuple[NDArray, NDArray]:
-    """Used values without each set of the unseen ones, int (2^u, n), and the sign of each."""
-    unseen = np.flatnonzero(used & ~seen)
+def _subsets(
+    sums: NDArray[np.integer], visible: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Used values without each set of the unseen ones, int64 (2^u, n), and the sign of each.
+
+    Takes how many objects have each value, and how many of those are shown.
+    """
+    used = (sums > 0).astype(np.int64)
+    unseen = np.flatnonzero((sums > 0) & (visible == 0))
     sets, signs = [], []
     for size in range(len(unseen) + 1):
         for without in combinations(unseen, size):
-            allowed = used.astype(int)
+            allowed = used.copy()
             allowed[list(without)] = 0
             sets.append(allowed)
             signs.append((-1) ** size)

@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 class Truth(NamedTuple):
     """What an encoder holds, in bits; None where there is no closed form.
 
-    `bits` = `feature` + `conditional` and `conditional` = `count` + `pairing`. With M the counts
+    `bits` = `feature` + `conditional` and `conditional` = `counts` + `pairing`. With M the counts
     (how often each feature occurs), of two groups: `bits` I(O;Z), `conditional` I(O;Z|F),
-    `feature` I(F;Z), `count` I(M;Z|F), `pairing` I(O;Z|M).
+    `feature` I(F;Z), `counts` I(M;Z|F), `pairing` I(O;Z|M).
     """
 
     bits: float | None
     conditional: float | None
     feature: float | None
-    count: float | None
+    counts: float | None
     pairing: float | None
 
     def columns(self) -> dict[str, float | None]:
         """Return the columns of a table: `truth_bits`, `truth_conditional_bits` and so on."""
-        names = ("truth" if name == "bits" else f"truth_{name}" for name in self._fields)
-        return {f"{name}_bits": value for name, value in zip(names, self, strict=True)}
+        parts = ("", "conditional_", "feature_", "count_", "pairing_")
+        return {f"truth_{part}bits": bits for part, bits in zip(parts, self, strict=True)}
 
 
 UNKNOWN = Truth(None, None, None, None, None)

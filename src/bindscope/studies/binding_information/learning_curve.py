@@ -45,10 +45,13 @@ class PatchRanges(Ranges):
 
     def cls(self) -> Rows | None:
         """Return the [CLS] tokens of the same scenes, or None where there are none."""
-        tokens = [(source.cls(), first, end) for source, first, end in self.parts]
-        if any(found is None for found, _, _ in tokens):
-            return None
-        return Ranges(tuple((as_rows(found), first, end) for found, first, end in tokens))
+        found: list[tuple[Rows, int, int]] = []
+        for source, first, end in self.parts:
+            tokens = source.cls() if isinstance(source, PatchSource) else None
+            if tokens is None:
+                return None
+            found.append((as_rows(tokens), first, end))
+        return Ranges(tuple(found))
 
 
 def learning_curve(

@@ -54,7 +54,8 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: Section) -> None:
     """Add every fit of the section, and all it needs."""
-    for block in (*section.fits, *section.learning_curves):
+    blocks: list[FitBlock | LearningCurve] = [*section.fits, *section.learning_curves]
+    for block in blocks:
         _add_block(graph, shared, section, block)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ _TITLES = {
     "pairing": "what goes with what",
     "conditional": "how many, and what with what",
 }
-_SAVED = {"marker": "x", "linestyle": "none", "markersize": 5}
+_SAVED: Final[dict[str, Any]] = {"marker": "x", "linestyle": "none", "markersize": 5}
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
