@@ -46,7 +46,7 @@ from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
-UNFITTED = Evaluation(*(np.empty(0) for _ in range(4)), nan, nan)
+UNFITTED = Evaluation(np.empty(0), np.empty(0), np.empty(0), np.empty(0), nan, nan)
 
 
 @denormals.flushed()
@@ -133,7 +133,8 @@ def _check(probe: AnyProbe, data: ProbeData) -> None:
 def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
     """Evaluate fitted runs of one seed on the test split."""
     parts = evaluate(runs, source, "test", probe.batch_size)
-    flags, val = {}, {}
+    flags: dict[str, set[str]] = {}
+    val: dict[str, float] = {}
     for run in runs:
         flags |= _flags(run, parts, source, probe.batch_size)
         if len(run.parts) == 1:
