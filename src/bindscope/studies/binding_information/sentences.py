@@ -325,7 +325,7 @@ def seed_note(about: Told) -> list[str]:
     if rows["model"].nunique() < 2 or not len(few):
         return []
     places = [
-        f"{tokens_shown(token).words} of {listed([str(n) for n in part['model'].unique()])}"
+        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])}"
         for token, part in few.groupby("tokens", sort=False)
     ]
     return [
