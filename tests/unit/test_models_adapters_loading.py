@@ -244,7 +244,10 @@ def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Pat
     graph = ci_graph(
         models=[{"name": "hub", "source": CONFIG.source, "n_layers": 2}],
         study={
-            "fits": [{"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}]
+            "fits": [
+                {"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}
+            ],
+            "learning_curves": [],
         },
     )
     (product,) = graph.of("weights")

@@ -332,7 +332,8 @@ def test_an_input_of_unknown_size() -> None:
 )
 def test_sections_that_make_no_sense(changes: dict[str, Any], message: str) -> None:
     config = example()
-    config["models"][-1].update(changes)
+    hooked_entry = next(model for model in config["models"] if model["name"] == "hooked")
+    hooked_entry.update(changes)
     with pytest.raises(ConfigError, match=message):
         load_config(config, "here")
 

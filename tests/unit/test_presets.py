@@ -55,8 +55,8 @@ def test_small_presets_about_models_start_from_the_zoo() -> None:
     for name in ("main_table", "structure", "layers", "complexity"):
         graph = plan(f"{name}_small")
         assert not graph.of("training")
-        read = {path for p in graph.products.values() for path in p.resources.values()}
-        assert any(path.startswith("resources/zoo/") for path in read), name
+        models = load_file(FOLDER / f"{name}_small.yaml").models
+        assert any(model.source.startswith("zoo:") for model in models), name
 
 
 def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:

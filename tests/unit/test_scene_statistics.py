@@ -56,7 +56,10 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
            "probes": ["linear"]}  # fmt: skip
     graph = ci_graph(
         datasets=datasets, models=[model],
-        study={"fits": [fit], "probes": [{"name": "linear", "family": "linear"}]},
+        study={
+            "fits": [fit], "probes": [{"name": "linear", "family": "linear"}],
+            "learning_curves": [],
+        },
     )  # fmt: skip
     assert len(graph.of("figure", figure="occlusion")) == 1
     (sheet,) = graph.of("figure", figure="scenes")
