@@ -391,7 +391,8 @@ def write_inputs(folder, entry, table):
         base.with_suffix(".history.json").write_text(json.dumps(history()))
         scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
         losses = {
-            "0.chained_loss_bits": np.linspace(0, 1, 11), "0.object_bits_of_scenes": scenes,
+            "0.chained_loss_bits": np.linspace(0, 1, 11), "0.chained_prior_bits": np.ones(11),
+            "0.object_bits_of_scenes": scenes,
         }  # fmt: skip
         save_file(losses, base.with_suffix(".details.safetensors"))
         return given(

@@ -96,7 +96,7 @@ def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
             assert np.array_equal(other.losses[part], losses)
         for key, value in block[1].weights.items():
             assert np.array_equal(other.weights[key], value)
-    if name != "linear":  # convex: one optimum for all seeds
+    if any(block[0].metadata["best_step"].values()) and name != "linear":  # one optimum for all
         assert not np.array_equal(block[0].losses["object"], block[1].losses["object"])
 
 
@@ -255,10 +255,10 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
 
 def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
     (short,) = fitted(
-        "quadratic", data=exclusive(), steps=40, learning_rate=0.01, targets=["anchored"]
+        "quadratic", data=exclusive(), steps=15, learning_rate=0.01, targets=["anchored"]
     )
     assert "not_converged" in short.target_flags["object_anchored"]
-    assert short.steps == 8 * 40
+    assert short.steps == 8 * 15
     (long,) = fitted(
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )
@@ -275,12 +275,12 @@ def test_a_fit_that_was_stopped_has_not_converged():
 
 def test_a_run_ends_when_a_longer_fit_moves_nothing_and_others_go_on():
     data = exclusive()
-    (result,) = fitted("quadratic", data=data, steps=60, learning_rate=3e-3)
+    (result,) = fitted("quadratic", data=data, steps=120, learning_rate=0.03)
     last = {
         part.name: max(row["step"] for row in result.history if row["target"] == part.name)
         for part in all_parts(SIZES)
     }
-    assert set(last.values()) <= {60, 120, 240, 480}
+    assert set(last.values()) <= {120, 240, 480, 960}
     assert len(set(last.values())) > 1
     assert result.steps == max(last.values())
     (null,) = fitted("quadratic", data=problem().null(), steps=60)

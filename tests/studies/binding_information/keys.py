@@ -13,13 +13,14 @@ FIT = {"fit", *SHOWN}
 FITS = {"null", *FIT}
 LOOK = {"attention", *FITS}
 CURVE = {"learning_curve", *SHOWN}
+EVERY = {"learning_curve", *LOOK}
 CODES = {"codes", "anchors", "labels"}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Section.probes": ("probes.1.rank", 3, FITS),
     "Section.fits": ("fits.0.seed_blocks", [[0], [1]], FITS),
-    "Section.information": ("information.bootstrap_samples", 60, LOOK),
+    "Section.information": ("information.bootstrap_samples", 60, EVERY),
     "FitBlock.name": ("fits.0.name", "other", set()),
     "FitBlock.datasets": ("fits.2.datasets", ["tiny", "hashed"],
                           {*CODES, "encoded", "index", "truth", *FITS}),
@@ -40,8 +41,8 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "LearningCurve.seed_blocks": ("learning_curves.0.seed_blocks", [[1]], CURVE),
     "LearningCurve.controls": ("learning_curves.0.controls", ["shuffled_labels"], CURVE),
     "LearningCurve.shares": ("learning_curves.0.shares", [0.25, 0.5], CURVE),
-    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, LOOK),
-    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, LOOK),
+    "Information.bootstrap_samples": ("information.bootstrap_samples", 60, EVERY),
+    "Information.bootstrap_seed": ("information.bootstrap_seed", 1, EVERY),
     "Section.families": ("families", [{"name": "other", "models": ["vit", "hf"]}],
                         {"figure"}),
     "ModelFamily.name": ("families.0.name", "other", {"figure"}),
@@ -70,11 +71,16 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
     ),
 }
 for _cls, (_i, _own) in PROBES.items():
-    _rules = LOOK if _cls == "AttentionProbe" else FITS
+    _rules = {"AttentionProbe": EVERY, "LinearProbe": FITS | CURVE}.get(_cls, FITS)
     for _field, _value in {**COMMON_PROBE, **_own}.items():
         KEYS[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "dnn" if _cls == "LinearProbe" else "linear"
     if _cls not in ("AttentionProbe", "SetProbe"):
-        KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, FITS)
+        KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": f"p{_i}", "family": _other}, _rules)
+    KEYS[f"{_cls}.targets"] = (
+        f"probes.{_i}.targets",
+        ["chained"],
+        _rules - {"null", "attention", "learning_curve"},
+    )
 KEYS["SetProbe.family"] = ("fits.1.probes", ["attention"], SHOWN)
 KEYS["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], LOOK)

@@ -28,6 +28,7 @@ BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 STRONGEST, FACTOR, WEAKEST = 1e3, 10.0, 1e-6  # how far a grid is continued; then comes no ridge
 GAIN = 1e-4  # a strength gains nothing that lowers a head's loss by less than this share of it
 PERFECT = 1e-4  # bits of a head below which there is nothing left to gain
+USUAL = 1.0  # the strength with which a grid usually begins
 STALE = 2  # strengths in a row without gain after which a head has chosen
 
 
@@ -225,13 +226,13 @@ class _Path:
 
     def follow(self, strengths: Sequence[float]) -> Tensor:
         """Go along the path; return the weights that validated best, (p, C)."""
-        given = sorted(set(strengths), reverse=True)
+        given = sorted({*strengths, *_stronger(max(strengths))}, reverse=True)
+        top = given[0]
         while given or self._l2 > 0:
             self._extend(given.pop(0) if given else _weaker(self._l2))
             self.columns = ((self.stale < STALE) & (self.best > PERFECT)).nonzero().squeeze(1)
             if not len(self.columns):
                 break
-        top = max(strengths)
         while top < STRONGEST:
             self.columns = (self.chosen == top).nonzero().squeeze(1)
             if not len(self.columns):
@@ -266,6 +267,15 @@ class _Path:
 
 def _weaker(l2: float) -> float:
     return l2 / FACTOR if l2 > WEAKEST * FACTOR**0.5 else 0.0
+
+
+def _stronger(l2: float) -> list[float]:
+    """Return the strengths from the usual first one down to this: no grid begins too weak."""
+    found, strength = [], USUAL
+    while strength > max(l2, WEAKEST):
+        found.append(strength)
+        strength /= FACTOR
+    return found
 
 
 def _take(
