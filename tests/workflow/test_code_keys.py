@@ -124,6 +124,7 @@ ROOMS: dict[str, set[str]] = {
     "priors/shared_codes.py": set(),
     "priors/multisets.py": set(),
     "report/": {"report"},
+    "report/chapter.py": {"report", *of_studies("quoted")},
     "scenes/": {"scenes", "training"},
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
@@ -132,6 +133,8 @@ ROOMS: dict[str, set[str]] = {
     "statistics/": set(),
     "statistics/bootstrap.py": of_studies("intervals"),
     "statistics/extrapolation.py": of_studies("extrapolation"),
+    "statistics/means.py": of_studies("means"),
+    "statistics/verdict.py": {"report"},
     "studies/build.py": set(),
     "tables/": of_studies("row_readers"),
     "tables/write.py": of_studies("table_readers"),
