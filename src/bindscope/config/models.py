@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
-from bindscope.config.codes import ShapesRenderer
 from bindscope.config.zoo import read_manifest
 
 ENCODERS = (
@@ -117,12 +116,6 @@ class Training(Model):
     weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-
-    def draws_afresh(self, render: Any) -> bool:
-        """Whether scenes are drawn for each step, given the dataset's renderer."""
-        if self.scenes is None:
-            return isinstance(render, ShapesRenderer)
-        return self.scenes == "fresh"
 
 
 class Controlled(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import Dataset, ShapesRenderer
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.contents import content_key
@@ -50,6 +50,13 @@ def trained_as(model: Controlled) -> dict[str, Any]:
     return model.model_dump(mode="json", exclude={"name", "extraction", "input_px"})
 
 
+def _draws_afresh(model: Controlled, dataset: Dataset) -> bool:
+    """Whether scenes are drawn for each step of the training."""
+    if model.training.scenes is None:
+        return isinstance(dataset.render, ShapesRenderer)
+    return model.training.scenes == "fresh"
+
+
 def trainer(model: Controlled, models: Iterable[AnyModel]) -> Controlled:
     """Return the model whose name a training has: the first one that is trained as this one is."""
     same = trained_as(model)
@@ -80,7 +87,7 @@ def _add_training(
     code = [*space_code(dataset), *model_code(model)]
     if objective in OBJECTIVES:
         code.append(OBJECTIVES[objective])
-        if model.training.draws_afresh(dataset.render):
+        if _draws_afresh(model, dataset):
             code += renderer_code(dataset)
         else:
             splits = ("train", "val")

@@ -72,12 +72,6 @@ class _Descended(_Probe):
         description="Peak rate of a cycle; of several, validation chooses after short fits.",
     )
 
-    @property
-    def rates(self) -> tuple[float, ...]:
-        """The peak rates to choose from."""
-        rate = self.learning_rate
-        return rate if isinstance(rate, tuple) else (rate,)
-
 
 class _Ranked(_Descended):
     rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")

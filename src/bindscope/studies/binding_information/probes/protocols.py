@@ -188,7 +188,8 @@ def _pilots(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[P
     The run goes on from the weights of that fit.
     """
     assert not isinstance(probe, LinearProbe)
-    rates = probe.rates
+    rates = probe.learning_rate
+    rates = rates if isinstance(rates, tuple) else (rates,)
     if len(rates) == 1:
         for run in runs:
             run.rate = rates[0]
