@@ -13,8 +13,8 @@ from bindscope.commands.effects import COLLECTING, Effects, example, in_words, r
 
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
-    "AttentionProbe.family", "GenomeSource.feature", "GenomeSource.n_categories",
-    "GenomeSource.n_values", "PhotosRenderer.kind", "Report.figures",
+    "GenomeSource.feature", "GenomeSource.n_categories",
+    "GenomeSource.n_values", "PhotosRenderer.kind", "Report.figures", "Zoo.source",
 ]  # fmt: skip
 
 

@@ -83,4 +83,4 @@ for _cls, (_i, _own) in PROBES.items():
         _rules - {"null", "attention", "learning_curve"},
     )
 KEYS["SetProbe.family"] = ("fits.1.probes", ["attention"], SHOWN)
-KEYS["AttentionProbe.family"] = ("fits.1.probes", ["attention2"], LOOK)
+KEYS["AttentionProbe.family"] = ("fits.1.probes", ["p7"], SHOWN)
