@@ -41,7 +41,7 @@ def scenes(job: "Job") -> Scenes:
     """Return scenes that are drawn for each step, or those of the stores."""
     config, dataset = model_of(job), dataset_of(job)
     size, seed = config.training.batch_size, config.seed
-    if config.training.draws_afresh(dataset.render):
+    if not job.input.get("scenes"):
         return FreshScenes(dataset, size, seed)
     images, objects = {}, {}
     for manifest in job.input.codes:
