@@ -96,7 +96,7 @@ def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
             assert np.array_equal(other.losses[part], losses)
         for key, value in block[1].weights.items():
             assert np.array_equal(other.weights[key], value)
-    if any(block[0].metadata["best_step"].values()) and name != "linear":  # one optimum for all
+    if name != "linear" and block[0].metadata["best_step"]["object"]:  # else the linear optimum
         assert not np.array_equal(block[0].losses["object"], block[1].losses["object"])
 
 
@@ -263,7 +263,7 @@ def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )
     assert "not_converged" not in long.target_flags["object_anchored"]
-    (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0), steps=2)
+    (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0), steps=1)
     assert "not_converged" in linear.target_flags["object"]
 
 
