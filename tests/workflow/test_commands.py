@@ -118,9 +118,9 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     code_changed = clone.bindscope("plan").stdout
     module.write_text(text)
     # the figures that use it; not those of stored maps and of scenes
-    assert re.search(r"^ +6 +figure +code changed", code_changed, re.MULTILINE)
+    assert re.search(r"^ +10 +figure +code changed", code_changed, re.MULTILINE)
     assert re.search(r"^ +1 +report +input is made anew", code_changed, re.MULTILINE)
-    assert code_changed.splitlines()[-1].split() == ["7", "jobs"]
+    assert code_changed.splitlines()[-1].split() == ["11", "jobs"]
 
 
 def test_plan_names_the_changed_key(clone: Clone) -> None:
@@ -223,7 +223,7 @@ def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
     config = yaml.safe_load((clone.path / clone.configfile).read_text())
     config["models"] = config["models"][1:]
     study = config["studies"]["binding_information"]
-    study["fits"] = study["fits"][2:]
+    study["fits"], study["learning_curves"] = study["fits"][2:], []
     smaller = clone.with_configfile("config/smaller.yaml")
     (smaller.path / smaller.configfile).write_text(yaml.safe_dump(config))
     needed = keyed(config)
