@@ -186,7 +186,7 @@ class SeedGroup(Model):
 
 
 class Section(Model):
-    """Do two patches belong to the same object?"""
+    """Which pairs of patches, which probes of them, on which models."""
 
     sampling: PatchSampling = Field(PatchSampling(), description="Patches and their labels.")
     scenes: SplitCounts | None = Field(
