@@ -21,6 +21,13 @@ def draw(n: int, m: int = 4) -> np.ndarray:
     return places
 
 
+def write(folder, model, layers, grid=GRID):
+    """Write the store of some patches of four images."""
+    with store(folder / "x") as writer:
+        sampled = SampledPatches(writer, layers, draw(4), grid)
+        extract(model, images(4), extraction(), sampled=sampled)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_they_are_those_of_the_plain_stores(tmp_path, dtype):
     model, scenes, places = TinyModel(), images(10), draw(10)
@@ -57,21 +64,16 @@ def test_only_the_scenes_that_are_used_are_run(tmp_path):
 
 
 def test_another_grid_than_the_models_is_refused(tmp_path):
-    with (
-        pytest.raises(ModelError, match=r"has 2 x 3 patches.*a grid of 3 x 2"),
-        store(tmp_path / "x") as writer,
-    ):
-        sampled = SampledPatches(writer, [1], draw(4), (3, 2))
-        extract(TinyModel(), images(4), extraction(), sampled=sampled)
+    with pytest.raises(ModelError, match=r"has 2 x 3 patches.*a grid of 3 x 2"):
+        write(tmp_path, TinyModel(), [1], (3, 2))
     assert not list(tmp_path.iterdir())
 
 
 def test_layers_of_several_widths_and_layers_that_are_not_there_are_refused(tmp_path):
     model = TinyModel()
-    with pytest.raises(ModelError, match="no layer 9"), store(tmp_path / "x") as writer:
-        extract(model, images(4), extraction(), sampled=SampledPatches(writer, [9], draw(4), GRID))
+    with pytest.raises(ModelError, match="no layer 9"):
+        write(tmp_path, model, [9])
     grid = TokenMap(0, 0, GRID, 4, has_cls=False)
     model.shapes = {1: LayerShape(5, grid), 2: LayerShape(7, grid)}
-    with pytest.raises(ModelError, match="differ in width"), store(tmp_path / "x") as writer:
-        some = SampledPatches(writer, [1, 2], draw(4), GRID)
-        extract(model, images(4), extraction(), sampled=some)
+    with pytest.raises(ModelError, match="differ in width"):
+        write(tmp_path, model, [1, 2])
