@@ -7,44 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug, SplitCounts
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, grid_problems, unknown
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.sampling_config import PatchSampling
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 NO_MODEL = "none"  # in names of what reads labels and positions alone
 PatchGrid = tuple[PositiveInt, PositiveInt]
-
-
-class PatchSampling(Model):
-    """Which patches of an image make the pairs, and what their labels are."""
-
-    n_patches: PositiveInt = Field(
-        64, description="Patches drawn per image; all of the grid where it has no more."
-    )
-    background: Literal["object", "ignore", "negative"] = Field(
-        "ignore",
-        description="What unlabelled patches are: `object` (one more object, as in the released "
-        "code), `ignore` (in no pair), `negative` (different from everything).",
-    )
-    min_purity: Probability = Field(
-        0.5, description="Smallest share of a patch's pixels that must have its label."
-    )
-    stuff: Literal["keep", "drop"] = Field(
-        "keep", description="Whether patches of stuff (sky, grass) take part."
-    )
-    class_groups: tuple[Slug, ...] | None = Field(
-        None,
-        description="Feature groups that make the class of an object in drawn scenes. Default: all "
-        "of them, so that a class is a kind of object.",
-    )
-    seed: NonNegativeInt = Field(0, description="Seed of the draw of patches.")
 
 
 class _Scorer(Model):
