@@ -71,6 +71,7 @@ rule same_object_fit:
         unpack(made_from("same_object_fit")),
     output:
         rows=output_of("same_object_fit", "rows"),
+        strata=output_of("same_object_fit", "strata"),
         weights=output_of("same_object_fit", "weights"),
         history=output_of("same_object_fit", "history"),
     log:
@@ -96,6 +97,7 @@ use rule same_object_fit as same_object_baseline with:
         unpack(made_from("same_object_baseline")),
     output:
         rows=output_of("same_object_baseline", "rows"),
+        strata=output_of("same_object_baseline", "strata"),
         weights=output_of("same_object_baseline", "weights"),
         history=output_of("same_object_baseline", "history"),
     log:

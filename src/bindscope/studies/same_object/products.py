@@ -35,6 +35,7 @@ WITHOUT_MODEL = ("position",)
 def _fit_outputs(base: str) -> dict[str, str]:
     return {
         "rows": f"{base}.jsonl",
+        "strata": f"{base}.strata.jsonl",
         "weights": f"{base}.safetensors",
         "history": f"{base}.history.json",
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bindscope.config.grid import depth
-from bindscope.core.graph import Graph
+from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.studies.same_object.config import Section, problems
@@ -16,12 +16,19 @@ _HERE = "bindscope.studies.same_object"
 _PUBLISHED = "resources/published/same_object.csv"
 
 
+def _fits(graph: Graph) -> dict[str, list[Product]]:
+    return {"fits": graph.of("same_object_fit", "same_object_baseline")}
+
+
+def _strata(graph: Graph, shared: Shared, section: Section) -> Request:
+    return Request(_fits(graph), reads={"fits": ("strata",)})
+
+
 def _rows(graph: Graph, shared: Shared, section: Section) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
-    fits = graph.of("same_object_fit", "same_object_baseline")
     depths = {name: depth(model) for name, model in shared.models.items()}
     depths |= {entry.name: 0 for entry in section.planted}
-    return Request({"fits": fits}, {"n_layers": depths})
+    return Request(_fits(graph), {"n_layers": depths})
 
 
 def _about_table(
@@ -55,7 +62,7 @@ STUDY = Study(
     },
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
-        TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _rows),
+        TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
     ),
     figures=(
         FigureEntry(
