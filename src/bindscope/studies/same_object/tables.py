@@ -16,7 +16,7 @@ def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
     return pd.to_numeric(layers.replace(words)).astype(float)
 
 
-_KEY = ("dataset", "model", "layer", "probe", "control", "seed", "grid")
+_KEY = ("dataset", "model", "layer", "probe", "control", "seed", "grid", "rank")
 
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
