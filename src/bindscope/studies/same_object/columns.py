@@ -19,7 +19,7 @@ NAMES = (
     ),
     label("layer", "Layer that was read; `none` where no token is.", "config `layers`"),
     label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG),
-    label("kind", "What kind of probe it is.", "config `probes[].kind`"),
+    label("family", "What family of probe it is.", "config `probes[].family`"),
     label("control", "Whether labels were shuffled.", "config `controls`", values=CONTROLS),
     count("seed", "", "Seed of the probe; convex ones do not depend on it.", "config"),
     label("grid", "Rows x columns of patches.", "the model", pattern=r"^[0-9]+x[0-9]+$"),

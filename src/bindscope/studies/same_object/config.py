@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.codes import Dataset
@@ -14,6 +14,7 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.sampling_config import PatchSampling
 
 if TYPE_CHECKING:
@@ -21,85 +22,6 @@ if TYPE_CHECKING:
 
 NO_MODEL = "none"  # in names of what reads labels and positions alone
 PatchGrid = tuple[PositiveInt, PositiveInt]
-
-
-class _Scorer(Model):
-    name: Slug = Field(description="Name in paths, tables and figures.")
-    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    memory_mb: PositiveInt = Field(
-        512, description="Memory for tokens; what is larger is read in blocks of images."
-    )
-
-
-class ConvexScorer(_Scorer):
-    """A convex fit: `linear`, `diagonal`, `quadratic`, or `position`, which sees no token."""
-
-    kind: Literal["linear", "diagonal", "quadratic", "position"]
-    penalties: tuple[NonNegativeFloat, ...] = Field(
-        (1e-4,),
-        min_length=1,
-        description="Ridge strengths on standardised tokens; validation chooses.",
-    )
-    iterations: PositiveInt = Field(100, description="Most iterations of L-BFGS per strength.")
-
-
-class LowRankScorer(_Scorer):
-    """A signed form of low rank: the convex optimum cut to k eigenvalues, then refined."""
-
-    kind: Literal["low_rank"]
-    ranks: tuple[PositiveInt, ...] = Field((1, 2, 4, 8, 16, 32), min_length=1, description="Ranks.")
-    penalties: tuple[NonNegativeFloat, ...] = Field(
-        (1e-4,), min_length=1, description="Ridge strengths of the convex fit that it starts from."
-    )
-    iterations: PositiveInt = Field(60, description="Most iterations of L-BFGS per rank.")
-
-
-class ClassScorer(_Scorer):
-    """Softmax regression on classes, a pair's score p.q (`class_position`: with its positions)."""
-
-    kind: Literal["class_pointwise", "class_position"]
-    graded: Literal["instances", "classes"] = Field(
-        "instances",
-        description="What pairs are graded on; the released code grades on `classes`.",
-    )
-    penalties: tuple[NonNegativeFloat, ...] = Field(
-        (1e-4,), min_length=1, description="Ridge strengths; validation chooses."
-    )
-    iterations: PositiveInt = Field(100, description="Most iterations of L-BFGS per strength.")
-
-
-class SimilarityScorer(_Scorer):
-    """Similarity of two tokens, without or with a learned scale and offset."""
-
-    kind: Literal["dot", "cosine"]
-    temperature: bool = Field(True, description="Whether scale and offset are learnt.")
-
-
-class IdentityScorer(_Scorer):
-    """Queries that are matched to the objects of each image; a pair's score is p.q."""
-
-    kind: Literal["identity_pointwise"]
-    queries: PositiveInt = Field(16, description="Number of queries.")
-    steps: PositiveInt = Field(300, description="Optimiser steps.")
-    batch_size: PositiveInt = Field(64, description="Images per step.")
-    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate.")
-
-
-class MlpScorer(_Scorer):
-    """A perceptron on product and distance of two tokens: what more capacity would find."""
-
-    kind: Literal["mlp"]
-    hidden: PositiveInt = Field(64, description="Hidden units.")
-    steps: PositiveInt = Field(500, description="Optimiser steps.")
-    batch_size: PositiveInt = Field(16, description="Images per step.")
-    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate.")
-
-
-AnyScorer = Annotated[
-    ConvexScorer | LowRankScorer | ClassScorer | SimilarityScorer | IdentityScorer | MlpScorer,
-    Field(discriminator="kind"),
-]
 
 
 class Planted(Model):

@@ -1,4 +1,4 @@
-"""What a reader sees instead of the study's slugs: kinds of probes and reference lines."""
+"""What a reader sees instead of the study's slugs: families of probes and reference lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PIN
 
 @dataclass(frozen=True)
 class Shown:
-    """How a kind of probe is shown: its name in legends, its words in a sentence, its look."""
+    """How a family of probe is shown: its name in legends, its words in a sentence, its look."""
 
     name: str
     words: str
@@ -18,7 +18,7 @@ class Shown:
     marker: str = "o"
 
 
-_KINDS: Final = {
+_FAMILIES: Final = {
     "quadratic": Shown("quadratic", "the quadratic probe", BLUE),
     "diagonal": Shown("diagonal", "the diagonal probe", ORANGE, "s"),
     "linear": Shown("linear", "the linear probe", GREY, "v"),
@@ -31,7 +31,7 @@ _KINDS: Final = {
     "mlp": Shown("perceptron", "the perceptron", INK, "*"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }
-KINDS: Final = tuple(_KINDS)
+FAMILIES: Final = tuple(_FAMILIES)
 # Column, name in legends, how it is drawn.
 LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     ("class_oracle_accuracy", "knowing the classes", {"linestyle": (0, (6, 2)), "color": PINK}),
@@ -45,11 +45,11 @@ LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
 LOOK_OF_POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK}
 
 
-def kind_shown(kind: str) -> Shown:
-    """Return how a kind of probe is shown."""
-    return _KINDS.get(kind, Shown(kind, f"the probe {kind}", INK))
+def family_shown(family: str) -> Shown:
+    """Return how a family of probe is shown."""
+    return _FAMILIES.get(family, Shown(family, f"the probe {family}", INK))
 
 
-def kind_order(kind: str) -> int:
-    """Return the place of a kind in legends."""
-    return KINDS.index(kind) if kind in KINDS else len(KINDS)
+def family_order(family: str) -> int:
+    """Return the place of a family in legends."""
+    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)

@@ -24,7 +24,7 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.registry import SCORERS
+from bindscope.studies.same_object.registry import FAMILIES
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
@@ -174,8 +174,8 @@ class _Fits:
             "device": probe.device,
         }
         inputs: dict[str, list[Product]] = {"samples": [samples[split] for split in SPLITS]}
-        runs = [SCORERS[probe.kind]]
-        if probe.kind in WITHOUT_MODEL:
+        runs = [FAMILIES[probe.family]]
+        if probe.family in WITHOUT_MODEL:
             content |= {"layers": [], "control": "none"}
             names["grid"] = joined(grid, "x")
             self.graph.add("same_object_baseline", names, content, inputs, runs=runs)

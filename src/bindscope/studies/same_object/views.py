@@ -13,7 +13,7 @@ from bindscope.studies.same_object.config import NO_MODEL
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
-CURVE = ["dataset", "model", "probe", "kind"]
+CURVE = ["dataset", "model", "probe", "family"]
 SCORES = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
 
 
@@ -91,16 +91,16 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     return means.reset_index()
 
 
-def best_layers(rows: pd.DataFrame, kind: str = "quadratic") -> pd.DataFrame:
-    """Return the layer of each dataset and group where a kind of probe is best on validation.
+def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
+    """Return the layer of each dataset and group where a family of probe is best on validation.
 
     Returns
     -------
     DataFrame
         `dataset`, `group`, `layer`; the layer with the lowest mean loss on the validation split.
     """
-    of_kind = rows[(rows["kind"] == kind) & rows["val_loss_bits"].notna()]
-    means = of_kind.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
+    of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
+    means = of_family.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
     place = means.groupby(level=["dataset", "group"], sort=False).idxmin()
     found = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
     return pd.DataFrame(found, columns=["dataset", "group", "layer"])

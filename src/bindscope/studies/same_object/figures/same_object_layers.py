@@ -14,15 +14,15 @@ from bindscope.figures.style import handle, legend_below, new_figure, styled
 from bindscope.studies.same_object.names import (
     LINES,
     LOOK_OF_POSITION,
-    kind_order,
-    kind_shown,
+    family_order,
+    family_shown,
 )
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.studies.same_object.views import fitted, of_positions, over_models, read_shown
 
 _COLUMNS = 4
 _MEASURES = (("accuracy", "accuracy, %", 100.0), ("auc", "area under ROC", 1.0))
-_KEYS = ["dataset", "group", "grid", "probe", "kind", "layer", "x"]
+_KEYS = ["dataset", "group", "grid", "probe", "family", "layer", "x"]
 _LEFT_OUT = ("low_rank",)  # it has a figure of its own
 
 
@@ -33,7 +33,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 def _curves(table: pd.DataFrame) -> pd.DataFrame:
     rows = fitted(table)
-    return over_models(rows[~rows["kind"].isin(_LEFT_OUT)], _KEYS)
+    return over_models(rows[~rows["family"].isin(_LEFT_OUT)], _KEYS)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -86,8 +86,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 def _panel(
     axes: Axes, rows: pd.DataFrame, base: pd.DataFrame, measure: str, scale: float
 ) -> None:
-    for (_, kind), curve in rows.groupby(["probe", "kind"], sort=False):
-        shown, curve = kind_shown(str(kind)), curve.sort_values("x")
+    for (_, family), curve in rows.groupby(["probe", "family"], sort=False):
+        shown, curve = family_shown(str(family)), curve.sort_values("x")
         x, y = curve["x"].to_numpy(float), scale * curve[measure].to_numpy(float)
         ends = [scale * curve[f"{measure}_{end}"].to_numpy(float) for end in ("low", "high")]
         axes.fill_between(x, ends[0], ends[1], color=shown.colour, alpha=0.15, linewidth=0)
@@ -114,8 +114,8 @@ def _same_limits(grid: Any, n_panels: int, columns: int) -> None:
 
 
 def _entries(curves: pd.DataFrame, positions: pd.DataFrame) -> list[Any]:
-    kinds = sorted(curves["kind"].unique(), key=kind_order)
-    shown = [kind_shown(kind) for kind in kinds]
+    families = sorted(curves["family"].unique(), key=family_order)
+    shown = [family_shown(family) for family in families]
     entries = [
         handle(s.name, color=s.colour, marker=s.marker or None, markersize=4) for s in shown
     ]
