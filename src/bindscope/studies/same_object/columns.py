@@ -65,6 +65,12 @@ SAME_OBJECT_COLUMNS = (
           "The same after Platt's calibration on the validation split.", _FIT, null="allowed"),
     *_with_interval("loss_bits", "bits per pair", "Cross-entropy of the scores.", None),
     share("base_entropy_bits", "bits per pair", "Entropy of `same_share`.", _FIT, null="allowed"),
+    Column("quadratic_lead", "float64", _PAIRS, "Accuracy of the quadratic probe on the same tokens "
+           "and pairs, minus this one's.", "`tables`", null="allowed", low=-1, high=1),
+    Column("quadratic_lead_low", "float64", _PAIRS, "95 % bootstrap over test images, both probes "
+           "on the same ones.", "`tables`", null="allowed", low=-1, high=1),
+    Column("quadratic_lead_high", "float64", _PAIRS, "The other end.", "`tables`",
+           null="allowed", low=-1, high=1),
     share("val_accuracy", _PAIRS, "Accuracy on the validation split.", _FIT, null="allowed"),
     share("val_loss_bits", "bits per pair", "Cross-entropy on the validation split, by which "
           "strengths and layers are chosen.", _FIT, high=None, null="allowed"),

@@ -31,7 +31,7 @@ _FAMILIES: Final = {
     "mlp": Shown("perceptron", "the perceptron", INK, "*"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }
-FAMILIES: Final = tuple(_FAMILIES)
+FAMILY_ORDER: Final = tuple(_FAMILIES)
 # Column, name in legends, how it is drawn.
 LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     ("class_oracle_accuracy", "knowing the classes", {"linestyle": (0, (6, 2)), "color": PINK}),
@@ -52,4 +52,4 @@ def family_shown(family: str) -> Shown:
 
 def family_order(family: str) -> int:
     """Return the place of a family in legends."""
-    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
+    return FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)

@@ -17,8 +17,8 @@ CURVE = ["dataset", "model", "probe", "family"]
 SCORES = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
 
 
-def read_shown(inputs: Inputs, schema: TableSchema) -> dict[str, Any]:
-    """Read what the figures about a table take.
+def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
+    """Read what the figures about a table take; `role` is that of the table among the inputs.
 
     Returns
     -------
@@ -27,7 +27,7 @@ def read_shown(inputs: Inputs, schema: TableSchema) -> dict[str, Any]:
     models
         Names of groups, and of models that are in none, in the configuration's order.
     """
-    table = read_table(inputs.paths("table")[0], schema)
+    table = read_table(inputs.paths(role)[0], schema)
     groups, models = inputs.content["model_groups"], inputs.content["models"]
     home = home_of(groups)
     shown = list(dict.fromkeys(home.get(model, model) for model in models))
@@ -104,3 +104,22 @@ def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
     place = means.groupby(level=["dataset", "group"], sort=False).idxmin()
     found = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
     return pd.DataFrame(found, columns=["dataset", "group", "layer"])
+
+
+def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each probe at the layer that validation prefers for it, averaged as `over_models`.
+
+    Returns
+    -------
+    DataFrame
+        A row per dataset, group and probe, with its `layer`, and `depth`, that layer's place from 0
+        (input of the first block) to 1 (output of the last one).
+    """
+    rows = fitted(table)
+    keys = ["dataset", "group", "grid", "probe", "family", "layer", "x", "n_layers"]
+    means = over_models(rows, keys)
+    means = means[means["val_loss_bits"].notna()]
+    best = means.groupby(["dataset", "group", "probe"], sort=False)["val_loss_bits"].idxmin()
+    found = means.loc[best].reset_index(drop=True)
+    found["depth"] = found["x"] / found["n_layers"].astype(float).clip(lower=1)
+    return found

@@ -83,9 +83,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     return figure
 
 
-def _panel(
-    axes: Axes, rows: pd.DataFrame, base: pd.DataFrame, measure: str, scale: float
-) -> None:
+def _panel(axes: Axes, rows: pd.DataFrame, base: pd.DataFrame, measure: str, scale: float) -> None:
     for (_, family), curve in rows.groupby(["probe", "family"], sort=False):
         shown, curve = family_shown(str(family)), curve.sort_values("x")
         x, y = curve["x"].to_numpy(float), scale * curve[measure].to_numpy(float)
@@ -116,9 +114,7 @@ def _same_limits(grid: Any, n_panels: int, columns: int) -> None:
 def _entries(curves: pd.DataFrame, positions: pd.DataFrame) -> list[Any]:
     families = sorted(curves["family"].unique(), key=family_order)
     shown = [family_shown(family) for family in families]
-    entries = [
-        handle(s.name, color=s.colour, marker=s.marker or None, markersize=4) for s in shown
-    ]
+    entries = [handle(s.name, color=s.colour, marker=s.marker or None, markersize=4) for s in shown]
     if len(positions):
         entries.append(handle("position alone", linewidth=1.0, **LOOK_OF_POSITION))
     return [*entries, *(handle(name, linewidth=1.0, **look) for _, name, look in LINES)]
