@@ -236,9 +236,9 @@ class _Minimiser:
         self.objective, self.ridge, self.live = objective, objective.ridge, columns
         self.w = start
         self.loss, slope = objective.begin(start)
-        self.gradient, self.scale = slope + self.ridge * start, torch.ones_like(self.loss)
+        self.gradient, self.scale = slope + self.ridge * start, torch.ones_like(slope[0])
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(self.loss)
+        self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(slope[0])
 
     def keep(self, wanted: Tensor) -> None:
         """Drop all columns but some, bool (C,)."""
@@ -271,7 +271,7 @@ class _Minimiser:
         self.objective.aim(self.w, self.direction)
         step, self.loss = self._line_search()
         slope = self.objective.arrive(step)
-        s = step * self.direction
+        s = step.to(self.w.dtype) * self.direction
         self.w = self.w + s
         gradient = slope + self.ridge * self.w
         self._remember(s, gradient - self.gradient)
@@ -387,7 +387,7 @@ def descend(
     if columns is None:
         columns = torch.arange(start.shape[1], device=start.device)
     fit = _Minimiser(objective, start[:, columns], columns)
-    w, decrement = start.clone(), fit.loss.new_zeros(start.shape[1])
+    w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
     for iteration in range(iterations + 1):
         decrement[fit.live] = left = fit.aim()
         fit.keep(left > tolerance)
