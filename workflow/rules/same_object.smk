@@ -72,6 +72,7 @@ rule same_object_fit:
     output:
         rows=output_of("same_object_fit", "rows"),
         strata=output_of("same_object_fit", "strata"),
+        images=output_of("same_object_fit", "images"),
         weights=output_of("same_object_fit", "weights"),
         history=output_of("same_object_fit", "history"),
     log:
@@ -98,6 +99,7 @@ use rule same_object_fit as same_object_baseline with:
     output:
         rows=output_of("same_object_baseline", "rows"),
         strata=output_of("same_object_baseline", "strata"),
+        images=output_of("same_object_baseline", "images"),
         weights=output_of("same_object_baseline", "weights"),
         history=output_of("same_object_baseline", "history"),
     log:

@@ -36,6 +36,7 @@ def _fit_outputs(base: str) -> dict[str, str]:
     return {
         "rows": f"{base}.jsonl",
         "strata": f"{base}.strata.jsonl",
+        "images": f"{base}.images.safetensors",
         "weights": f"{base}.safetensors",
         "history": f"{base}.history.json",
     }
@@ -169,6 +170,7 @@ class _Fits:
         content = {
             "probe": probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
+            "background": self.section.sampling.background,
             "intervals": self.section.intervals.model_dump(mode="json"),
             "threads": probe.threads,
             "device": probe.device,

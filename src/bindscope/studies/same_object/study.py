@@ -28,7 +28,7 @@ def _rows(graph: Graph, shared: Shared, section: Section) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
     depths = {name: depth(model) for name, model in shared.models.items()}
     depths |= {entry.name: 0 for entry in section.planted}
-    return Request(_fits(graph), {"n_layers": depths})
+    return Request(_fits(graph), {"n_layers": depths}, {"fits": ("images",)})
 
 
 def _about_table(
