@@ -34,6 +34,14 @@ def _with_interval(name: str, unit: str, meaning: str, high: float | None = 1.0)
     ]
 
 
+def _lead(name: str, meaning: str) -> list[Column]:
+    return [
+        share(f"{name}{end}", _PAIRS, words, "`leads`", low=-1, null="allowed")
+        for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
+    ]
+
+
+_PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
 _SCORES = (
     *_with_interval(
         "accuracy", _PAIRS, "Pairs whose score is above 0 exactly if both are of one object."
@@ -58,20 +66,17 @@ SAME_OBJECT_COLUMNS = (
     count("n_skipped", "images", "Test images without pairs; the log of `patch_samples` says why.",
           _FIT),
     count("n_pairs", "pairs", "Test pairs, i < j within an image.", _FIT),
-    share("same_share", _PAIRS, "Test pairs of one object.", _FIT, null="allowed"),
+    share("positives", _PAIRS, "Test pairs of one object.", _FIT, null="allowed"),
     *_SCORES,
     share("ece", "probability", "Expected calibration error of the scores.", _FIT, null="allowed"),
     share("ece_calibrated", "probability",
           "The same after Platt's calibration on the validation split.", _FIT, null="allowed"),
     *_with_interval("loss_bits", "bits per pair", "Cross-entropy of the scores.", None),
-    share("base_entropy_bits", "bits per pair", "Entropy of `same_share`.", _FIT, null="allowed"),
-    Column("quadratic_lead", "float64", _PAIRS, "Accuracy of the quadratic probe on the same tokens "
-           "and pairs, minus this one's.", "`tables`", null="allowed", low=-1, high=1),
-    Column("quadratic_lead_low", "float64", _PAIRS, "95 % bootstrap over test images, both probes "
-           "on the same ones.", "`tables`", null="allowed", low=-1, high=1),
-    Column("quadratic_lead_high", "float64", _PAIRS, "The other end.", "`tables`",
-           null="allowed", low=-1, high=1),
-    share("val_accuracy", _PAIRS, "Accuracy on the validation split.", _FIT, null="allowed"),
+    share("base_entropy_bits", "bits per pair", "Entropy of `positives`.", _FIT, null="allowed"),
+    *_lead("quadratic_lead", "Accuracy of the quadratic probe of the same tokens, minus this."),
+    *_lead("position_lead", "This one's accuracy minus that of the probe of positions alone."),
+    share("train_loss_bits", "bits per pair", "Cross-entropy on the train split.", _FIT, high=None,
+          null="allowed"),
     share("val_loss_bits", "bits per pair", "Cross-entropy on the validation split, by which "
           "strengths and layers are chosen.", _FIT, high=None, null="allowed"),
     share("majority_accuracy", _PAIRS, "Of the answer that most pairs have.", _FIT,
@@ -80,24 +85,39 @@ SAME_OBJECT_COLUMNS = (
           "what can be reached without telling patches apart.", _FIT, null="allowed"),
     share("class_oracle_accuracy", _PAIRS, "Of `same object` wherever both are of one class: the "
           "most that classes can give.", _FIT, null="allowed"),
-    Column("rank", "int64", "", "Rank of the form.", _FIT, null="allowed", low=0),
-    Column("penalty", "float64", "", "Ridge strength that validation chose.", _FIT,
-           null="allowed", low=0),
+    Column("rank", "int64", "", "Rank of a form of low rank.", _FIT, null="allowed", low=0),
+    share("l2", "", "Ridge strength that validation chose; none where that is the contained form.",
+          _FIT, high=None, null="allowed"),
     Column("steps", "int64", "steps", "Optimiser steps of the fit.", _FIT, null="allowed", low=0),
+    share("gradient_norm", "nats", "Length of the gradient where the fit ended.", _FIT, high=None,
+          null="allowed"),
+    share("participation_ratio", "directions", "Of a quadratic form's eigenvalues as tokens use "
+          "it: (sum |l|)^2 / sum l^2.", _FIT, high=None, null="allowed"),
+    Column("effective_rank", "int64", "directions", "Eigenvalues that hold 95 % of the sum of "
+           "their squares.", _FIT, null="allowed", low=0),
+    share("negative_share", "", "Share of the sum of squares that negative eigenvalues have.", _FIT,
+          null="allowed"),
+    share("auc_error", "probability", "Most by which bins make `auc` wrong.", _FIT,
+          null="allowed"),
+    Column("platt_scale", "float64", "", "Platt's scale of the logits.", _FIT, null="allowed"),
+    Column("platt_offset", "float64", "nats", "Platt's offset.", _FIT, null="allowed"),
     label("options", "Configuration of the probe, as JSON.", "config `probes`"),
     label("flags", "What to be careful about, separated by `;`: `not_converged`.", _FIT),
     *KEYS,
 )  # fmt: skip
 STRATA_COLUMNS = (
     *NAMES,
+    Column("rank", "int64", "", "Rank of a form of low rank.", _FIT, null="allowed", low=0),
     label("same_class", "Whether both patches are of one class; `all`: any pair.", _FIT,
-          values=("all", "yes", "no")),
+          values=("all", "same", "different")),
     label("distance", "Bin of the distance of two patches, in patches; `all`: any.", _FIT),
-    label("size", "Bin of the size of the smaller object, in patches; `all`: any.", _FIT),
-    Column("distance_patches", "float64", "patches", "Mean distance of the pairs.", _FIT,
-           null="allowed", low=0),
+    label("size", "Bin of the share of an image's sampled patches that the smaller object has; "
+          "`all`: any.", _FIT),
+    count("n_images", "images", "Test images with such pairs.", _FIT),
     count("n_pairs", "pairs", "Test pairs of the stratum.", _FIT),
-    share("same_share", _PAIRS, "Those of one object.", _FIT, null="allowed"),
-    *_SCORES,
+    share("positives", _PAIRS, "Those of one object.", _FIT, null="allowed"),
+    *_SCORES[:7],
+    share("auc_error", "probability", "Most by which bins make `auc` wrong.", _FIT,
+          null="allowed"),
     *KEYS,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from bindscope.core.store.reader import Store, open_store
 from bindscope.studies.same_object.config import NO_MODEL
 from bindscope.studies.same_object.data import Background, Control, PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
+from bindscope.studies.same_object.names import weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 SAMPLE_ARRAYS = ("patches", "instances", "classes")
@@ -139,8 +140,3 @@ def write_results(
     write_json(output.history, history)
     write_atomic(output.strata, "".join(canonical_json(row) + "\n" for row in strata))
     write_atomic(output.rows, "".join(canonical_json(row) + "\n" for row in rows))
-
-
-def weights_name(layer: str, seed: int, rank: int | None) -> str:
-    """Return what the weights of a layer, seed and rank are called in a file."""
-    return f"{layer}/{seed}" if rank is None else f"{layer}/{seed}/{rank}"

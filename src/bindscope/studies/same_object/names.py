@@ -53,3 +53,8 @@ def family_shown(family: str) -> Shown:
 def family_order(family: str) -> int:
     """Return the place of a family in legends."""
     return FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+
+
+def weights_name(layer: str, seed: int, rank: int | None) -> str:
+    """Return what the weights of a layer, seed and rank are called in a file."""
+    return f"{layer}/{seed}" if rank is None else f"{layer}/{seed}/{rank}"

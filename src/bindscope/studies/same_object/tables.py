@@ -6,7 +6,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.same_object.columns import SAME_OBJECT_COLUMNS, STRATA_COLUMNS
-from bindscope.tables.rows import rows_of
+from bindscope.studies.same_object.leads import rows_with_leads
 from bindscope.tables.schema import RowTable, TableSchema, table_of
 
 
@@ -45,9 +45,11 @@ class SameObjectTable:
     schema = SAME_OBJECT_SCHEMA
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Build the table of the rows of the `fits`; `n_layers` come as content, by model."""
-        depths = inputs.content["n_layers"]
-        rows = rows_of(inputs.of("fits"))
+        """Build the table of the rows of the `fits`; as content come `n_layers`, by model."""
+        depths, intervals = inputs.content["n_layers"], inputs.content["intervals"]
+        rows = rows_with_leads(
+            inputs.of("fits"), intervals["bootstrap_samples"], intervals["bootstrap_seed"]
+        )
         return table_of([row | {"n_layers": depths.get(row["model"])} for row in rows], self.schema)
 
 
