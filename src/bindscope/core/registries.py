@@ -61,6 +61,7 @@ OBJECTIVES = {
 # Studies in the order of the report's chapters; `datasets` looks at what the others drew.
 STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
+    "same_object": "bindscope.studies.same_object.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 

@@ -1,0 +1,62 @@
+"""Configuration of the study's probes: scorers of pairs of patches."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from bindscope.config.base import Model, PositiveInt, Slug
+
+
+class _Scorer(Model):
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    memory_mb: PositiveInt = Field(
+        1024,
+        description="Memory for tokens of train and validation and what is held of their pairs; "
+        "what does not fit is read anew in every pass.",
+    )
+
+
+class _OfTokens(_Scorer):
+    token_norm: Literal["none", "layernorm", "l2"] = Field(
+        "none",
+        description="Scaling of every token for itself, before all columns are scaled by their "
+        "mean and deviation over train: to mean 0 and deviation 1 (`layernorm`), or to length 1.",
+    )
+
+
+class _Convex(_OfTokens):
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1.0, 0.1, 0.01, 0.001),
+        min_length=1,
+        description="Ridge strengths with which the path begins; it goes on by factors of ten "
+        "until validation has chosen. The ridge pulls towards the contained optimum.",
+    )
+    steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
+
+
+class LinearScorer(_Convex):
+    """g = a.x + a.y + b: a sum of two patches, which cannot compare them."""
+
+    family: Literal["linear"]
+
+
+class DiagonalScorer(_Convex):
+    """g = x' diag(w) y + the linear form; depends on the axes of the tokens."""
+
+    family: Literal["diagonal"]
+
+
+class QuadraticScorer(_Convex):
+    """g = x' W y + the linear form, W symmetric and of full rank."""
+
+    family: Literal["quadratic"]
+
+
+AnyScorer = Annotated[
+    LinearScorer | DiagonalScorer | QuadraticScorer,
+    Field(discriminator="family"),
+]

@@ -1,0 +1,11 @@
+"""Scorers by the name that a configuration gives their family; see `core.registries`."""
+
+from __future__ import annotations
+
+_SCORERS = "bindscope.studies.same_object.scorers"
+
+FAMILIES = {
+    "linear": f"{_SCORERS}.linear:fit",
+    "diagonal": f"{_SCORERS}.diagonal:fit",
+    "quadratic": f"{_SCORERS}.quadratic:fit",
+}
