@@ -64,7 +64,7 @@ class ClutterRenderer(Model):
                 "two_textures asks for a second texture and textures has one; name another one, "
                 "or set two_textures to 0"
             )
-        sizes = self.sizes
+        sizes = (*self.object_px, self.small_px) if self.small else self.object_px
         if max(sizes) > self.size_px:
             raise ValueError(
                 f"an object of {max(sizes)} px does not fit an image of {self.size_px} px"
@@ -86,8 +86,3 @@ class ClutterRenderer(Model):
                 f"{self.size_px} px; lower object_px, or set touching to 0"
             )
         return self
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Sides of all boxes that occur; that of small objects is the last one."""
-        return (*self.object_px, self.small_px) if self.small else self.object_px

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.core.errors import ConfigError
-from bindscope.scenes.clutter.looks import TEXTURES, Stamps, reaches
+from bindscope.scenes.clutter.looks import TEXTURES, Stamps, reaches, sizes_of
 from bindscope.scenes.placement import RandomWords, Words
 
 GAP = 2  # pixels between an object and its copy: two equal squares would look like one
@@ -98,7 +98,7 @@ class Composer:
     ) -> None:
         self.config, self.stamps, self.words, self.where = config, stamps, words, where
         self.n_colours = n_colours
-        self.sizes = np.array(config.sizes)
+        self.sizes = np.array(sizes_of(config))
 
     def compose(self, cells: Ints) -> Things:
         """Arrange scenes of objects `cells`, int (n, K), ascending, -1 behind the last one."""

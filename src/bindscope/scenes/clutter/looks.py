@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.config.clutter import ClutterRenderer
 from bindscope.scenes.shapes import coverage
 
 TEXTURES = ("plain", "stripes", "dots", "checks")
@@ -32,6 +33,11 @@ STUFF: tuple[tuple[str, tuple[int, int, int], tuple[int, int, int]], ...] = (
     ("waves", (182, 208, 208), (206, 226, 226)),
 )
 UNLABELLED = ("columns", (232, 232, 232), (240, 240, 240))
+
+
+def sizes_of(config: ClutterRenderer) -> tuple[int, ...]:
+    """Return the sides of all boxes that occur; that of small objects is the last one."""
+    return (*config.object_px, config.small_px) if config.small else config.object_px
 
 
 def texture(name: str, side: int) -> Bits:

@@ -20,7 +20,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.clutter.background import Background, add_background
 from bindscope.scenes.clutter.layout import Composer, Things
-from bindscope.scenes.clutter.looks import DARKER, Stamps, stamps, texture_pairs
+from bindscope.scenes.clutter.looks import DARKER, Stamps, sizes_of, stamps, texture_pairs
 from bindscope.scenes.palette import COLOURS
 from bindscope.scenes.placement import RandomWords
 from bindscope.scenes.shapes import palette_sizes
@@ -54,7 +54,7 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
     """
     config = dataset.render
     assert isinstance(config, ClutterRenderer)
-    n_colours, n_shapes = palette_sizes(dataset, min(config.sizes))
+    n_colours, n_shapes = palette_sizes(dataset, min(sizes_of(config)))
     most = largest_scene(dataset.space)
     if most + 2 + config.stuff > MOST:
         raise ConfigError(
@@ -63,7 +63,7 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
             "lower the space's number of objects",
         )
     where = f"dataset {dataset.name!r}, {split}"
-    found = stamps(config.sizes, n_shapes, config.occluder_px)
+    found = stamps(sizes_of(config), n_shapes, config.occluder_px)
     words = RandomWords(dataset.seed, split, start)
     cells = _cells(type_counts_of(dataset, split, start, objects), most)
     things = Composer(config, found, n_colours, words, where).compose(cells)
