@@ -277,7 +277,7 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     share = st.sampled_from([0.0, 0.5, 1.0])
     of = dataset(
         {"kind": "uniform", "groups": GROUPS, "max_objects": draw(st.integers(1, 6))},
-        size_px=draw(st.integers(48, 64)), object_px=[sizes[0] + 8, sizes[0]], small_px=9,
+        size_px=draw(st.integers(54, 64)), object_px=[sizes[0] + 8, sizes[0]], small_px=9,
         small=draw(share), two_textures=draw(share), duplicates=draw(share),
         touching=draw(share), occluders=draw(share), stuff=draw(st.integers(0, 4)),
         unlabelled=draw(share), occluder_px=draw(st.integers(1, 5)),
