@@ -6,8 +6,8 @@ Here the exact posterior is scored on the scenes at hand, as a probe's losses ar
 its mean loss, once what the loss shares with that of the prior is taken off
 (`statistics.control_variates`). It is what a probe that knows the exact posterior reads, so that an
 estimate can be held against it without either fluctuation; its expectation over scenes is the
-truth. Parts are alike: posteriors of f, of m given f, and of o given m, with m the counts (how often
-each feature occurs).
+truth. Parts are alike: posteriors of f, of m given f, and of o given m, with m the counts (how
+often each feature occurs).
 """
 
 from __future__ import annotations
