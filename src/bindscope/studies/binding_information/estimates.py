@@ -13,8 +13,8 @@ Some samples of test scenes are more surprising than others, and a probe that kn
 that as the exact prior does. The prior's loss on each scene is known, and so is its expectation,
 the entropy: what the probe's loss shares with it is taken off (`statistics.control_variates`). A
 bound is the entropy minus what is left: of a probe that is no better than the prior it is 0, and of
-one without a loss the whole entropy, whatever the sample (spec 1, section 9, holds every probe fully
-against the prior: of a probe without a loss that is more than the entropy in half of all samples).
+one without a loss the whole entropy, whatever the sample. (Spec 1, section 9, holds every probe
+fully against the prior; of one without a loss that exceeds the entropy in half of all samples.)
 
 Nothing is clipped. Losses are cross-entropies on the test split in bits per scene.
 """

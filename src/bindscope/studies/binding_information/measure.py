@@ -115,10 +115,8 @@ def measure(
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``). A
         family of patches is fitted on the patches, another one on the vectors, or on the mean of
         the patches and on [CLS].
-    seed
-        Seed of the split into train, val and test, and of the probes.
-    shares
-        Shares of the scenes in train, val and test.
+    seed, shares
+        Seed of the split and of the probes; shares of scenes in train, val and test.
     control
         `shuffled_labels` pairs scenes and labels at random: everything should read about 0.
     device, threads
@@ -139,15 +137,27 @@ def measure(
     z, cls_tokens = _tokens(activations, cls)
     labels = _labels(objects, features, space, len(z), seed, shares)
     chosen = [_probe(entry, device, threads) for entry in probes]
+    return _measured(chosen, z, cls_tokens, labels, seed, control)
+
+
+def _measured(
+    chosen: Sequence[AnyProbe],
+    z: Array,
+    cls: Array | None,
+    labels: _Labels,
+    seed: int,
+    control: str,
+) -> Measured:
+    """Fit every probe on every token input that it reads."""
     fitted = [
-        _fitted(probe, _probe_data(labels, z, cls_tokens, tokens), labels, tokens, seed, control)
+        _fitted(probe, _probe_data(labels, z, cls, tokens), labels, tokens, seed, control)
         for probe in chosen
-        for tokens in _inputs(probe, z, cls_tokens)
+        for tokens in _inputs(probe, z, cls)
     ]
     notes = tuple(
         f"{probe.name} was not fitted: it reads patch tokens (N, T, d)."
         for probe in chosen
-        if not _inputs(probe, z, cls_tokens)
+        if not _inputs(probe, z, cls)
     )
     if not fitted:
         raise InputError(
