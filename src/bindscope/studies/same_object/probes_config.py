@@ -56,6 +56,15 @@ class QuadraticScorer(_Convex):
     family: Literal["quadratic"]
 
 
+class LowRankScorer(_Convex):
+    """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
+
+    family: Literal["low_rank"]
+    ranks: tuple[PositiveInt, ...] = Field(
+        (1, 2, 4, 8, 16, 32), min_length=1, description="Ranks; each is a row of the table."
+    )
+
+
 class _Similarity(_OfTokens):
     standardise: bool = Field(
         False, description="Scale columns by their mean and deviation over train first."
@@ -106,6 +115,7 @@ AnyScorer = Annotated[
     LinearScorer
     | DiagonalScorer
     | QuadraticScorer
+    | LowRankScorer
     | DotScorer
     | CosineScorer
     | PositionScorer

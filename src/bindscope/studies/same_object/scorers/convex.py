@@ -106,11 +106,18 @@ class PairObjective(Evaluated):
         return self.form.precondition(g[:, 0], self.l2)[:, None]
 
 
+class Scores(Protocol):
+    """What gives logits (P,) at weights (p,)."""
+
+    def logits(self, theta: Tensor, block: Block) -> Tensor:
+        """Return logits (P,)."""
+
+
 @dataclass(frozen=True)
 class FormScorer:
     """A form with its weights theta (p,)."""
 
-    form: Form
+    form: Scores
     theta: Tensor
 
     def logits(self, block: Block) -> Tensor:

@@ -15,6 +15,7 @@ from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
     Optimum,
     PairProblem,
+    Scores,
     follow,
     optimum_columns,
     start,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import (
         DiagonalScorer,
         LinearScorer,
+        LowRankScorer,
         QuadraticScorer,
     )
 
@@ -41,7 +43,7 @@ class Fit:
         Mean and deviation of train; train and val, scaled; the covariance of train.
     """
 
-    config: LinearScorer | DiagonalScorer | QuadraticScorer
+    config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer
     task: Task
     scaling: Standardiser
     pairs: tuple[Pairs, Pairs]
@@ -50,7 +52,7 @@ class Fit:
     @classmethod
     def of(
         cls,
-        config: LinearScorer | DiagonalScorer | QuadraticScorer,
+        config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer,
         task: Task,
     ) -> Fit:
         """Read train and val."""
@@ -74,7 +76,7 @@ class Fit:
         return self.follow(Linear(self.covariance), constant, constant.theta)
 
     def fitted(
-        self, form: Form, found: Optimum, named: Mapping[str, Tensor], **columns: Any
+        self, form: Scores, found: Optimum, named: Mapping[str, Tensor], **columns: Any
     ) -> Fitted:
         """Return a form at its optimum as what a fit returns; `named` are its weights by name."""
         weights = {name: value.cpu().numpy() for name, value in named.items()}
