@@ -108,6 +108,18 @@ def test_the_papers_protocol_stands_beside_ours_and_wins_nothing():
     row = best(paper, row_of("linear", (5.0, 4.0, 2.0)))
     assert row["pairing_lower_bound_bits"] == pytest.approx(2.0)
     assert (row["loss_object_bits"], row["protocol"]) == (20.0, "converged")
+    assert best(paper)["loss_object_bits"] == 1.0  # alone it stands for itself
+
+
+def test_the_papers_protocol_lends_no_part_that_ours_were_not_asked_for():
+    paper = row_of("dnn", (7.0, 7.0, 7.0), plain=29.0, protocol="paper")
+    ours = row_of("linear", (5.0, 4.0, 2.0))
+    assert "above_prior" in best(paper)["flags"]
+    ours[0].update(loss_object_bits=None, val_loss_object_bits=None, binding_bits=None)
+    row = best(paper, ours)
+    assert row["loss_object_bits"] is row["binding_bits"] is None
+    assert row["flags"] == ""
+    assert "dnn" not in row["options"]
 
 
 def test_where_only_some_fits_have_a_target_the_others_give_the_rest():

@@ -149,7 +149,7 @@ def test_the_identities_of_the_definitions():
     assert row["conditional_binding_lower_bound_bits"] == pytest.approx(sum(parts[1:]), abs=1e-12)
 
 
-def test_bounds_are_held_against_the_prior_scene_by_scene():
+def test_what_a_loss_shares_with_the_prior_is_taken_off():
     # The sample's codes are 1 bit more surprising than the space's, the probe pays for that too.
     rare = result(spread=0.5, prior_spread=0.5)
     for name in ANCHORS:
@@ -162,6 +162,20 @@ def test_bounds_are_held_against_the_prior_scene_by_scene():
     assert row["prior_loss_feature_bits"] == pytest.approx(4.0)
     # The paper's formula stays: entropy minus loss.
     assert row["binding_bits_high"] - row["binding_bits_low"] > 0.1
+
+
+def test_whatever_the_sample_a_probe_without_a_loss_reads_the_entropy_and_the_prior_nothing():
+    rare = result(prior_spread=0.5)
+    for name in ANCHORS:
+        rare.anchor_losses[name] += 0.3
+        rare.losses[name][:] = 0.0
+    row = row_of(rare)
+    parts = ("feature", "count", "pairing")
+    assert [row[f"{part}_lower_bound_bits"] for part in parts] == pytest.approx([3.0, 4.0, 3.0])
+    for name in ANCHORS:
+        rare.losses[name][:] = rare.anchor_losses[name]
+    row = row_of(rare)
+    assert [row[f"{part}_lower_bound_bits"] for part in parts] == pytest.approx([0.0, 0.0, 0.0])
 
 
 def test_a_prior_of_the_space_does_not_know_the_split():

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindscope.codes.sampling import sample_codes
+from bindscope.config.codes import Dataset
 from bindscope.core.errors import InputError, StoreError
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter, write_arrays
+from bindscope.scenes.render import write_scenes
 from bindscope.studies.same_object.patch_labels import PatchLabels
 from bindscope.studies.same_object.patch_samples import (
     ONE_OBJECT,
@@ -241,3 +244,41 @@ def test_options_are_checked() -> None:
                 {"class_groups": []}, {"class_groups": ["a", "a"]}):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(bad))):
             PatchSampling.model_validate(bad)
+
+
+CLUTTER = {"kind": "clutter", "size_px": 48, "object_px": [16], "patch_px": 8, "small": 0,
+           "duplicates": 1}  # fmt: skip
+SOLIDS = {"kind": "solids", "size_px": 48, "fixed": {"size": "large"},
+          "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
+SHAPES = {"kind": "shapes", "size_px": 48, "object_px": 16, "margin_px": 0, "placement": "grid"}
+
+
+@pytest.mark.parametrize("render", [SHAPES, CLUTTER, SOLIDS], ids=lambda render: render["kind"])
+def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[str, object]) -> None:
+    counts = {"train": 4, "val": 4, "test": 4}
+    groups = [{"name": name, "size": size} for name, size in GROUPS.items()]
+    dataset = Dataset.model_validate(
+        {
+            "name": "any", "split": {"rule": "random"}, "n_scenes": counts, "shard_size": counts,
+            "space": {"kind": "uniform", "groups": groups, "min_objects": 3, "max_objects": 4},
+            "render": render,
+        }
+    )  # fmt: skip
+    objects = sample_codes(dataset, "test", 0, 4)
+    manifest = tmp_path / "drawn.json"
+    with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:
+        write_scenes(dataset, "test", 0, objects, writer)
+    scenes = open_store(manifest)
+    store = run(tmp_path, [manifest], 4, (6, 6), class_groups=["shape"], min_purity=0.2)
+    patches, instances = store.read("patches"), store.read("instances")
+    masks, cells = scenes.read("masks"), scenes.read("cells")
+    used = patches >= 0
+    assert used.sum() > 4
+    for i, k in np.argwhere(used):
+        row, column = divmod(int(patches[i, k]), 6)
+        shown = masks[i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        number = int(instances[i, k])
+        assert (shown == number).mean() == pytest.approx(store.read("purity")[i, k])
+        cell = cells[i, number - 1]
+        kind = store.read("classes")[i, k]
+        assert kind == cell % 2 + 1 if cell >= 0 else kind > 2

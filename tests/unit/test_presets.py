@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Graph
@@ -63,3 +64,28 @@ def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
     resolution = plan("resolution_small")
     assert len(resolution.of("training")) == 3
     assert len({p.wildcards["model"] for p in resolution.of("pooled")}) == 7
+
+
+@pytest.mark.parametrize(
+    ("probes", "targets", "asked"),
+    [
+        (["linear-plain", "quadratic"], None, True),
+        (["linear-plain", "quadratic"], ["chained"], False),
+        (["quadratic", "paper"], None, True),
+        (["linear", "paper"], None, False),
+        (["linear-plain"], None, False),
+    ],
+)
+def test_families_are_compared_where_two_were_fitted_to_the_same_plain_targets(
+    tmp_path: Path, probes: list[str], targets: list[str] | None, asked: bool
+) -> None:
+    config = yaml.safe_load((FOLDER.parent / "config.yaml").read_text(encoding="utf-8"))
+    section = config["studies"]["binding_information"]
+    (block,) = [block for block in section["fits"] if block["name"] == "families"]
+    (quadratic,) = [probe for probe in section["probes"] if probe["name"] == "quadratic"]
+    block["probes"] = probes
+    quadratic.update({"targets": targets} if targets else {})
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    graph = build(load_file(file))
+    assert len(graph.of("figure", figure="structure")) == asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -172,3 +173,16 @@ def test_the_slurm_profile_repeats_the_default_one() -> None:
     assert default
     assert {key: slurm.get(key) for key in default} == default
     assert slurm["executor"] == "slurm"
+
+
+SOURCES = [path for room in ("src", "tests", "workflow") for path in Path(room).rglob("*.py")]
+
+
+def test_functions_fit_a_screen_and_modules_are_read_in_one_go() -> None:
+    long = [f"{path}: {n}" for path in SOURCES if (n := path.read_text().count("\n")) > 500]
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                long += [f"{path}, {node.name}: {length}"] if length > 60 else []
+    assert long == []

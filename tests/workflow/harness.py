@@ -20,7 +20,9 @@ from bindscope.core.graph import Product
 from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("Snakefile", "workflow", "profiles", "config", "envs", "src", "resources")
+PARTS = (
+    "Snakefile", "requirements.lock", "workflow", "profiles", "config", "envs", "src", "resources",
+)  # fmt: skip
 # Lines of a dry run's job table: `fit    6`.
 _COUNT = re.compile(r"^(\w+)\s+(\d+)\s*$", re.MULTILINE)
 

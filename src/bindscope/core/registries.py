@@ -21,6 +21,7 @@ SPACES = {
 
 RENDERERS = {
     "shapes": "bindscope.scenes.shapes:render",
+    "clutter": "bindscope.scenes.clutter.render:render",
     "solids": "bindscope.scenes.solids.render:render",
 }
 

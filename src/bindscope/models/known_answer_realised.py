@@ -2,11 +2,12 @@
 
 `known_answer_truth` gives expectations. On a few thousand test scenes the codes are a little more
 or less surprising than on average, and so are the cells that were erased: half a bit is common.
-Here each scene's own information, log2 p(o|z) / p(o), is averaged over the scenes at hand. It is
-what a probe that knows the exact posterior reads where its loss is compared with the prior's scene
-by scene, so that an estimate can be held against it without either fluctuation; its expectation
-over scenes is the truth. Parts are alike: log2 p(f|z) / p(f), log2 p(m|f,z) / p(m|f) and
-log2 p(o|m,z) / p(o|m), with m the counts (how often each feature occurs).
+Here the exact posterior is scored on the scenes at hand, as a probe's losses are: the entropy minus
+its mean loss, once what the loss shares with that of the prior is taken off
+(`statistics.control_variates`). It is what a probe that knows the exact posterior reads, so that an
+estimate can be held against it without either fluctuation; its expectation over scenes is the
+truth. Parts are alike: posteriors of f, of m given f, and of o given m, with m the counts (how
+often each feature occurs).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from bindscope.models.known_answer_truth import (
     split_entropies,
 )
 from bindscope.priors.counts import not_counted
+from bindscope.statistics.control_variates import controlled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,15 +103,27 @@ def realised_truth(
     held = _held(config, dataset, split, scenes, surprise, tokens)
     if held is None:
         return UNKNOWN
-    mean = [None if values is None else float(values.mean()) for values in held]
-    bits, conditional, pairing = mean
-    return Truth(
-        bits,
-        conditional,
-        None if conditional is None or bits is None else bits - conditional,
-        None if pairing is None or conditional is None else conditional - pairing,
-        pairing,
+    entropy = split_entropies(dataset, split)
+    h_given, h_pairing = (entropy[f"h_object_given_{name}_bits"] for name in ("feature", "counts"))
+    if held.conditional is None:
+        whole = surprise.feature + surprise.conditional
+        return UNKNOWN._replace(bits=_read(held.bits, whole, entropy["h_object_bits"]))
+    feature = _read(held.bits - held.conditional, surprise.feature, entropy["h_feature_bits"])
+    if held.pairing is None or surprise.pairing is None:
+        conditional = _read(held.conditional, surprise.conditional, h_given)
+        return Truth(feature + conditional, conditional, feature, None, None)
+    pairing = _read(held.pairing, surprise.pairing, h_pairing)
+    counts = _read(
+        held.conditional - held.pairing,
+        surprise.conditional - surprise.pairing,
+        entropy["h_counts_given_feature_bits"],
     )
+    return Truth(feature + counts + pairing, counts + pairing, feature, counts, pairing)
+
+
+def _read(told: Bits, surprise: Bits, entropy: float) -> float:
+    """Return what the exact posterior reads of a part, bits; its loss is what is left to tell."""
+    return entropy - float(controlled(surprise - told, surprise, entropy).mean())
 
 
 def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surprise:

@@ -3,7 +3,8 @@
 The parts of the chained probe are distributions of their own, so F may come from one family, the
 counts from another and O from a third: the product is a distribution over O all the same, and the
 bounds add up. Validation chooses, test is reported. A fit that did not end well (`flags.BAD_ENDS`)
-is taken only where there is no other.
+is taken only where there is no other; nothing is taken from fits under the paper's protocol, unless
+no other fit is there.
 
 The interval of a sum of parts is that of the fit that they come from, where it reports the same
 sum. Otherwise it has the sums of their ends: as wide as if they erred together, so it may be too
@@ -80,11 +81,11 @@ def best_rows(
     Returns
     -------
     list of dict
-        The rows; the keys are hashes of those of all rows that were chosen from.
+        The rows; the spec keys are hashes of the keys of all rows that were chosen from.
     """
     both = sorted(zip(rows, parts, strict=True), key=lambda one: _key(one[0]))
     return [
-        _best([_Candidate(row, part) for row, part in group], counts_reasons[key[0]])
+        _best(_candidates(group), counts_reasons[key[0]])
         for key, group in groupby(both, key=lambda one: _key(one[0]))
     ]
 
@@ -112,11 +113,17 @@ class _Candidate:
         return value, low, high
 
 
-def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
-    """Return the candidate with the smallest validation loss of a part, flagged ones last.
+def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candidate]:
+    """Return the fits to choose from: those under the paper's protocol where there are no others.
 
-    Fits under the paper's protocol stand beside ours, and are chosen last too.
+    They stand beside ours for comparison, and lend no part that ours were not asked for.
     """
+    found = [_Candidate(row, part) for row, part in group]
+    return [c for c in found if c.row["protocol"] != "paper"] or found
+
+
+def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
+    """Return the candidate with the smallest validation loss of a part, flagged ones last."""
     column = f"val_loss_{part}_bits"
     having = [c for c in candidates if c.row.get(column) is not None]
     return min(
@@ -124,7 +131,6 @@ def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
         key=lambda c: (
             c.row["status"] == "failed",
             bool(c.flags(part) & set(BAD_ENDS)),
-            c.row["protocol"] == "paper",
             c.row[column],
             c.row["probe"],
         ),

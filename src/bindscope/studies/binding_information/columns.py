@@ -198,7 +198,8 @@ _LOSSES = (
         _measured(
             f"prior_loss_{name}_bits",
             f"What the exact prior alone loses on {symbol} over the same test scenes{gap}. Its "
-            f"expectation is the entropy; a bound is this minus the probe's loss, scene by scene.",
+            "expectation is the entropy; what the probe's loss shares with it, scene by scene, is "
+            "taken off in the bounds.",
             "`anchors`; where the prior is estimated, the entropy",
         )
         for name, symbol, gap in (

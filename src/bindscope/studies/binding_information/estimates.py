@@ -9,9 +9,12 @@ Two families of estimates stand side by side (``docs/information.md``):
   bounds: of what (F), how many (the counts M given F), what goes with what (O given M), and sums
   of them (spec 1, sections 1, 6b and 8).
 
-A probe that starts at the exact prior is held against it scene by scene: the bound is the mean of
-(loss of the prior - loss of the probe). That has the same expectation as entropy - loss, and is
-free of how surprising the sample of test scenes happens to be (spec 1, section 9).
+Some samples of test scenes are more surprising than others, and a probe that knows little pays for
+that as the exact prior does. The prior's loss on each scene is known, and so is its expectation,
+the entropy: what the probe's loss shares with it is taken off (`statistics.control_variates`). A
+bound is the entropy minus what is left: of a probe that is no better than the prior it is 0, and of
+one without a loss the whole entropy, whatever the sample. (Spec 1, section 9, holds every probe
+fully against the prior; of one without a loss that exceeds the entropy in half of all samples.)
 
 Nothing is clipped. Losses are cross-entropies on the test split in bits per scene.
 """
@@ -26,6 +29,7 @@ import numpy as np
 
 from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
+from bindscope.statistics.control_variates import controlled
 from bindscope.studies.binding_information.flags import above_prior, without_collapsed
 from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
 
@@ -105,20 +109,29 @@ def estimate(
     row |= ratios(row)
     clusters = cluster_numbers(features) if disjoint else None
     row |= _intervals(scores, means, prior, bound, clusters, config)
-    anchored = row.pop("anchored"), row.pop("anchored_low"), row.pop("anchored_high")
-    part_flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
-    row |= {
+    anchored = [row.pop(f"anchored{end}") for end in ("", "_low", "_high")]
+    row |= _outcome(result, row, anchored, nothing_to_learn)
+    failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
+    return {**row, **status_of(row, prior.get("counts_reason"), failed)}
+
+
+def _outcome(
+    result: FitResult, row: Mapping[str, Any], anchored: list[Any], nothing_to_learn: bool
+) -> dict[str, Any]:
+    """Return accuracies, steps and flags, and `parts`; see `estimate`."""
+    flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
+    return {
         "accuracy_object": _finite(result.accuracy_object),
         "exact_match_object": _finite(result.exact_match_object),
         "accuracy_feature": _finite(result.accuracy_feature),
         "feature_probe": result.feature_probe,
         "steps": result.steps,
-        "flags": ";".join(sorted({*chain(*part_flags.values()), *above_prior(row)})),
-        "parts": {"flags": {name: list(found) for name, found in part_flags.items() if found},
-                  "anchored": list(anchored)},
-    }  # fmt: skip
-    failed = [name for name, values in losses.items() if not np.isfinite(values).all()]
-    return {**row, **status_of(row, prior.get("counts_reason"), failed)}
+        "flags": ";".join(sorted({*chain(*flags.values()), *above_prior(row)})),
+        "parts": {
+            "flags": {name: list(found) for name, found in flags.items() if found},
+            "anchored": anchored,
+        },
+    }
 
 
 def scene_losses(
@@ -191,7 +204,8 @@ def gains(
             pays = np.full_like(losses[part], entropy)
             if prior["method"] == "exact":
                 pays = result.anchor_losses[part] - gap
-            found |= {f"prior_{part}": pays, f"gain_{part}": pays - losses[part]}
+            gain = entropy - controlled(losses[part], pays, entropy)
+            found |= {f"prior_{part}": pays, f"gain_{part}": gain}
     return found
 
 

@@ -115,10 +115,8 @@ def measure(
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``). A
         family of patches is fitted on the patches, another one on the vectors, or on the mean of
         the patches and on [CLS].
-    seed
-        Seed of the split into train, val and test, and of the probes.
-    shares
-        Shares of the scenes in train, val and test.
+    seed, shares
+        Seed of the split and of the probes; shares of scenes in train, val and test.
     control
         `shuffled_labels` pairs scenes and labels at random: everything should read about 0.
     device, threads
@@ -136,34 +134,56 @@ def measure(
         If shapes do not belong together, values are not finite, codes are not 0 or 1 or lie
         outside the space, or no probe can read the activations.
     """
-    z, cls_tokens = _floats(activations, "activations", (2, 3)), None
-    if cls is not None:
-        if z.ndim != 3:
-            raise InputError(
-                _WHERE, f"`cls` goes with patch tokens (N, T, d), and activations are {z.shape}",
-                "give the [CLS] tokens as activations, without `cls`",
-            )  # fmt: skip
-        cls_tokens = _floats(cls, "cls", (2,))
-        if cls_tokens.shape != (len(z), z.shape[2]):
-            raise InputError(
-                _WHERE, f"`cls` is {cls_tokens.shape}, and activations are {z.shape}",
-                "give a [CLS] token of the same width for every scene",
-            )  # fmt: skip
+    z, cls_tokens = _tokens(activations, cls)
     labels = _labels(objects, features, space, len(z), seed, shares)
-    fitted, notes = [], []
-    for probe in [_probe(entry, device, threads) for entry in probes]:
-        if probe.family in PATCH_FAMILIES and z.ndim == 2:
-            notes.append(f"{probe.name} was not fitted: it reads patch tokens (N, T, d).")
-            continue
-        for tokens in _inputs(probe, z, cls_tokens):
-            data = _probe_data(labels, z, cls_tokens, tokens)
-            fitted.append(_fitted(probe, data, labels, tokens, seed, control))
+    chosen = [_probe(entry, device, threads) for entry in probes]
+    return _measured(chosen, z, cls_tokens, labels, seed, control)
+
+
+def _measured(
+    chosen: Sequence[AnyProbe],
+    z: Array,
+    cls: Array | None,
+    labels: _Labels,
+    seed: int,
+    control: str,
+) -> Measured:
+    """Fit every probe on every token input that it reads."""
+    fitted = [
+        _fitted(probe, _probe_data(labels, z, cls, tokens), labels, tokens, seed, control)
+        for probe in chosen
+        for tokens in _inputs(probe, z, cls)
+    ]
+    notes = tuple(
+        f"{probe.name} was not fitted: it reads patch tokens (N, T, d)."
+        for probe in chosen
+        if not _inputs(probe, z, cls)
+    )
     if not fitted:
         raise InputError(
             _WHERE, f"no probe can read activations {z.shape}. {' '.join(notes)}",
             'give patch tokens (N, T, d), or add "linear" to `probes`',
         )  # fmt: skip
-    return Measured(_table(fitted, labels.prior), tuple(notes))
+    return Measured(_table(fitted, labels.prior), notes)
+
+
+def _tokens(activations: Any, cls: Any) -> tuple[Array, Array | None]:
+    """Return vectors or patch tokens, and [CLS] tokens that fit them."""
+    z = _floats(activations, "activations", (2, 3))
+    if cls is None:
+        return z, None
+    if z.ndim != 3:
+        raise InputError(
+            _WHERE, f"`cls` goes with patch tokens (N, T, d), and activations are {z.shape}",
+            "give the [CLS] tokens as activations, without `cls`",
+        )  # fmt: skip
+    cls_tokens = _floats(cls, "cls", (2,))
+    if cls_tokens.shape != (len(z), z.shape[2]):
+        raise InputError(
+            _WHERE, f"`cls` is {cls_tokens.shape}, and activations are {z.shape}",
+            "give a [CLS] token of the same width for every scene",
+        )  # fmt: skip
+    return z, cls_tokens
 
 
 def _fitted(
@@ -225,14 +245,13 @@ def _probe_data(labels: _Labels, z: Array, cls: Array | None, tokens: str) -> Pr
     return ProbeData(**splits, sizes=labels.sizes)
 
 
-def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> Iterator[str]:
-    """Yield the token inputs that a probe reads."""
+def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> tuple[str, ...]:
+    """Return the token inputs that a probe reads."""
     if probe.family in PATCH_FAMILIES:
-        yield "patches"
-    elif z.ndim == 2:
-        yield "vectors"
-    else:
-        yield from ("mean",) if cls is None else ("cls", "mean")
+        return ("patches",) if z.ndim == 3 else ()
+    if z.ndim == 2:
+        return ("vectors",)
+    return ("mean",) if cls is None else ("cls", "mean")
 
 
 def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) -> AnyProbe:

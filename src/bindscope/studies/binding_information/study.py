@@ -142,12 +142,18 @@ _SHARING = ("quadratic", "quadratic_reuse")
 
 
 def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    families = {probe.name: probe.family for probe in section.probes}
-    fitted = {families[fit.wildcards["probe"]] for fit in graph.of("fit")}
-    several = len(fitted - set(PATCH_FAMILIES)) > 1
-    if not several or not (fits := last_layer_fits(graph, shared)):
+    """Ask where plain targets of two families, or of two protocols, were fitted to one place."""
+    probes = {probe.name: probe for probe in section.probes}
+    fits = last_layer_fits(graph, shared)
+    plain: dict[tuple[str, ...], set[tuple[str, str]]] = {}
+    for fit in fits:
+        probe = probes[fit.wildcards["probe"]]
+        if "plain" in probe.targets and probe.family not in PATCH_FAMILIES:
+            place = tuple(fit.wildcards[name] for name in ("dataset", "model", "tokens"))
+            plain.setdefault(place, set()).add((probe.family, probe.protocol))
+    if not any(len(found) > 1 for found in plain.values()):
         return None
-    compared = [fit for fit in fits if families[fit.wildcards["probe"]] in _SHARING]
+    compared = [fit for fit in fits if probes[fit.wildcards["probe"]].family in _SHARING]
     content = {"information": section.information.model_dump(mode="json")}
     return _about_table(graph, shared, section, content, {"fits": ("details",)}, fits=compared)
 

@@ -127,7 +127,8 @@ class PairData:
     def pairs_of_images(self) -> npt.NDArray[np.int64]:
         """Number of pairs of each image, int64 (n,)."""
         m = self.valid.sum(1).astype(np.int64)
-        return m * (m - 1) // 2
+        pairs: npt.NDArray[np.int64] = m * (m - 1) // 2
+        return pairs
 
     @property
     def n_pairs(self) -> int:

@@ -216,6 +216,8 @@ def _ends(
     ends: dict[str, float | None] = {}
     for name in names:
         told = samples[name][np.isfinite(samples[name])]
+        if name != "loss_bits":
+            told = told.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
         low, high = (None, None) if values[name] is None or not len(told) else interval(told)
         ends |= {f"{name}_low": low, f"{name}_high": high}
     return ends

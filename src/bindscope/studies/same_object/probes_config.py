@@ -56,7 +56,69 @@ class QuadraticScorer(_Convex):
     family: Literal["quadratic"]
 
 
+class LowRankScorer(_Convex):
+    """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
+
+    family: Literal["low_rank"]
+    ranks: tuple[PositiveInt, ...] = Field(
+        (1, 2, 4, 8, 16, 32), min_length=1, description="Ranks; each is a row of the table."
+    )
+
+
+class _Similarity(_OfTokens):
+    standardise: bool = Field(
+        False, description="Scale columns by their mean and deviation over train first."
+    )
+    temperature: bool = Field(
+        True, description="Fit a factor and an offset; false: an offset alone."
+    )
+
+
+class DotScorer(_Similarity):
+    """g = scale x.y + offset."""
+
+    family: Literal["dot"]
+
+
+class CosineScorer(_Similarity):
+    """g = scale cos(x, y) + offset."""
+
+    family: Literal["cosine"]
+
+
+class PositionScorer(_Scorer):
+    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; reads no token."""
+
+    family: Literal["position"]
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the convex scorers."
+    )
+    steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
+
+
+class Baseline(_Scorer):
+    """A closed form that reads no token.
+
+    `majority`: one constant. `image_majority`: the best constant of every test image, a bound.
+    `class_oracle`: whether the true classes are the same.
+    """
+
+    family: Literal["baseline"]
+    kind: Literal["majority", "image_majority", "class_oracle"] = Field(
+        "majority",
+        description="`majority`: one constant; `image_majority`: the best constant of every test "
+        "image, which no scorer without tokens can pass; `class_oracle`: the true classes.",
+    )
+
+
 AnyScorer = Annotated[
-    LinearScorer | DiagonalScorer | QuadraticScorer,
+    LinearScorer
+    | DiagonalScorer
+    | QuadraticScorer
+    | LowRankScorer
+    | DotScorer
+    | CosineScorer
+    | PositionScorer
+    | Baseline,
     Field(discriminator="family"),
 ]

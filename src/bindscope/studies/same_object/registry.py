@@ -8,4 +8,9 @@ FAMILIES = {
     "linear": f"{_SCORERS}.linear:fit",
     "diagonal": f"{_SCORERS}.diagonal:fit",
     "quadratic": f"{_SCORERS}.quadratic:fit",
+    "low_rank": f"{_SCORERS}.low_rank:fit",
+    "dot": f"{_SCORERS}.similarity:fit",
+    "cosine": f"{_SCORERS}.similarity:fit",
+    "position": f"{_SCORERS}.position:fit",
+    "baseline": f"{_SCORERS}.baselines:fit",
 }
