@@ -6,8 +6,9 @@ from math import log2
 
 import pandas as pd
 
+from bindscope.studies.same_object.config import CONTROLS
 from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.strata import ALL, CLASSES, DISTANCES, SIZES
+from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES
 from bindscope.tables.rules import TOLERANCE, near
 from bindscope.tables.schema import (
     DATASET,
@@ -23,9 +24,7 @@ from bindscope.tables.schema import (
     share,
 )
 
-CONTROLS = ("none", "permuted_images", "permuted_within")
 FLAGS = ("diverged", "not_converged")
-NO_MODEL = "none"  # model and layer of a probe that reads no token
 
 _METRICS = "`studies.same_object.metrics`"
 _FIT = "`studies.same_object.scorers`"

@@ -55,6 +55,6 @@ def family_order(family: str) -> int:
     return FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
 
 
-def weights_name(layer: str, seed: int, rank: int | None) -> str:
-    """Return what the weights of a layer, seed and rank are called in a file."""
-    return f"{layer}/{seed}" if rank is None else f"{layer}/{seed}/{rank}"
+def weights_name(layer: str, seed: int, rank: int) -> str:
+    """Return what the weights of a layer, seed and rank (0: none) are called in a file."""
+    return f"{layer}/{seed}/{rank}"
