@@ -65,6 +65,31 @@ class LowRankScorer(_Convex):
     )
 
 
+class ClassScorer(_Convex):
+    """Softmax regression of a patch's class; a pair's score is p.q, the odds of one class."""
+
+    family: Literal["class_pointwise"]
+
+
+class ClassPosition(_Convex):
+    """Trees, or a logistic regression, on p.q, both patches' classes, and how far apart."""
+
+    family: Literal["class_position"]
+    classes: Literal["probed", "true"] = Field(
+        "probed",
+        description="`probed`: classes as the softmax regression names them; `true`: as they are.",
+    )
+    learner: Literal["boosted", "logistic"] = Field(
+        "boosted", description="Boosted trees, or a logistic regression."
+    )
+    pairs: PositiveInt = Field(
+        100_000, description="Pairs of train that are drawn for it, and of validation."
+    )
+    iterations: PositiveInt = Field(
+        100, description="Boosted trees, at most; validation chooses how many are kept."
+    )
+
+
 class _Similarity(_OfTokens):
     standardise: bool = Field(
         False, description="Scale columns by their mean and deviation over train first."
@@ -116,6 +141,8 @@ AnyScorer = Annotated[
     | DiagonalScorer
     | QuadraticScorer
     | LowRankScorer
+    | ClassScorer
+    | ClassPosition
     | DotScorer
     | CosineScorer
     | PositionScorer

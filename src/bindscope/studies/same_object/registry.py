@@ -9,6 +9,8 @@ FAMILIES = {
     "diagonal": f"{_SCORERS}.diagonal:fit",
     "quadratic": f"{_SCORERS}.quadratic:fit",
     "low_rank": f"{_SCORERS}.low_rank:fit",
+    "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
+    "class_position": f"{_SCORERS}.class_position:fit",
     "dot": f"{_SCORERS}.similarity:fit",
     "cosine": f"{_SCORERS}.similarity:fit",
     "position": f"{_SCORERS}.position:fit",
