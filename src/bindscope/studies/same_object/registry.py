@@ -11,6 +11,8 @@ FAMILIES = {
     "low_rank": f"{_SCORERS}.low_rank:fit",
     "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
     "class_position": f"{_SCORERS}.class_position:fit",
+    "identity_pointwise": f"{_SCORERS}.identity_pointwise:fit",
+    "mlp": f"{_SCORERS}.mlp:fit",
     "dot": f"{_SCORERS}.similarity:fit",
     "cosine": f"{_SCORERS}.similarity:fit",
     "position": f"{_SCORERS}.position:fit",

@@ -37,37 +37,34 @@ SURE = 1e-9  # the least distance of p.q from 0 and 1
 
 
 @dataclass(frozen=True)
-class ClassProbabilities:
-    """Softmax regression with weights (d, C) and bias (C,).
+class Probabilities:
+    """Softmax of weights (d, C) and bias (C,); a pair scores p.q, that its labels are alike."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def values(self, block: Block) -> Tensor:
+        """Return log-odds of labels up to a constant, (B, M, C)."""
+        return block.x @ self.weights + self.bias
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the log-odds of p.q, float32 (P,)."""
+        p = self.values(block).double().softmax(-1)
+        alike = block.packed(torch.bmm(p, p.transpose(1, 2)))
+        return alike.clamp(SURE, 1 - SURE).logit().float()
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Probabilities):
+    """Softmax regression of classes.
 
     Attributes
     ----------
-    weights, bias
-        As above.
     classes
         The C classes, rising, int64; those of train.
     """
 
-    weights: Tensor
-    bias: Tensor
     classes: Tensor
-
-    def values(self, block: Block) -> Tensor:
-        """Return log-odds of classes up to a constant, (B, M, C)."""
-        return block.x @ self.weights + self.bias
-
-    def probabilities(self, block: Block) -> Tensor:
-        """Return probabilities of classes, float64 (B, M, C)."""
-        return self.values(block).double().softmax(-1)
-
-    def alike(self, block: Block) -> Tensor:
-        """Return p.q, the probability that the classes are the same, float64 (P,)."""
-        p = self.probabilities(block)
-        return block.packed(torch.bmm(p, p.transpose(1, 2)))
-
-    def logits(self, block: Block) -> Tensor:
-        """Return the log-odds of p.q, float32 (P,)."""
-        return self.alike(block).clamp(SURE, 1 - SURE).logit().float()
 
     def named(self, block: Block) -> Tensor:
         """Return the most probable class, int64 (B, M)."""
