@@ -133,6 +133,7 @@ _BASES: tuple[Column, ...] = (
 _CALIBRATION: tuple[Column, ...] = (
     *_ends("auc", "probability"),
     *_ends("loss_bits", "bits per pair", None),
+    _bits("loss_calibrated_bits", "Cross-entropy after Platt's map of validation.", _METRICS),
     share("ece", "probability", "Expected calibration error, 15 bins.", _METRICS, null="never"),
     share(
         "ece_calibrated", "probability", "The same after Platt's map of validation.", _METRICS,

@@ -100,6 +100,13 @@ class Histogram:
         scale = float(theta[0]) / spread if temperature else 1.0
         return Calibration(scale, float(theta[-1]) - scale * centre)
 
+    def loss_bits(self, by: Calibration) -> float:
+        """Return the mean loss of the labels after a map of the logits, in bits."""
+        logits, (different, same) = self.occupied()
+        z = by.scale * logits + by.offset
+        lost = different @ np.logaddexp(0, z) + same @ np.logaddexp(0, -z)
+        return float(lost) / max(int(different.sum() + same.sum()), 1) / float(np.log(2.0))
+
     def calibration_error(self, by: Calibration = UNCHANGED) -> float:
         """Return the mean distance of confidence and share, over bins of equal width."""
         logits, (different, same) = self.occupied()

@@ -173,6 +173,7 @@ def _whole(found: Tally, sums: Floats, calibration: Calibration) -> dict[str, An
     return row | {
         "auc": None if auc is None else auc[0],
         "auc_error": None if auc is None else auc[1],
+        "loss_calibrated_bits": found.fine.loss_bits(calibration),
         "ece": found.fine.calibration_error(),
         "ece_calibrated": found.fine.calibration_error(calibration),
         "n_images": len(sums),

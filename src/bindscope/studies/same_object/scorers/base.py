@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,14 @@ class Scorer(Protocol):
 
     def logits(self, block: Block) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
+
+
+@runtime_checkable
+class Pointwise(Protocol):
+    """A scorer that names every patch, and is graded on that too."""
+
+    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
+        """Return, by column, how many of a block are right, and of how many."""
 
 
 class Loss(NamedTuple):
