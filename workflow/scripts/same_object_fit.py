@@ -6,8 +6,8 @@ import bindscope
 from bindscope.config.entities import entity
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.config import NO_MODEL
 from bindscope.studies.same_object.job import fit_layers, write_results
+from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 if TYPE_CHECKING:

@@ -152,7 +152,6 @@ AnyProbe = Annotated[
 Control = Literal["none", "shuffled_labels"]
 
 
-
 class _Controlled(Grid):
     controls: tuple[Control, ...] = Field(
         ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."

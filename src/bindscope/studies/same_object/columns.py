@@ -6,7 +6,6 @@ from math import log2
 
 import pandas as pd
 
-from bindscope.studies.same_object.config import CONTROLS
 from bindscope.studies.same_object.registry import FAMILIES
 from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES
 from bindscope.tables.rules import TOLERANCE, near
@@ -24,6 +23,7 @@ from bindscope.tables.schema import (
     share,
 )
 
+CONTROLS = ("none", "permuted_images", "permuted_within")
 FLAGS = ("diverged", "not_converged")
 
 _METRICS = "`studies.same_object.metrics`"

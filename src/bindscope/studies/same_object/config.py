@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.codes import Dataset
@@ -14,6 +14,7 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.sampling_config import PatchSampling
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Control = Literal["none", "permuted_images", "permuted_within"]
-CONTROLS: tuple[Control, ...] = get_args(Control)
-NO_MODEL = "none"  # model and layer of what reads labels and positions alone
 PatchGrid = tuple[PositiveInt, PositiveInt]
 
 
@@ -91,7 +90,9 @@ class Section(Model):
     groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
 
 
-def patch_grid(model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
+def patch_grid(
+    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
+) -> PatchGrid | None:
     """Return rows and columns of a model's patches; None where its configuration does not say."""
     if isinstance(model, PlantedModel):
         return model.patch_grid

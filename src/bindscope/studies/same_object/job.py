@@ -14,10 +14,9 @@ from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
-from bindscope.studies.same_object.config import NO_MODEL
 from bindscope.studies.same_object.data import Background, PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
-from bindscope.studies.same_object.names import weights_name
+from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 SAMPLE_ARRAYS = ("patches", "instances", "classes")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
 from bindscope.studies.same_object.planted_config import Planted

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.names import weights_name
+from bindscope.studies.same_object.marks import weights_name
 from bindscope.tables.rows import Row, read_rows, rerun
 
 RIVALS = {"quadratic": "quadratic_lead", "position": "position_lead"}

@@ -158,7 +158,7 @@ def measure(
     row = _whole(found, sums, calibration)
     samples = ratios(drawn.sum(1))
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
-    samples["auc"] = areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift
+    samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
     return row, _strata(found, sums, drawn)
 

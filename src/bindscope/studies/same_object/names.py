@@ -53,8 +53,3 @@ def family_shown(family: str) -> Shown:
 def family_order(family: str) -> int:
     """Return the place of a family in legends."""
     return FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
-
-
-def weights_name(layer: str, seed: int, rank: int) -> str:
-    """Return what the weights of a layer, seed and rank (0: none) are called in a file."""
-    return f"{layer}/{seed}/{rank}"

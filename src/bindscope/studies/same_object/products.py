@@ -29,7 +29,7 @@ from bindscope.studies.same_object.registry import FAMILIES
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
-WITHOUT_MODEL = ("position",)
+WITHOUT_MODEL = ("position", "baseline")
 
 
 def _fit_outputs(base: str) -> dict[str, str]:

@@ -35,9 +35,7 @@ def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
 
 
 _FAMILY = label("family", "What family of probe it is.", "config `probes[].family`")
-_GRID = label(
-    "grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"
-)
+_GRID = label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$")
 _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
 
 

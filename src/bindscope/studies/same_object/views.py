@@ -10,7 +10,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.config import NO_MODEL
+from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
