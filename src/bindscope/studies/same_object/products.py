@@ -20,10 +20,11 @@ from bindscope.studies.same_object.config import (
     PairFits,
     PatchGrid,
     PlantedModel,
-    Section,
+    PairSection,
     patch_grid,
     used_scenes,
 )
+from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.registry import FAMILIES
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
@@ -70,14 +71,18 @@ STEPS = (
 )
 
 
-def add_products(graph: Graph, shared: Shared, section: Section) -> None:
+def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
-    planted = {entry.name: entry for entry in section.planted}
     for block in section.fits:
         for dataset in (shared.datasets[name] for name in block.datasets):
-            for name in block.models:
-                model = planted.get(name) or shared.models[name]
-                _Fits(graph, shared, section, block, dataset, model).add()
+            for model in (shared.models[name] for name in block.models):
+                grid = patch_grid(model, dataset, block)
+                assert grid is not None
+                _Fits(graph, shared, section, block, dataset, model, grid).add()
+    for planted in section.planted:
+        for dataset in (shared.datasets[name] for name in planted.datasets):
+            grid = planted.patch_grid
+            _Fits(graph, shared, section, planted, dataset, planted, grid).add()
 
 
 @dataclass(frozen=True)
@@ -86,26 +91,25 @@ class _Fits:
 
     graph: Graph
     shared: Shared
-    section: Section
-    block: PairFits
+    section: PairSection
+    block: PairFits | PlantedModel
     dataset: Dataset
     model: AnyModel | PlantedModel
+    grid: PatchGrid
 
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
-        grid = patch_grid(self.model, self.dataset, self.block)
-        assert grid is not None
-        samples = add_patch_samples(self.graph, self.section, self.dataset, grid)
+        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
         known = {probe.name: probe for probe in self.section.probes}
         for layers in self._layer_blocks():
             tokens = self._tokens(layers, samples)
             for probe in (known[name] for name in self.block.probes):
                 for seeds in self.block.seed_blocks:
-                    self._fits(probe, seeds, layers, grid, tokens, samples)
+                    self._fits(probe, seeds, layers, tokens, samples)
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
-        if isinstance(self.model, PlantedModel):
+        if isinstance(self.model, PlantedModel) or isinstance(self.block, PlantedModel):
             return [(0,)]
         layers, size = layers_of(self.model, self.block), self.block.layers_per_job
         return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
@@ -162,7 +166,6 @@ class _Fits:
         probe: AnyScorer,
         seeds: tuple[int, ...],
         layers: tuple[int | str, ...],
-        grid: PatchGrid,
         tokens: Mapping[str, Sequence[Product]],
         samples: Mapping[str, Product],
     ) -> None:
@@ -179,7 +182,7 @@ class _Fits:
         runs = [FAMILIES[probe.family]]
         if probe.family in WITHOUT_MODEL:
             content |= {"layers": [], "control": "none"}
-            names["grid"] = joined(grid, "x")
+            names["grid"] = joined(self.grid, "x")
             self.graph.add("same_object_baseline", names, content, inputs, runs=runs)
             return
         inputs |= {split: list(found) for split, found in tokens.items()}
@@ -199,7 +202,7 @@ def joined(parts: Sequence[int | str], by: str = "-") -> str:
     return by.join(map(str, parts))
 
 
-def used_shards(graph: Graph, section: Section, dataset: Dataset, split: str) -> list[Product]:
+def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str) -> list[Product]:
     """Return the shards that hold the scenes that are used of a split."""
     size = getattr(dataset.shard_size, split)
     n_shards = -(-used_scenes(section, dataset)[split] // size)
@@ -208,7 +211,7 @@ def used_shards(graph: Graph, section: Section, dataset: Dataset, split: str) ->
 
 @once
 def add_patch_samples(
-    graph: Graph, section: Section, dataset: Dataset, grid: PatchGrid
+    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid
 ) -> dict[str, Product]:
     """Add which patches of each image are in pairs, and what they show; by split."""
     content = {
@@ -230,7 +233,7 @@ def add_patch_samples(
 def _add_planted(
     graph: Graph, planted: PlantedModel, dataset: Dataset, samples: Mapping[str, Product]
 ) -> dict[str, list[Product]]:
-    content = {"planted": planted.model_dump(mode="json", exclude={"name", "patch_grid"})}
+    content = {"planted": planted.model_dump(mode="json", include=set(Planted.model_fields))}
     return {
         split: [
             graph.add(
