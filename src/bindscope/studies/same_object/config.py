@@ -67,7 +67,9 @@ class PlantedModel(Planted):
 class Maps(Model):
     """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
 
-    probe: Slug = Field(description="Name of the probe whose scores are shown.")
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    probe: Slug = Field(description="Name of the quadratic probe whose scores are shown.")
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 
 
@@ -145,8 +147,7 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         used = [datasets[name] for name in block.datasets if name in datasets]
         yield from _models(where, block, known, used)
     if section.maps:
-        named = {probe.name: probe for probe in section.probes}
-        yield from unknown("maps.probe", [section.maps.probe], named)
+        yield from _maps(section, section.maps, datasets, models)
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, models)
 
@@ -168,6 +169,37 @@ def _models(
                     f"{where}.patch_grid: the configuration of {model.name!r} does not say how "
                     "many patches it has; give rows and columns, such as [16, 16]"
                 )
+
+
+def _maps(
+    section: PairSection,
+    maps: Maps,
+    datasets: Mapping[str, Dataset],
+    models: Mapping[str, AnyModel],
+) -> Iterator[str]:
+    """Maps are of quadratic probes, of what is fitted."""
+    probes = {probe.name: probe for probe in section.probes}
+    yield from unknown("maps.datasets", maps.datasets, datasets)
+    yield from unknown("maps.models", maps.models, models)
+    yield from unknown("maps.probe", [maps.probe], probes)
+    if maps.probe in probes and probes[maps.probe].family != "quadratic":
+        yield f"maps.probe: {maps.probe!r} is not quadratic; maps are drawn of such probes alone"
+    fitted = {
+        (dataset, model)
+        for block in section.fits
+        if maps.probe in block.probes and "none" in block.controls
+        for dataset in block.datasets
+        for model in block.models
+    }
+    for dataset in maps.datasets:
+        for model in maps.models:
+            if (dataset, model) not in fitted:
+                yield (
+                    f"maps: no entry of `fits` fits {maps.probe!r} to {model!r} on {dataset!r}; "
+                    "add it there, or leave it out here"
+                )
+            if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:
+                yield f"maps.scenes: more than a shard of {dataset!r} holds; ask for fewer"
 
 
 def _pairs(

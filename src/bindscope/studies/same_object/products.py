@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,11 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
     AnyScorer,
+    Maps,
     PairFits,
+    PairSection,
     PatchGrid,
     PlantedModel,
-    PairSection,
     patch_grid,
     used_scenes,
 )
@@ -31,6 +33,7 @@ _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 WITHOUT_MODEL = ("position", "baseline")
+SEEDED = ("identity_pointwise", "mlp")  # the fit of any other probe has one optimum
 
 
 def _fit_outputs(base: str) -> dict[str, str]:
@@ -68,7 +71,49 @@ STEPS = (
         leaf=True,
         makes="fits of pairs",
     ),
+    Step(
+        "same_object_maps",
+        {"maps": "results/same_object/{dataset}/{model}/maps-{layers}/{probe}-{key}.safetensors"},
+        reads={"fit": ("weights",), "weights": ("weights",)},
+        leaf=True,
+        makes="score maps",
+    ),
 )
+
+
+def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
+    """Add the score maps of every fit of the probe that they show."""
+    probe = next(probe for probe in section.probes if probe.name == maps.probe)
+    for dataset in maps.datasets:
+        for model in (shared.models[name] for name in maps.models):
+            assert not isinstance(model, KnownAnswer)
+            weights = add_weights(graph, model, shared.datasets, shared.models.values())
+            names = {"dataset": dataset, "model": model.name, "probe": maps.probe}
+            shown: set[str] = set()
+            for fit in graph.of("same_object_fit", control="none", **names):
+                if fit.wildcards["layers"] in shown:
+                    continue  # of another block of seeds
+                shown.add(fit.wildcards["layers"])
+                about = json.loads(fit.spec)
+                graph.add(
+                    "same_object_maps",
+                    {**names, "layers": fit.wildcards["layers"]},
+                    {
+                        "model": model_slice(model),
+                        "layers": about["layers"],
+                        "seed": 0,
+                        "token_norm": probe.model_dump()["token_norm"],
+                        "n_scenes": maps.scenes,
+                        "threads": model.extraction.threads,
+                        "device": model.extraction.device,
+                    },
+                    {
+                        "fit": fit,
+                        "scenes": used_shards(graph, section, shared.datasets[dataset], "test")[:1],
+                        "weights": [weights] if weights else [],
+                    },
+                    runs=model_code(model),
+                )
 
 
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
@@ -83,6 +128,8 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
         for dataset in (shared.datasets[name] for name in planted.datasets):
             grid = planted.patch_grid
             _Fits(graph, shared, section, planted, dataset, planted, grid).add()
+    if section.maps:
+        _add_maps(graph, shared, section, section.maps)
 
 
 @dataclass(frozen=True)
@@ -104,7 +151,7 @@ class _Fits:
         for layers in self._layer_blocks():
             tokens = self._tokens(layers, samples)
             for probe in (known[name] for name in self.block.probes):
-                for seeds in self.block.seed_blocks:
+                for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
                     self._fits(probe, seeds, layers, tokens, samples)
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:

@@ -56,6 +56,11 @@ def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request |
     return Request({**about.inputs, "scores": scores}, about.content)
 
 
+def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    maps = graph.of("same_object_maps")
+    return Request({"maps": maps}) if maps else None
+
+
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
@@ -79,6 +84,7 @@ STUDY = Study(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
         _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
         _figure("same_object_strata", "Same object: two of one class", _by_stratum),
+        _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
     ),
     findings=f"{_HERE}.findings:chapter",
     resources=(_PUBLISHED,),
