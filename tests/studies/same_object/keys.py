@@ -3,6 +3,7 @@
 FITTED = {"same_object_fit"}
 READ = {"sampled", *FITTED}
 KNOWN = {"same_object_known", *FITTED}
+MAPS = {"same_object_maps"}
 BASELINE = {"same_object_baseline"}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
@@ -21,6 +22,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairSection.probes": ("probes.2.steps", 3, FIT),
     "PairSection.fits": ("fits.0.seed_blocks", [[0], [1]], {*FITTED, *BASE}),
     "PairSection.planted": ("planted.0.dim", 64, {*KNOWN, *SHOWN}),
+    "PairSection.maps": ("maps", None, SHOWN),
     "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FITTED, *BASE}),
     "PairSection.groups": ("groups", [], {"figure"}),
     "UsedScenes.train": ("scenes", {"train": 64, "val": 64, "test": 64}, EVERY),
@@ -54,10 +56,14 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         f"PlantedModel.{key}": (f"planted.0.{key}", value, {*KNOWN, *SHOWN})
         for key, value in {
             "dim": 64, "rank": 2, "class_dims": 2, "place_dims": 2, "binding": 2.0,
-            "classes": 2.0, "position": 2.0, "noise": 2.0, "rotated": False,
+            "classes": 2.0, "position": 2.0, "noise": 2.0, "nuisance": 2.0, "rotated": False,
             "shuffled": "image", "seed": 1,
         }.items()
     },
+    "Maps.datasets": ("maps.datasets", ["own"], {*MAPS, "figure"}),
+    "Maps.models": ("maps.models", ["timm"], {*MAPS, "figure"}),
+    "Maps.probe": ("maps.probe", "other", {*FIT, *MAPS}),
+    "Maps.scenes": ("maps.scenes", 2, {*MAPS, "figure"}),
     "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FITTED, *BASE}),
     "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FITTED, *BASE}),
     "SeedGroup.name": ("groups.0.name", "other", {"figure"}),
