@@ -363,7 +363,7 @@ def test_what_is_held_of_many_scenes_is_what_is_expected():
 def test_nothing_is_held_of_any_sample_by_what_says_nothing():
     data = dataset((3, 4), (4, 4))
     for seed in range(5):
-        some = sample_codes(data, "test", 100 * seed, 100)
+        some = sample_codes(data, "test", 100 * seed, 100 * seed + 100)
         assert min(realised_truth(model("zero"), data, some)) == 0.0
         assert min(realised_truth(model("counts"), data, some)) == 0.0
 
