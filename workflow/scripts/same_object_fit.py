@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import entity
-from bindscope.core.devices import hold_device
+from bindscope.core.devices import hold_device, made_current
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.config import NO_MODEL
 from bindscope.studies.same_object.job import fit_layers, write_results
+from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def main(job: "Job") -> None:
         "probe": wildcards["probe"], "family": probe.family, "control": spec["control"],
         **job.keys,
     }  # fmt: skip
-    with hold_device(probe.device):
+    with hold_device(probe.device) as device, made_current(device):
         write_results(job.output, fit_layers(probe, job.input.samples, tokens, spec), names)
 
 

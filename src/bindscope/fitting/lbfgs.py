@@ -15,6 +15,7 @@ a pass over blocks of it, in the same two products.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -168,6 +169,38 @@ class Objective(Protocol):
 
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse of the Hessian, ridge included, times (p, C)."""
+
+
+class Evaluated(ABC):
+    """An `Objective` of one column, each of whose trials computes loss and gradient anew."""
+
+    def __init__(self, ridge: Tensor) -> None:
+        self.ridge = ridge
+
+    @abstractmethod
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1) at weights (p, 1)."""
+
+    @abstractmethod
+    def precondition(self, g: Tensor) -> Tensor:
+        """Return about the inverse Hessian, ridge included, times (p, 1)."""
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take note of the line."""
+        self.w, self.direction = w, direction
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss and its slope along the line at step t, (1,) each."""
+        loss, self.slope = self.begin(self.w + t.to(self.w.dtype) * self.direction)
+        return loss, (self.slope * self.direction).double().sum(0)
+
+    def arrive(self, t: Tensor) -> Tensor:
+        """Return the gradient of the last trial."""
+        return self.slope
+
+    def keep(self, index: Tensor) -> None:
+        """Do nothing: there is one column, and when it stops all is over."""
+        del index
 
 
 class _Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bindscope.config.base import SLUG
-from bindscope.config.grid import CONTROLS, TOKENS
+from bindscope.config.grid import TOKENS
 from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
@@ -91,7 +91,7 @@ SHARED_STEPS = {step.name: step for step in _SHARED}
 NAME = SLUG.strip("^$")
 WILDCARDS = {
     "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
-    "control": "|".join(CONTROLS),
+    "control": "[a-z_]+",
     "dataset": NAME,
     "figure": r"[a-z_]+",
     "key": r"[0-9a-f]{8}",

@@ -64,36 +64,35 @@ def judged(table: pd.DataFrame) -> list[Judged]:
         at_best = here[here["layer"] == place.layer]
         for family in RIVALS:
             found += _ahead_of(at_best, family, str(place.layer))
-        found += _ahead_of_positions(at_best, table, str(place.layer))
+        found += _ahead_of_positions(at_best, str(place.layer))
         found += _peaks_inside(here, str(place.layer))
     return found
 
 
 def _ahead_of(rows: pd.DataFrame, family: str, layer: str) -> list[Judged]:
     """Compare the quadratic probe with another one of the same tokens."""
-    others = rows[rows["family"] == family]
+    others = rows[(rows["family"] == family) & rows["quadratic_lead"].notna()]
     if not len(others):
         return []
+    # The lead over a probe in several settings is that over the best of them.
+    best = others.loc[others.groupby("model", sort=False)["quadratic_lead"].idxmin()]
     words = f"the quadratic probe does better than {family_shown(family).words}"
-    # The lead over a probe of several settings is that over the best of them.
-    leads = others.groupby("model", sort=False)[list(_LEAD)].min()
-    return [_judge(rows, words, layer, leads)] if leads[_LEAD[0]].notna().any() else []
+    return [_judge(rows, words, layer, _leads(best, "quadratic_lead"))]
 
 
-_LEAD = ("quadratic_lead", "quadratic_lead_low", "quadratic_lead_high")
-
-
-def _ahead_of_positions(rows: pd.DataFrame, table: pd.DataFrame, layer: str) -> list[Judged]:
+def _ahead_of_positions(rows: pd.DataFrame, layer: str) -> list[Judged]:
     """Compare it with what reads the places of the patches alone."""
-    own = rows[rows["family"] == QUADRATIC]
-    base = table[(table["family"] == "position") & (table["dataset"] == own["dataset"].iloc[0])]
-    base = base[base["grid"].isin(own["grid"])]
-    if not len(base):
-        return []
-    lead = own.groupby("model", sort=False)["accuracy"].mean() - base["accuracy"].mean()
-    leads = pd.DataFrame({_LEAD[0]: lead, _LEAD[1]: np.nan, _LEAD[2]: np.nan})
+    own = rows[(rows["family"] == QUADRATIC) & rows["position_lead"].notna()]
+    own = own.groupby("model", sort=False).first()
     words = "the quadratic probe does better than one that reads positions alone"
-    return [_judge(rows, words, layer, leads)]
+    return [_judge(rows, words, layer, _leads(own, "position_lead"))] if len(own) else []
+
+
+def _leads(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    return rows[[column, f"{column}_low", f"{column}_high"]].set_axis(_LEAD, axis=1)
+
+
+_LEAD = ["lead", "low", "high"]
 
 
 def _peaks_inside(rows: pd.DataFrame, layer: str) -> list[Judged]:
@@ -107,7 +106,7 @@ def _peaks_inside(rows: pd.DataFrame, layer: str) -> list[Judged]:
     lead = each[layer] - each[last]
     leads = pd.DataFrame({_LEAD[0]: lead, _LEAD[1]: np.nan, _LEAD[2]: np.nan})
     if layer == last:  # nothing to measure: no inner layer was preferred
-        leads[list(_LEAD)] = 0.0
+        leads[_LEAD] = 0.0
     return [_judge(rows, words, layer, leads)]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.codes import Dataset
@@ -14,42 +14,34 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.sampling_config import PatchSampling
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
-NO_MODEL = "none"  # in names of what reads labels and positions alone
+Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
 
 
-class Planted(Model):
+class PlantedModel(Planted):
     """Tokens with known content: what a chain of probes must find in them, and what not."""
 
     name: Slug = Field(description="Name in paths, tables and figures; used as a model's.")
     patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
-    dim: PositiveInt = Field(32, description="Width of a token.")
-    instance_rank: NonNegativeInt = Field(
-        8, description="Dimensions of the part that tells objects of one image apart."
-    )
-    rotated: bool = Field(
-        True, description="Whether that part lies in random directions, or along axes."
-    )
-    instances: NonNegativeFloat = Field(1.0, description="Length of the part of the object.")
-    classes: NonNegativeFloat = Field(1.0, description="Length of the part of the class.")
-    positions: NonNegativeFloat = Field(0.0, description="Length of the part of the position.")
-    noise: NonNegativeFloat = Field(0.1, description="Length of the noise.")
-    shuffled: bool = Field(
-        False, description="Whether the part of the object is dealt out anew in each image."
-    )
-    seed: NonNegativeInt = Field(0, description="Seed of directions and noise.")
 
 
 class PairFits(Grid):
     """A grid of fits: datasets x models x layers x probes x seed blocks x controls."""
 
     probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    controls: tuple[Control, ...] = Field(
+        ("none",),
+        description="`permuted_images` gives every image the labels of another one, "
+        "`permuted_within` lets labels change places within their image.",
+    )
     layers_per_job: PositiveInt = Field(
         8,
         description="Layers that are read in one forward pass and fitted by one job; a layer more "
@@ -92,15 +84,17 @@ class Section(Model):
     )
     probes: tuple[AnyScorer, ...] = Field(min_length=1, description="Probes of pairs.")
     fits: tuple[PairFits, ...] = Field(min_length=1, description="What is fitted where.")
-    planted: tuple[Planted, ...] = Field((), description="Tokens with known content.")
+    planted: tuple[PlantedModel, ...] = Field((), description="Tokens with known content.")
     maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
     intervals: Intervals = Field(Intervals(), description="Intervals.")
     groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
 
 
-def patch_grid(model: AnyModel | Planted, dataset: Dataset, block: PairFits) -> PatchGrid | None:
+def patch_grid(
+    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
+) -> PatchGrid | None:
     """Return rows and columns of a model's patches; None where its configuration does not say."""
-    if isinstance(model, Planted):
+    if isinstance(model, PlantedModel):
         return model.patch_grid
     if block.patch_grid or isinstance(model, KnownAnswer):
         return block.patch_grid

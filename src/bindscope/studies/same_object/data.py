@@ -21,10 +21,10 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array, ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
+from bindscope.studies.same_object.config import Control
 
 Background = Literal["object", "ignore", "negative"]
 TokenNorm = Literal["none", "layernorm", "l2"]
-Control = Literal["none", "permuted_images", "permuted_within"]
 BLOCK = 2**22  # numbers of a block of images: tokens, or scores of pairs
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
 NORM_EPSILON = 1e-6
@@ -127,7 +127,8 @@ class PairData:
     def pairs_of_images(self) -> npt.NDArray[np.int64]:
         """Number of pairs of each image, int64 (n,)."""
         m = self.valid.sum(1).astype(np.int64)
-        return m * (m - 1) // 2
+        pairs: npt.NDArray[np.int64] = m * (m - 1) // 2
+        return pairs
 
     @property
     def n_pairs(self) -> int:
@@ -307,22 +308,28 @@ class Pairs:
         data = self.data
         for [content], part in buffers([data.tokens], in_order(data.n_images, self.images)):
             [(start, stop)] = part.ranges
-            rows = slice(start, stop)
-            valid = torch.from_numpy(data.valid[rows])
-            raw = torch.from_numpy(content[: stop - start])
-            x = normed(raw.to(torch.float32, copy=True), self.norm)
-            if self.scaling is not None:
-                x = self.scaling.scaled(x)
-            x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
-            yield Block(
-                start,
-                x.to(self.device),
-                torch.from_numpy(data.instances[rows].astype(np.int64)).to(self.device),
-                torch.from_numpy(data.classes[rows].astype(np.int64)).to(self.device),
-                valid.to(self.device),
-                torch.from_numpy(data.positions[rows]).to(self.device),
-                data.background,
-            )
+            yield self._block(content[: stop - start], start, stop)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the images [start, stop) as a block of their own."""
+        return self._block(self.data.tokens.read(start, stop), start, stop)
+
+    def _block(self, content: Array, start: int, stop: int) -> Block:
+        data, rows = self.data, slice(start, stop)
+        x = normed(torch.from_numpy(content).to(torch.float32, copy=True), self.norm)
+        if self.scaling is not None:
+            x = self.scaling.scaled(x)
+        valid = torch.from_numpy(data.valid[rows])
+        x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
+        return Block(
+            start,
+            x.to(self.device),
+            torch.from_numpy(data.instances[rows].astype(np.int64)).to(self.device),
+            torch.from_numpy(data.classes[rows].astype(np.int64)).to(self.device),
+            valid.to(self.device),
+            torch.from_numpy(data.positions[rows]).to(self.device),
+            data.background,
+        )
 
 
 def normed(x: Tensor, norm: TokenNorm) -> Tensor:

@@ -18,7 +18,7 @@ from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import Control, PairData, Pairs
 from bindscope.studies.same_object.metrics import measure, tally, validated
 from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.scorers.base import Fitted, Task
+from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import AnyScorer
@@ -111,6 +111,21 @@ def _refuse_without_pairs(name: str, data: PairData) -> None:
     raise InputError(f"patch sample of {name}", problem, remedy)
 
 
+def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
+    """Return what a pointwise scorer's row says of its own labels."""
+    if not isinstance(fitted.scorer, Pointwise):
+        return {}
+    totals: dict[str, npt.NDArray[np.float64]] = {}
+    for block in test.blocks():
+        for name, found in fitted.scorer.graded(block).items():
+            totals[name] = totals.get(name, np.zeros(2)) + found
+    row = {name: float(hits / max(n, 1)) for name, (hits, n) in totals.items()}
+    if "same_class_share" in row:
+        one = row.pop("same_class_share")
+        row["same_class_majority"] = max(one, 1 - one)
+    return row
+
+
 def _measured(
     probe: AnyScorer,
     fitted: Fitted,
@@ -126,7 +141,7 @@ def _measured(
     calibration, edges = validated(fitted.scorer, val)
     found = tally(fitted.scorer, last, edges)
     row, strata = measure(found, calibration, bootstrap_samples, bootstrap_seed)
-    columns = dict(fitted.columns)
+    columns = dict(fitted.columns) | _graded(fitted, last)
     flags = {*columns.pop("flags", ()), *(() if found.fine.finite else ("diverged",))}
     names = {"seed": fitted.seed, "rank": fitted.rank, "control": control}
     options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)

@@ -14,14 +14,12 @@ from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
-from bindscope.studies.same_object.config import NO_MODEL
-from bindscope.studies.same_object.data import Background, Control, PairData
+from bindscope.studies.same_object.data import Background, PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
+from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 SAMPLE_ARRAYS = ("patches", "instances", "classes")
-CONTROLS: Mapping[str, Control] = {"none": "none", "shuffled_labels": "permuted_within"}
-"""What a control of the configuration does: labels change places within their image."""
 
 
 def pair_data(
@@ -95,7 +93,7 @@ def fit_layers(
         about = {"grid": "x".join(map(str, data["test"].grid)), "n_skipped": skipped, **counts}
         results = fit_probe(
             probe, data["train"], data["val"], data["test"], seeds=spec["seeds"],
-            control=CONTROLS[spec["control"]], **spec["intervals"],
+            control=spec["control"], **spec["intervals"],
         )  # fmt: skip
         for result in results:
             yield layer, result, about
@@ -126,10 +124,11 @@ def write_results(
     of_images: dict[str, NDArray[Any]] = {}
     for layer, result, about in results:
         here = {**names, "layer": layer, "grid": about["grid"]}
-        rows.append({**result.row, **about, **here})
-        strata += [{**row, **here} for row in result.strata]
+        rank = int(result.row["rank"] or 0)
+        rows.append({**result.row, **about, **here, "rank": rank})
+        strata += [{**row, **here, "rank": rank} for row in result.strata]
         history += [{"layer": layer, **row} for row in result.history]
-        which = weights_name(layer, result.row["seed"], result.row["rank"])
+        which = weights_name(layer, result.row["seed"], rank)
         weights |= {
             f"{which}.{name}": np.ascontiguousarray(value) for name, value in result.weights.items()
         }
@@ -139,8 +138,3 @@ def write_results(
     write_json(output.history, history)
     write_atomic(output.strata, "".join(canonical_json(row) + "\n" for row in strata))
     write_atomic(output.rows, "".join(canonical_json(row) + "\n" for row in rows))
-
-
-def weights_name(layer: str, seed: int, rank: int | None) -> str:
-    """Return what the weights of a layer, seed and rank are called in a file."""
-    return f"{layer}/{seed}" if rank is None else f"{layer}/{seed}/{rank}"

@@ -158,7 +158,7 @@ def measure(
     row = _whole(found, sums, calibration)
     samples = ratios(drawn.sum(1))
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
-    samples["auc"] = areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift
+    samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
     return row, _strata(found, sums, drawn)
 
@@ -173,6 +173,7 @@ def _whole(found: Tally, sums: Floats, calibration: Calibration) -> dict[str, An
     return row | {
         "auc": None if auc is None else auc[0],
         "auc_error": None if auc is None else auc[1],
+        "loss_calibrated_bits": found.fine.loss_bits(calibration),
         "ece": found.fine.calibration_error(),
         "ece_calibrated": found.fine.calibration_error(calibration),
         "n_images": len(sums),
@@ -216,6 +217,8 @@ def _ends(
     ends: dict[str, float | None] = {}
     for name in names:
         told = samples[name][np.isfinite(samples[name])]
+        if name != "loss_bits":
+            told = told.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
         low, high = (None, None) if values[name] is None or not len(told) else interval(told)
         ends |= {f"{name}_low": low, f"{name}_high": high}
     return ends

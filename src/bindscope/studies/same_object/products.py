@@ -19,7 +19,7 @@ from bindscope.studies.same_object.config import (
     AnyScorer,
     PairFits,
     PatchGrid,
-    Planted,
+    PlantedModel,
     Section,
     patch_grid,
     used_scenes,
@@ -29,7 +29,7 @@ from bindscope.studies.same_object.registry import FAMILIES
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
-WITHOUT_MODEL = ("position",)
+WITHOUT_MODEL = ("position", "baseline")
 
 
 def _fit_outputs(base: str) -> dict[str, str]:
@@ -89,7 +89,7 @@ class _Fits:
     section: Section
     block: PairFits
     dataset: Dataset
-    model: AnyModel | Planted
+    model: AnyModel | PlantedModel
 
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
@@ -105,7 +105,7 @@ class _Fits:
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
-        if isinstance(self.model, Planted):
+        if isinstance(self.model, PlantedModel):
             return [(0,)]
         layers, size = layers_of(self.model, self.block), self.block.layers_per_job
         return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
@@ -114,7 +114,7 @@ class _Fits:
         self, layers: tuple[int | str, ...], samples: Mapping[str, Product]
     ) -> dict[str, list[Product]]:
         """Add the tokens of the sampled patches, by split."""
-        if isinstance(self.model, Planted):
+        if isinstance(self.model, PlantedModel):
             return _add_planted(self.graph, self.model, self.dataset, samples)
         assert not isinstance(self.model, KnownAnswer)
         weights = add_weights(
@@ -228,7 +228,7 @@ def add_patch_samples(
 
 
 def _add_planted(
-    graph: Graph, planted: Planted, dataset: Dataset, samples: Mapping[str, Product]
+    graph: Graph, planted: PlantedModel, dataset: Dataset, samples: Mapping[str, Product]
 ) -> dict[str, list[Product]]:
     content = {"planted": planted.model_dump(mode="json", exclude={"name", "patch_grid"})}
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from bindscope.config.grid import depth
@@ -28,7 +27,8 @@ def _rows(graph: Graph, shared: Shared, section: Section) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
     depths = {name: depth(model) for name, model in shared.models.items()}
     depths |= {entry.name: 0 for entry in section.planted}
-    return Request(_fits(graph), {"n_layers": depths}, {"fits": ("images",)})
+    content = {"n_layers": depths, "intervals": section.intervals.model_dump(mode="json")}
+    return Request(_fits(graph), content, {"fits": ("images",)})
 
 
 def _about_table(
@@ -36,17 +36,28 @@ def _about_table(
     shared: Shared,
     section: Section,
     table: str = "same_object",
-    content: Mapping[str, Any] | None = None,
 ) -> Request:
     """Ask for a table of the study, the order of the models, and which are seeds of one."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
     names = [*shared.models, *(entry.name for entry in section.planted)]
-    about = {"models": names, "model_groups": groups, **(content or {})}
+    about = {"models": names, "model_groups": groups}
     return Request({"table": graph.of("table", table=table)}, about)
 
 
-def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+def _measured(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section) if graph.of("same_object_fit") else None
+
+
+def _by_stratum(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    if not graph.of("same_object_fit"):
+        return None
+    about = _about_table(graph, shared, section, "same_object_strata")
+    scores = graph.of("table", table="same_object")
+    return Request({**about.inputs, "scores": scores}, about.content)
+
+
+def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
+    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
 
 STUDY = Study(
@@ -65,12 +76,10 @@ STUDY = Study(
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
     ),
     figures=(
-        FigureEntry(
-            "same_object_layers",
-            "Same object: layer by layer",
-            f"{_HERE}.figures.same_object_layers",
-            _layers,
-        ),
+        _figure("same_object_layers", "Same object: layer by layer", _measured),
+        _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
+        _figure("same_object_strata", "Same object: two of one class", _by_stratum),
     ),
     findings=f"{_HERE}.findings:chapter",
+    resources=(_PUBLISHED,),
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.config import NO_MODEL
+from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -74,7 +75,7 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     -------
     DataFrame
         The keys, the means of the numbers, and `n_models`. The ends of an interval are those of the
-        t interval over models where there are several, else the means of the ends.
+        t interval over models where there are several, else the means of the ends, if known.
     """
     numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
     each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
@@ -82,11 +83,11 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     means, counts = found[numbers].mean(), found.size()
     deviations = found[numbers].std()
     for name in SCORES:
-        if f"{name}_low" in numbers:
+        if name in numbers:
             half = pd.Series(half_width(deviations[name], counts), means.index)
             for end, sign in (("low", -1), ("high", 1)):
-                column = f"{name}_{end}"
-                means[column] = means[column].mask(counts > 1, means[name] + sign * half)
+                own = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
+                means[f"{name}_{end}"] = own.mask(counts > 1, means[name] + sign * half)
     means["n_models"] = counts
     return means.reset_index()
 
@@ -123,3 +124,9 @@ def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
     found = means.loc[best].reset_index(drop=True)
     found["depth"] = found["x"] / found["n_layers"].astype(float).clip(lower=1)
     return found
+
+
+def bin_start(label: str) -> float:
+    """Return where a bin of a stratum starts: 0 for `up to 1.5`, 1.5 for `1.5 to 3`."""
+    words = label.split()
+    return 0.0 if label.startswith("up to") else float(words[1 if words[0] == "over" else 0])

@@ -1,4 +1,4 @@
-"""Pairs of one class: does a probe tell two objects of it apart, and how far does it reach?"""
+"""Pairs of one class, by distance: whether a probe tells two objects of it apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure, styled
 from bindscope.studies.same_object.names import family_order, family_shown
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
-from bindscope.studies.same_object.views import best_layers, fitted, over_models, read_shown
+from bindscope.studies.same_object.views import (
+    best_layers,
+    bin_start,
+    fitted,
+    over_models,
+    read_shown,
+)
 
 _KEYS = ["dataset", "group", "probe", "family", "distance"]
 _COLUMNS = 4
@@ -30,7 +36,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
 def _rows(table: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     """Return pairs of one class by distance, at the best layers, with a mean over models."""
     rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
-    rows = rows[(rows["same_class"] == "yes") & (rows["size"] == "all")]
+    rows = rows[(rows["same_class"] == "same") & (rows["size"] == "all")]
     rows = rows[(rows["distance"] != "all") & rows["family"].isin(_FAMILIES)]
     found = over_models(rows, _KEYS)
     # A score that parts same from different needs both among the pairs of a bin.
@@ -67,11 +73,13 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
     figure = new_figure(0.9 + 1.9 * n_rows)
     grid = figure.subplots(n_rows, columns, sharex=True, sharey=True, squeeze=False)
     several = rows["dataset"].nunique() > 1
+    bins = {name: i for i, name in enumerate(sorted(rows["distance"].unique(), key=bin_start))}
     for axes, (dataset, model) in zip(grid.flat, panels, strict=False):
         part = rows[(rows["dataset"] == dataset) & (rows["group"] == model)]
         for (_, family), curve in part.groupby(["probe", "family"], sort=False):
-            shown, curve = family_shown(str(family)), curve.sort_values("distance_patches")
-            x = curve["distance_patches"]
+            shown = family_shown(str(family))
+            curve = curve.sort_values("distance", key=lambda names: names.map(bins))
+            x = curve["distance"].map(bins)
             axes.fill_between(
                 x, curve["auc_low"], curve["auc_high"], color=shown.colour, alpha=0.15, linewidth=0
             )
@@ -81,7 +89,8 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
     for axes in grid[:, 0]:
         axes.set_ylabel("area under ROC")
     for axes in lowest_panels(grid, len(panels)):
-        axes.set_xlabel("distance, patches")
+        axes.set_xlabel("distance in patches")
+        axes.set_xticks(range(len(bins)), list(bins), fontsize=7)
     shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
     legend_below(
         figure,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, TokenNorm, standardiser
@@ -25,6 +27,14 @@ class Scorer(Protocol):
 
     def logits(self, block: Block) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
+
+
+@runtime_checkable
+class Pointwise(Protocol):
+    """A scorer that names every patch, and is graded on that too."""
+
+    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
+        """Return, by column, how many of a block are right, and of how many."""
 
 
 class Loss(NamedTuple):
@@ -48,7 +58,7 @@ class Fitted:
     seed
         Of its fit; 0 of what has none.
     rank
-        Rank of its form, where it has one of its own.
+        Rank of its form, where it is chosen; 0 of other families.
     columns
         What only the fit knows of the row: steps, flags, ridge, norm of the gradient, spectrum.
     weights
@@ -61,7 +71,7 @@ class Fitted:
     scaling: Standardiser | None = None
     norm: TokenNorm = "none"
     seed: int = 0
-    rank: int | None = None
+    rank: int = 0
     columns: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     history: Sequence[Loss] = ()
@@ -107,3 +117,23 @@ class Task:
 def scaling_arrays(scaling: Standardiser | None) -> dict[str, npt.NDArray[np.float32]]:
     """Return the arrays of a scaling by name, for the weights of a scorer."""
     return {} if scaling is None else {"mean": scaling.mean, "scale": scaling.scale}
+
+
+def sign_of(block: Block) -> Tensor:
+    """Return -1 for pairs of the same object and 1 for others: softplus(sign g) is the loss."""
+    return 1.0 - 2.0 * block.same.float()
+
+
+def mean_loss(scorer: Scorer, pairs: Pairs) -> float:
+    """Return the mean loss of a split's pairs in bits."""
+    total = 0.0
+    for block in pairs.blocks():
+        margins = scorer.logits(block) * sign_of(block)
+        total += float(softplus(margins).sum(dtype=torch.float64))
+    return total / max(pairs.data.n_pairs, 1) / LN2
+
+
+def simple_columns(scorer: Scorer, pairs: Sequence[Pairs]) -> dict[str, Any]:
+    """Return what a row says of a fit that takes no steps; `pairs` are train and val."""
+    train, val = (mean_loss(scorer, split) for split in pairs)
+    return {"train_loss_bits": train, "val_loss_bits": val, "steps": 0}

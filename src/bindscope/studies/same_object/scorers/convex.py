@@ -10,16 +10,17 @@ contained optimum is on the path, a greater loss of validation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import inf
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, log
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.lbfgs import Evaluated, Objective, descend
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import LN2, Loss
+from bindscope.studies.same_object.scorers.base import Loss, mean_loss, sign_of
 from bindscope.studies.same_object.scorers.forms import Form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
@@ -29,16 +30,25 @@ PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
 
 
-class PairObjective:
+class Problem(Protocol):
+    """A convex loss of train and the same of validation."""
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train in nats at weights centre + delta, delta (p, 1)."""
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of train and validation at weights (p,), in bits."""
+
+
+class PairObjective(Evaluated):
     """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves.
 
-    A `fitting.lbfgs.Objective`. Where the blocks are in memory, margins are too, and a trial of a
-    line search takes no product.
+    Where the blocks are in memory, margins are too, and a trial of a line search takes no product.
     """
 
     def __init__(self, form: Form, pairs: Pairs, centre: Tensor, l2: float) -> None:
+        super().__init__(l2 * form.penalised()[:, None])
         self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
-        self.ridge = l2 * form.penalised()[:, None]
         self.n = max(pairs.data.n_pairs, 1)
         self.margins: list[Tensor] = []
         self.changes: list[Tensor] = []
@@ -46,7 +56,9 @@ class PairObjective:
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
-        theta, loss, slope = self.centre + w[:, 0], torch.zeros((), dtype=torch.float64), 0.0
+        theta = self.centre + w[:, 0]
+        loss = torch.zeros((), dtype=torch.float64)
+        slope = torch.zeros_like(theta, dtype=torch.float64)
         for block in self.pairs.blocks():
             sign = sign_of(block)
             margins = self.form.logits(theta, block).mul_(sign)
@@ -55,13 +67,11 @@ class PairObjective:
             if self.pairs.held:
                 self.margins.append(margins)
                 self.signs.append(sign)
-        assert isinstance(slope, Tensor)
-        self.slope = (slope / self.n).to(w.dtype)[:, None]
-        return (loss / self.n).to(w.device)[None], self.slope
+        return (loss / self.n).to(w.device)[None], (slope / self.n).to(w.dtype)[:, None]
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         """Take note of the line; where margins are held, also of how they change along it."""
-        self.w, self.direction = w, direction
+        super().aim(w, direction)
         if self.pairs.held:
             self.changes = [
                 self.form.logits(direction[:, 0], block).mul_(sign)
@@ -71,8 +81,7 @@ class PairObjective:
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss and its slope along the line at step t, (1,) each."""
         if not self.pairs.held:
-            loss, slope = self.begin(self.w + t.to(self.w.dtype) * self.direction)
-            return loss, (slope * self.direction).double().sum(0)
+            return super().trial(t)
         step, sums = t.to(self.w.dtype), torch.zeros(2, dtype=torch.float64)
         for margins, change in zip(self.margins, self.changes, strict=True):
             here = torch.addcmul(margins, step, change)
@@ -84,7 +93,7 @@ class PairObjective:
     def arrive(self, t: Tensor) -> Tensor:
         """Go to the step; return the gradient (p, 1)."""
         if not self.pairs.held:
-            return self.slope
+            return super().arrive(t)
         step, total = t.to(self.w.dtype), torch.zeros((), dtype=torch.float64, device=t.device)
         each = zip(self.pairs.blocks(), self.margins, self.changes, self.signs, strict=True)
         for block, margins, change, sign in each:
@@ -92,26 +101,49 @@ class PairObjective:
             total = total + self.form.slope(margins.sigmoid().mul_(sign), block).double()
         return (total / self.n).to(self.w.dtype)[:, None]
 
-    def keep(self, index: Tensor) -> None:
-        """Return: there is one column."""
-
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse Hessian times (p, 1)."""
         return self.form.precondition(g[:, 0], self.l2)[:, None]
 
 
-def sign_of(block: Block) -> Tensor:
-    """Return -1 for pairs of the same object and 1 for others: softplus(sign g) is the loss."""
-    return 1.0 - 2.0 * block.same.float()
+class Scores(Protocol):
+    """What gives logits (P,) at weights (p,)."""
+
+    def logits(self, theta: Tensor, block: Block) -> Tensor:
+        """Return logits (P,)."""
 
 
-def mean_loss(form: Form, theta: Tensor, pairs: Pairs) -> float:
-    """Return the mean loss of a split's pairs in bits."""
-    total = 0.0
-    for block in pairs.blocks():
-        margins = form.logits(theta, block).mul_(sign_of(block))
-        total += float(softplus(margins).sum(dtype=torch.float64))
-    return total / max(pairs.data.n_pairs, 1) / LN2
+@dataclass(frozen=True)
+class FormScorer:
+    """A form with its weights theta (p,)."""
+
+    form: Scores
+    theta: Tensor
+
+    def logits(self, block: Block) -> Tensor:
+        """Return logits (P,)."""
+        return self.form.logits(self.theta, block)
+
+
+@dataclass(frozen=True)
+class PairProblem:
+    """A form on the pairs of train and validation."""
+
+    form: Form
+    pairs: tuple[Pairs, Pairs]
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train's pairs."""
+        return PairObjective(self.form, self.pairs[0], centre, l2)
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of pairs."""
+        train, val = (mean_loss(FormScorer(self.form, theta), split) for split in self.pairs)
+        return train, val
+
+    def at(self, theta: Tensor) -> Optimum:
+        """Return weights as an optimum that nothing was fitted for."""
+        return Optimum(theta, *self.losses(theta))
 
 
 @dataclass
@@ -152,45 +184,39 @@ class Optimum:
 
 
 def follow(
-    form: Form,
-    pairs: tuple[Pairs, Pairs],
+    problem: Problem,
     contained: Optimum,
     centre: Tensor,
     strengths: Sequence[float],
     iterations: int,
 ) -> Optimum:
-    """Fit a form along the path of ridge strengths; return what validates best.
+    """Fit along the path of ridge strengths; return what validates best.
 
     Parameters
     ----------
-    form
+    problem
         What is fitted.
-    pairs
-        Train and val.
     contained
         The optimum that it starts from.
     centre
-        Its weights as weights of this form, (p,).
+        Its weights as weights of this problem, (p,).
     strengths
         Ridge strengths, in any order, with which the path begins; it goes on by factors of ten
         while validation gains.
     iterations
         Most iterations of a strength.
     """
-    train, val = pairs
-    best = Optimum(centre, contained.train_bits, contained.val_bits, short=contained.short)
-    best.gradient_norm = contained.gradient_norm
+    best = replace(contained, theta=centre, l2=inf)
     history = [Loss(0, "train", best.train_bits), Loss(0, "val", best.val_bits)]
     delta, before, steps, stale = torch.zeros_like(centre)[:, None], best.train_bits, 0, 0
     given, l2 = sorted(strengths, reverse=True), inf
     while stale < STALE and best.val_bits > PERFECT and (given or l2 > WEAKEST * FACTOR**0.5):
         l2 = given.pop(0) if given else l2 / FACTOR
-        objective = PairObjective(form, train, centre, l2)
+        objective = problem.objective(centre, l2)
         solution = descend(objective, delta, iterations=iterations, tolerance=TOLERANCE)
         delta, steps = solution.w, steps + solution.iterations
         theta = centre + delta[:, 0]
-        found = Optimum(theta, mean_loss(form, theta, train), mean_loss(form, theta, val), l2)
-        found.short = float(solution.decrement)
+        found = Optimum(theta, *problem.losses(theta), l2, short=float(solution.decrement))
         history += [Loss(steps, "train", found.train_bits), Loss(steps, "val", found.val_bits)]
         fell, gained = before - found.train_bits, best.val_bits - found.val_bits
         if gained > GAIN * best.val_bits:
@@ -201,8 +227,28 @@ def follow(
         if gained > 0:
             best = found
     if best.l2 < inf:
-        last = PairObjective(form, train, centre, best.l2)
         w = (best.theta - centre)[:, None]
+        last = problem.objective(centre, best.l2)
         best.gradient_norm = float((last.begin(w)[1] + last.ridge * w).norm())
     best.steps, best.history = steps, history
     return best
+
+
+def start(size: int, pairs: Pairs) -> Tensor:
+    """Return weights (p,) that know only the share of pairs of the same object; the last is b."""
+    ones, n = float(pairs.data.same_of_images.sum()), pairs.data.n_pairs
+    theta = torch.zeros(size, device=pairs.device)
+    theta[-1] = log((ones + 0.5) / (n - ones + 0.5))
+    return theta
+
+
+def optimum_columns(found: Optimum) -> dict[str, Any]:
+    """Return what a row says of how the optimum was found."""
+    return {
+        "train_loss_bits": found.train_bits,
+        "val_loss_bits": found.val_bits,
+        "steps": found.steps,
+        "l2": found.l2 if isfinite(found.l2) else None,
+        "gradient_norm": found.gradient_norm,
+        "flags": [] if found.ended else ["not_converged"],
+    }

@@ -28,7 +28,9 @@ LEAST = 1e-4  # share of the mean curvature that every direction is taken to hav
 class Form(Protocol):
     """Logits that are linear in the weights."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """Number of weights p."""
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return logits (P,) at weights (p,)."""

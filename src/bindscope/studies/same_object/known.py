@@ -1,0 +1,95 @@
+"""Features of patches whose binding is known: the gates of the study.
+
+    h = Q [binding e(image, object); classes c(class); position q(row, column); 0] + noise
+
+e is drawn anew for every object of every image, c once for every class, q is smooth in the place.
+Each has dimensions of its own; Q is the identity (the binding is axis-aligned) or a rotation of all
+of them. So what a scorer can find is known: a quadratic form of rank `rank` reads e, the class
+alone cannot tell two objects of a class apart, a sum of two patches cannot tell anything of e.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import Array
+from bindscope.studies.same_object.planted_config import Planted
+
+CLASS, PLACE, ROTATION, IMAGE = range(4)  # what a generator is for
+
+
+def planted_tokens(
+    instances: Array,
+    classes: Array,
+    positions: Array,
+    grid: tuple[int, int],
+    planted: Planted,
+    first: int = 0,
+) -> npt.NDArray[np.float32]:
+    """Return tokens (n, M, dim) of patches.
+
+    Parameters
+    ----------
+    instances, classes
+        Integers (n, M).
+    positions
+        Rows and columns (n, M, 2) in the grid.
+    grid
+        Rows and columns of the patch grid.
+    planted
+        What the tokens hold.
+    first
+        Number of the first image; images of two splits must not share numbers, or objects of both
+        share their e.
+    """
+    n, m = instances.shape
+    own = np.zeros((n, m, planted.dim))
+    where = np.split(
+        np.arange(planted.dim), np.cumsum([planted.rank, planted.class_dims, planted.place_dims])
+    )
+    for i in range(n):
+        generator = rng(planted.seed, IMAGE, first + i)
+        e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
+        e *= np.sqrt(planted.rank) / np.linalg.norm(e, axis=1, keepdims=True)
+        bound = planted.binding * e[instances[i]]
+        if planted.shuffled == "image":
+            bound = bound[generator.permutation(m)]
+        own[i, :, where[0]] = bound.T
+    if planted.classes:
+        own[..., where[1]] = planted.classes * _class_parts(classes, planted)
+    if planted.position:
+        own[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
+    if planted.rotated:
+        draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
+        own = own @ np.linalg.qr(draw)[0].T
+    for i in range(n):
+        noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(own[i].shape)
+        own[i] += planted.noise * noise
+    return own.astype(np.float32)
+
+
+def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:
+    """Return a vector of each class, (n, M, class_dims), the same in all images; 0 of no class."""
+    found, place = np.unique(classes, return_inverse=True)
+    parts = np.stack(
+        [rng(planted.seed, CLASS, int(c)).standard_normal(planted.class_dims) for c in found]
+    )
+    parts *= np.sqrt(planted.class_dims) / np.linalg.norm(parts, axis=1, keepdims=True)
+    parts[found == 0] = 0.0
+    taken: npt.NDArray[np.float64] = parts[place.reshape(classes.shape)]
+    return taken
+
+
+def _place_parts(
+    positions: Array, grid: tuple[int, int], planted: Planted
+) -> npt.NDArray[np.float64]:
+    """Return cosines of the place with random phases and up to a wave per grid, (n, M, dims)."""
+    generator = rng(planted.seed, PLACE)
+    waves = generator.uniform(-2 * np.pi, 2 * np.pi, (2, planted.place_dims))
+    phases = generator.uniform(0, 2 * np.pi, planted.place_dims)
+    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(
+        np.asarray(positions, np.float64) / grid @ waves + phases
+    )
+    return parts
