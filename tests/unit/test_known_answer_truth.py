@@ -360,6 +360,14 @@ def test_what_is_held_of_many_scenes_is_what_is_expected():
             assert bits is not None
 
 
+def test_nothing_is_held_of_any_sample_by_what_says_nothing():
+    data = dataset((3, 4), (4, 4))
+    for seed in range(5):
+        some = sample_codes(data, "test", 100 * seed, 100 * seed + 100)
+        assert min(realised_truth(model("zero"), data, some)) == 0.0
+        assert min(realised_truth(model("counts"), data, some)) == 0.0
+
+
 def test_what_has_no_exact_posterior_is_left_out():
     balanced = SPACES["balanced"]
     for encoder, data in (("flips", SPACES["fixed"]), ("cell_erasure", balanced)):

@@ -173,8 +173,9 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
     arrays = scenes()
     store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
     assert set(store.names) == {
-        "patches", "instances", "classes", "stuff", "purity", "windows",
+        "patches", "instances", "classes", "stuff", "purity", "windows", "textures", "copy_of",
     }  # fmt: skip
+    assert not store.read("copy_of").any()  # these scenes do not say
     assert store.attributes["grid"] == [4, 4]
     assert store.attributes["n_images"] == N
     assert store.attributes["skipped"] == []
@@ -282,3 +283,6 @@ def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[st
         cell = cells[i, number - 1]
         kind = store.read("classes")[i, k]
         assert kind == cell % 2 + 1 if cell >= 0 else kind > 2
+        for name in ("textures", "copy_of"):
+            known = scenes.read(name)[i, number - 1] if name in scenes.names else 0
+            assert store.read(name)[i, k] == known

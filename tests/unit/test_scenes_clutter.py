@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.ndimage import binary_dilation, label
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
+from bindscope.models.training_scenes import FreshScenes
 from bindscope.scenes.clutter.looks import (
     DARKER,
     STUFF,
@@ -348,3 +350,12 @@ def test_no_room_for_a_bar_takes_the_bar_away_and_keeps_the_copy() -> None:
     assert (scenes["copy_of"] > 0).any(axis=1).all()
     with_bar = (scenes["classes"] == 9).any(axis=1)
     assert 0 < with_bar.mean() < 1
+
+
+def test_a_training_can_draw_scenes_of_its_own() -> None:
+    of = dataset()
+    first, second = islice(FreshScenes(of, batch_size=8, seed=1).batches(3), 2)
+    assert (first.step, second.step) == (3, 4)
+    assert first.images.shape == (8, 96, 96, 3)
+    assert (first.objects.sum(axis=1) >= 6).all()
+    assert (first.images != second.images).any()

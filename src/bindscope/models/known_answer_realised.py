@@ -123,7 +123,8 @@ def realised_truth(
 
 def _read(told: Bits, surprise: Bits, entropy: float) -> float:
     """Return what the exact posterior reads of a part, bits; its loss is what is left to tell."""
-    return entropy - float(controlled(surprise - told, surprise, entropy).mean())
+    read = entropy - float(controlled(surprise - told, surprise, entropy).mean())
+    return round(read, 12) + 0.0  # nothing is told: 0, and not what its sums were rounded by
 
 
 def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surprise:

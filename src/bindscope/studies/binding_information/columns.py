@@ -265,18 +265,18 @@ _ESTIMATES = (
     ),
     *_bound(
         "feature",
-        "I(F;Z), *what* occurs: prior_loss_feature_bits - loss_chained_feature_bits.",
+        "I(F;Z), *what* occurs: h_feature_bits - loss_chained_feature_bits, less what that loss "
+        "shares with the prior's on the test scenes.",
     ),
     *_bound(
         "count",
         "I(M;Z|F), *how many* of each there are beyond what occurs: a histogram has it, and so has "
-        "the mean of a bag of tokens. prior_loss_counts_given_feature_bits - "
-        "loss_counts_given_feature_bits.",
+        "the mean of a bag of tokens. From loss_counts_given_feature_bits likewise.",
     ),
     *_bound(
         "pairing",
-        "I(O;Z|M), the pairing information, *what goes with what*: "
-        "prior_loss_object_given_counts_bits - loss_object_given_counts_bits.",
+        "I(O;Z|M), the pairing information, *what goes with what*. From "
+        "loss_object_given_counts_bits likewise.",
     ),
     *_bound(
         "conditional_binding",
@@ -448,7 +448,7 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     _entropy("entropy_bits", "Entropy of the quantity: all there is to find.", "`priors`"),
     bits(
         "prior_loss_bits",
-        "What the exact prior alone pays for it on the test scenes: all there is to find in them.",
+        "What the exact prior alone pays for it on the test scenes.",
         "`information`", null="never", low=0.0, reference="exact",
     ),
     bits("lower_bound_bits", "A true lower bound on the quantity.", _CURVES, reference="close"),

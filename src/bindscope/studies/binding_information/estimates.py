@@ -96,7 +96,7 @@ def estimate(
     None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
-    scores = {**losses, **gains(result, losses, prior)}
+    scores = {**losses, **gains(losses, result.anchor_losses, prior)}
     means = {name: _finite(float(values.mean())) for name, values in scores.items()}
     row: dict[str, Any] = {
         "seed": result.seed,
@@ -191,19 +191,28 @@ def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float,
 
 
 def gains(
-    result: FitResult, losses: Mapping[str, NDArray[np.float64]], prior: Mapping[str, Any]
+    losses: Mapping[str, NDArray[np.float64]],
+    anchor_losses: Mapping[str, NDArray[np.float64]],
+    prior: Mapping[str, Any],
 ) -> dict[str, NDArray[np.float64]]:
     """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.
 
     And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which
     is an estimate.
+
+    Parameters
+    ----------
+    losses, anchor_losses
+        Part -> losses of the probe and of its anchors on the same scenes, float64 (N,), bits.
+    prior
+        The row of `priors.entropies` for the split.
     """
     found: dict[str, NDArray[np.float64]] = {}
     for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
         if part in losses:
             pays = np.full_like(losses[part], entropy)
             if prior["method"] == "exact":
-                pays = result.anchor_losses[part] - gap
+                pays = anchor_losses[part] - gap
             gain = entropy - controlled(losses[part], pays, entropy)
             found |= {f"prior_{part}": pays, f"gain_{part}": gain}
     return found

@@ -192,23 +192,26 @@ def curve_rows(
     """
     n_test = data.test.n_scenes
     clusters = cluster_numbers(whole(data.test.features)) if disjoint else None
-    gained = [gains(result, result.losses, prior) for result in results]
+    gained = [
+        gains(_first(result.losses, n_test), _first(result.anchor_losses, n_test), prior)
+        for result in results
+    ]
     rows = []
     for quantity, parts in quantities(results[0].losses, prior).items():
         of_scenes = np.column_stack(
-            [sum(found[f"gain_{part}"][:n_test] for part in parts) for found in gained]
+            [sum(found[f"gain_{part}"] for part in parts) for found in gained]
         )
         finite = bool(np.isfinite(of_scenes).all())
-        pays = sum(float(gained[0][f"prior_{part}"][:n_test].mean()) for part in parts)
+        entropy = float(prior[ENTROPY[quantity]])
         about = {
             "quantity": quantity,
-            "entropy_bits": float(prior[ENTROPY[quantity]]),
-            "prior_loss_bits": pays,
+            "entropy_bits": entropy,
+            "prior_loss_bits": sum(float(gained[0][f"prior_{part}"].mean()) for part in parts),
             "n_test_scenes": n_test,
             **code_lengths(results, scenes, n_test, parts),
         }
         if finite:
-            curve = _curve(of_scenes, scenes, pays, clusters, config)
+            curve = _curve(of_scenes, scenes, entropy, clusters, config)
         else:
             curve = [{"reason": "a test loss is not finite"}] * len(scenes)
         rows += [
@@ -219,6 +222,11 @@ def curve_rows(
             for result, n, found in zip(results, scenes, curve, strict=True)
         ]  # fmt: skip
     return rows
+
+
+def _first(values: Mapping[str, NDArray[np.float64]], n: int) -> dict[str, NDArray[np.float64]]:
+    """Return the values of the first scenes: those of the test split."""
+    return {name: of_scenes[:n] for name, of_scenes in values.items()}
 
 
 def _flags(result: FitResult, parts: Sequence[str]) -> str:

@@ -21,12 +21,11 @@ BOUNDS: Final = {
     **{f"{part}_lower_bound_bits": f"truth_{part}_bits" for part in PARTS},
 }
 ESTIMATES: Final = ("conditional_binding_bits", *BOUNDS)
-# A bound of ours -> what it is the difference of: (prior_loss_..., loss_...).
-DIFFERENCES: Final = {
+# A bound of one anchored part -> the names of its entropy and prior loss, and of its loss.
+PARTIAL: Final = {
     "feature_lower_bound_bits": ("feature", "chained_feature"),
     "count_lower_bound_bits": ("counts_given_feature",) * 2,
     "pairing_lower_bound_bits": ("object_given_counts",) * 2,
-    "conditional_binding_lower_bound_bits": ("object_given_feature",) * 2,
 }
 PRIORS: Final = (
     "object", "feature", "counts_given_feature", "object_given_counts", "object_given_feature",
@@ -40,13 +39,35 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
     )
 
 
+def _between(frame: pd.DataFrame, bound: str, prior: str, loss: str) -> pd.Series[bool]:
+    """H - loss, with between nothing and all of what the prior pays above H given back."""
+    entropy, pays = frame[f"h_{prior}_bits"], frame[f"prior_loss_{prior}_bits"]
+    given_back = frame[bound] - (entropy - frame[f"loss_{loss}_bits"])
+    low, high = (pays - entropy).clip(upper=0.0), (pays - entropy).clip(lower=0.0)
+    inside = (given_back >= low - TOLERANCE) & (given_back <= high + TOLERANCE)
+    return inside | given_back.isna() | pays.isna()
+
+
+def _is_bound(bound: str, prior: str, loss: str) -> Rule:
+    return (
+        f"{bound} is between h_{prior}_bits and prior_loss_{prior}_bits, minus loss_{loss}_bits",
+        lambda frame: _between(frame, bound, prior, loss),
+    )
+
+
+def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Where counts are not told apart, O given F is one part; else it is the sum of two."""
+    one = _between(frame, "conditional_binding_lower_bound_bits", *("object_given_feature",) * 2)
+    return one | frame["count_lower_bound_bits"].notna()
+
+
 def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
     """The bound on I(O;Z) is one of three; a null never breaks the rule."""
-    bound = frame["binding_lower_bound_bits"]
-    anchored = frame["prior_loss_object_bits"] - frame["loss_object_anchored_bits"]
+    name = "binding_lower_bound_bits"
+    bound, anchored = frame[name], frame["loss_object_anchored_bits"]
     chained = frame["feature_lower_bound_bits"] + frame["conditional_binding_lower_bound_bits"]
-    good = bound.isna()
-    for one in (frame["binding_bits"], anchored, chained):
+    good = bound.isna() | (anchored.notna() & _between(frame, name, "object", "object_anchored"))
+    for one in (frame["binding_bits"], chained):
         good |= near(bound, one) & one.notna()
     return good
 
@@ -146,10 +167,8 @@ BINDING_RULES: tuple[Rule, ...] = (
     is_sum(
         "h_object_given_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits"
     ),
-    *(
-        is_difference(bound, f"prior_loss_{prior}_bits", f"loss_{loss}_bits")
-        for bound, (prior, loss) in DIFFERENCES.items()
-    ),
+    *(_is_bound(bound, prior, loss) for bound, (prior, loss) in PARTIAL.items()),
+    ("the bound on I(O;Z|F) is that of one part, or the sum of two", _conditional_bound),
     is_sum(
         "conditional_binding_lower_bound_bits", "count_lower_bound_bits", "pairing_lower_bound_bits"
     ),
@@ -192,15 +211,15 @@ def _curve_reasons(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame[names].notna().all(axis=1) | (frame["reason"].fillna("").str.len() > 0)
 
 
-def _end_within_prior(frame: pd.DataFrame) -> pd.Series[bool]:
+def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
     end = frame["asymptote_bits"]
-    return (end <= frame["prior_loss_bits"] + TOLERANCE) | end.isna()
+    return (end <= frame["entropy_bits"] + TOLERANCE) | end.isna()
 
 
 CURVE_RULES: tuple[Rule, ...] = (
     ("a missing number needs a reason", _curve_reasons),
     _within_interval("lower_bound_bits"),
     _within_interval("asymptote_bits"),
-    ("an asymptote is at most what there is to find", _end_within_prior),
+    ("an asymptote is at most what there is to find", _end_within_entropy),
     ("flags are sorted and named once", _sorted_flags),
 )

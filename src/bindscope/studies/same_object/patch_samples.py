@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,9 @@ class PatchSamples:
     arrays
         `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
         `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows`
-        uint8 (n, M): the crop that the patch was seen in, always 0 as images are seen whole.
+        uint8 (n, M): the crop that the patch was seen in, always 0 as images are seen whole. In a
+        store also `textures` and `copy_of` int16 (n, M) of the patch's object, as the scenes have
+        them (`scenes.clutter.render`); 0 where they have none.
     skipped
         (image, reason) of those without patches.
     """
@@ -171,13 +173,16 @@ def write_samples(
         writer.create(name, (n_images, width), dtype)
     skipped: list[tuple[int, str]] = []
     done, progress = 0, Progress(n_images, "images")
-    for where, masks, classes, stuff in _blocks(shards, n_images, groups, sampling):
-        found = sample(patch_labels(masks, classes, stuff, grid, where), sampling, split, done)
-        for name, values in found.arrays.items():
+    for block in _blocks(shards, n_images, groups, sampling):
+        labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
+        found = sample(labels, sampling, split, done)
+        instances = found.arrays["instances"]
+        more = {name: of_objects(values, instances) for name, values in block.more.items()}
+        for name, values in (found.arrays | more).items():
             writer.write(name, values)
         skipped += found.skipped
-        done += len(masks)
-        progress.advance(len(masks))
+        done += len(block.masks)
+        progress.advance(len(block.masks))
     _check_use(shards, done, n_images, skipped)
     writer.attributes.update(
         split=split,
@@ -189,16 +194,31 @@ def write_samples(
 
 _DTYPES = {
     "patches": "int16", "instances": "int16", "classes": "int16", "stuff": "uint8",
-    "purity": "float32", "windows": "uint8",
+    "purity": "float32", "windows": "uint8", "textures": "int16", "copy_of": "int16",
 }  # fmt: skip
+_MORE = ("textures", "copy_of")  # of objects, where the scenes have them
 
-Block = tuple[str, NDArray[Any], NDArray[np.int16], NDArray[np.uint8]]
+
+class _Block(NamedTuple):
+    """Successive scenes: masks (n, H, W), and of every id its class, its stuff flag, and more."""
+
+    where: str
+    masks: NDArray[Any]
+    classes: NDArray[np.int16]
+    stuff: NDArray[Any]
+    more: dict[str, NDArray[Any]]
+
+
+def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
+    """Give each patch what its object has: (n, ids) and int16 (n, M) make (n, M), 0 for id 0."""
+    padded = np.concatenate([np.zeros((len(values), 1), values.dtype), values], axis=1)
+    return np.take_along_axis(padded, instances.astype(np.intp), axis=1)
 
 
 def _blocks(
     shards: Sequence[Path | str], n: int, groups: Mapping[str, int], sampling: PatchSampling
-) -> Iterator[Block]:
-    """Read masks, classes and stuff flags of the first `n` scenes, a chunk of masks at a time."""
+) -> Iterator[_Block]:
+    """Read the first `n` scenes, a chunk of masks at a time."""
     for path in shards:
         if n <= 0:
             return
@@ -207,12 +227,16 @@ def _blocks(
         layout = store.layout("masks")
         for first in range(0, min(layout.n_rows, n), layout.chunk_rows):
             rows = slice(first, min(first + layout.chunk_rows, layout.n_rows, n))
-            stuff = store.read("stuff", rows) if "stuff" in store.names else None
-            own = store.read("classes", rows) if "classes" in store.names else None
             cells = store.read("cells", rows)
-            flags = np.zeros(cells.shape, np.uint8) if stuff is None else stuff
+            nothing = np.zeros(cells.shape, np.int16)
+            more = {
+                name: store.read(name, rows) if name in store.names else nothing
+                for name in ("stuff", *_MORE)
+            }
+            own = store.read("classes", rows) if "classes" in store.names else None
             classes = object_classes(cells, own, groups, sampling.class_groups)
-            yield f"{path}, from scene {first}", store.read("masks", rows), classes, flags
+            where = f"{path}, from scene {first}"
+            yield _Block(where, store.read("masks", rows), classes, more.pop("stuff"), more)
         n -= layout.n_rows
 
 
