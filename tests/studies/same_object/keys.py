@@ -7,23 +7,23 @@ MAPS = {"same_object_maps"}
 BASELINE = {"same_object_baseline"}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
-# A shared rule -> rules of this study that run after it
-FOLLOWING = {"scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ}
+# A shared rule -> rules of this study that run after it; maps are of the model with patch stores
+FOLLOWING = {"scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": MAPS}
 
 SHOWN = {"table", "figure"}
 FIT = {*FITTED, *SHOWN}
 BASE = {*BASELINE, *SHOWN}
-EVERY = {*LABELLED, *SHOWN}
+EVERY = {*LABELLED, *MAPS, *SHOWN}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairSection.sampling": ("sampling.seed", 1, EVERY),
     "PairSection.scenes": ("scenes", {"train": 64, "val": 32, "test": 32}, EVERY),
-    "PairSection.probes": ("probes.2.steps", 3, FIT),
-    "PairSection.fits": ("fits.0.seed_blocks", [[0], [1]], {*FITTED, *BASE}),
+    "PairSection.probes": ("probes.2.steps", 3, {*FIT, *MAPS}),
+    "PairSection.fits": ("fits.0.seed_blocks", [[0], [1]], FIT),
     "PairSection.planted": ("planted.0.dim", 64, {*KNOWN, *SHOWN}),
-    "PairSection.maps": ("maps", None, SHOWN),
-    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FITTED, *BASE}),
+    "PairSection.maps": ("maps.scenes", 2, {*MAPS, "figure"}),
+    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *MAPS}),
     "PairSection.groups": ("groups", [], {"figure"}),
     "UsedScenes.train": ("scenes", {"train": 64, "val": 64, "test": 64}, EVERY),
     "UsedScenes.val": ("scenes", {"train": 64, "val": 32, "test": 64}, EVERY),
@@ -38,11 +38,11 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairFits.name": ("fits.0.name", "other", set()),
     "PairFits.datasets": ("fits.2.datasets", ["tiny"], SHOWN),
     "PairFits.models": ("fits.1.models", ["timm"], SHOWN),
-    "PairFits.layers": ("fits.0.layers", [1], {*READ, *SHOWN}),
-    "PairFits.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], {*FITTED, *BASE}),
-    "PairFits.probes": ("fits.0.probes", ["quadratic"], SHOWN),
+    "PairFits.layers": ("fits.0.layers", [1], {*READ, *MAPS, *SHOWN}),
+    "PairFits.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FIT),
+    "PairFits.probes": ("fits.1.probes", ["quadratic"], set()),
     "PairFits.controls": ("fits.0.controls", ["none", "permuted_within"], FIT),
-    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *SHOWN}),
+    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *MAPS, *SHOWN}),
     "PairFits.patch_grid": ("fits.1.patch_grid", [2, 2],
                             {"patch_samples", *READ, *BASE}),
     "PlantedModel.datasets": ("planted.0.datasets", ["tiny"], SHOWN),
@@ -60,12 +60,13 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "shuffled": "image", "seed": 1,
         }.items()
     },
-    "Maps.datasets": ("maps.datasets", ["own"], {*MAPS, "figure"}),
+    "Maps.datasets": ("maps", {"datasets": ["own"], "models": ["timm"], "probe": "quadratic"},
+                      {*MAPS, "figure"}),
     "Maps.models": ("maps.models", ["timm"], {*MAPS, "figure"}),
-    "Maps.probe": ("maps.probe", "other", {*FIT, *MAPS}),
+    "Maps.probe": ("maps.probe", "other", {*FIT, *MAPS, *SHOWN}),
     "Maps.scenes": ("maps.scenes", 2, {*MAPS, "figure"}),
-    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FITTED, *BASE}),
-    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FITTED, *BASE}),
+    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *MAPS}),
+    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *MAPS}),
     "SeedGroup.name": ("groups.0.name", "other", {"figure"}),
     "SeedGroup.models": ("groups.0.models", ["vit"], {"figure"}),
 }  # fmt: skip
@@ -95,7 +96,7 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
 }  # fmt: skip
 for _cls, (_i, _options) in PROBES.items():
     _reads_nothing = _cls in ("PositionScorer", "Baseline")
-    _rules = BASE if _reads_nothing else FIT
+    _rules = BASE if _reads_nothing else FIT | MAPS if _cls == "QuadraticScorer" else FIT
     for _field, _value in _options.items():
         KEYS[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "linear" if _cls != "LinearScorer" else "diagonal"
