@@ -60,10 +60,10 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "shuffled": "image", "seed": 1,
         }.items()
     },
-    "Maps.datasets": ("maps", {"datasets": ["own"], "models": ["timm"], "probe": "quadratic"},
+    "Maps.datasets": ("maps", {"datasets": ["own"], "models": ["timm"], "probes": ["quadratic"]},
                       {*MAPS, "figure"}),
     "Maps.models": ("maps.models", ["timm"], {*MAPS, "figure"}),
-    "Maps.probe": ("maps.probe", "other", {*FIT, *MAPS, *SHOWN}),
+    "Maps.probes": ("maps.probes", ["quadratic2"], {*MAPS, "figure"}),
     "Maps.scenes": ("maps.scenes", 2, {*MAPS, "figure"}),
     "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *MAPS}),
     "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *MAPS}),
@@ -102,4 +102,6 @@ for _cls, (_i, _options) in PROBES.items():
     _other = "linear" if _cls != "LinearScorer" else "diagonal"
     _name = ("linear", "diagonal", "quadratic", "ranks", "class", "class-position", "identity",
              "perceptron", "dot", "cosine", "position", "majority")[_i]  # fmt: skip
+    if _cls == "QuadraticScorer":
+        _i, _name = 12, "quadratic2"  # one of which no maps are drawn
     KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": _name, "family": _other}, FIT)

@@ -69,7 +69,9 @@ class Maps(Model):
 
     datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
-    probe: Slug = Field(description="Name of the quadratic probe whose scores are shown.")
+    probes: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of quadratic probes whose scores are shown."
+    )
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 
 
@@ -181,13 +183,14 @@ def _maps(
     probes = {probe.name: probe for probe in section.probes}
     yield from unknown("maps.datasets", maps.datasets, datasets)
     yield from unknown("maps.models", maps.models, models)
-    yield from unknown("maps.probe", [maps.probe], probes)
-    if maps.probe in probes and probes[maps.probe].family != "quadratic":
-        yield f"maps.probe: {maps.probe!r} is not quadratic; maps are drawn of such probes alone"
+    yield from unknown("maps.probes", maps.probes, probes)
+    for name in maps.probes:
+        if name in probes and probes[name].family != "quadratic":
+            yield f"maps.probes: {name!r} is not quadratic; maps are drawn of such probes alone"
     fitted = {
         (dataset, model)
         for block in section.fits
-        if maps.probe in block.probes and "none" in block.controls
+        if set(maps.probes) <= set(block.probes) and "none" in block.controls
         for dataset in block.datasets
         for model in block.models
     }
@@ -195,7 +198,7 @@ def _maps(
         for model in maps.models:
             if (dataset, model) not in fitted:
                 yield (
-                    f"maps: no entry of `fits` fits {maps.probe!r} to {model!r} on {dataset!r}; "
+                    f"maps: no entry of `fits` fits these probes to {model!r} on {dataset!r}; "
                     "add it there, or leave it out here"
                 )
             if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:

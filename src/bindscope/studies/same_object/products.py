@@ -82,38 +82,32 @@ STEPS = (
 
 
 def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
-    """Add the score maps of every fit of the probe that they show."""
-    probe = next(probe for probe in section.probes if probe.name == maps.probe)
+    """Add the score maps of every fit of the probes that they show."""
+    of_probes = [probe for probe in section.probes if probe.name in maps.probes]
     for dataset in maps.datasets:
+        scenes = used_shards(graph, section, shared.datasets[dataset], "test")[:1]
         for model in (shared.models[name] for name in maps.models):
             assert not isinstance(model, KnownAnswer)
             weights = add_weights(graph, model, shared.datasets, shared.models.values())
-            names = {"dataset": dataset, "model": model.name, "probe": maps.probe}
-            shown: set[str] = set()
-            for fit in graph.of("same_object_fit", control="none", **names):
-                if fit.wildcards["layers"] in shown:
-                    continue  # of another block of seeds
-                shown.add(fit.wildcards["layers"])
-                about = json.loads(fit.spec)
-                graph.add(
-                    "same_object_maps",
-                    {**names, "layers": fit.wildcards["layers"]},
-                    {
+            for probe in of_probes:
+                names = {"dataset": dataset, "model": model.name, "probe": probe.name}
+                for fit in graph.of("same_object_fit", control="none", **names):
+                    content = {
                         "model": model_slice(model),
-                        "layers": about["layers"],
-                        "seed": 0,
+                        "layers": json.loads(fit.spec)["layers"],
+                        "seed": 0,  # of what has none
                         "token_norm": probe.model_dump()["token_norm"],
                         "n_scenes": maps.scenes,
                         "threads": model.extraction.threads,
                         "device": model.extraction.device,
-                    },
-                    {
-                        "fit": fit,
-                        "scenes": used_shards(graph, section, shared.datasets[dataset], "test")[:1],
-                        "weights": [weights] if weights else [],
-                    },
-                    runs=model_code(model),
-                )
+                    }
+                    graph.add(
+                        "same_object_maps",
+                        {**names, "layers": fit.wildcards["layers"]},
+                        content,
+                        {"fit": fit, "scenes": scenes, "weights": [weights] if weights else []},
+                        runs=model_code(model),
+                    )
 
 
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:

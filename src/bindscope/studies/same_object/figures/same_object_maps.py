@@ -21,7 +21,7 @@ _COLUMNS = 6  # of maps, beside the scene
 _ROWS = 8
 
 Shown = tuple[str, str, NDArray[np.float32]]
-"""Model, layer, and probabilities (n, Q, P)."""
+"""Model (and probe, where there are several), layer, and probabilities (n, Q, P)."""
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -29,13 +29,16 @@ def read(inputs: Inputs) -> dict[str, Any]:
     dataset = inputs.of("maps")[0].names["dataset"]
     scenes: dict[str, NDArray[Any]] = {}
     shown: list[Shown] = []
+    several = len({given.names["probe"] for given in inputs.of("maps")}) > 1
     for given in inputs.of("maps"):
+        name = given.names["model"]
+        label = f"{name}, {given.names['probe']}" if several else name
         if given.names["dataset"] != dataset:
             continue
         arrays = load_file(given.path)
         scenes = scenes or arrays
         for layer in given.names["layers"].split("-"):
-            shown.append((given.names["model"], layer, arrays[f"scores-{layer}"]))
+            shown.append((label, layer, arrays[f"scores-{layer}"]))
     return {"dataset": dataset, "scenes": scenes, "shown": shown}
 
 
