@@ -143,7 +143,7 @@ def _check_ids(
     counts: NDArray[np.int64], classes: NDArray[np.int16], where: str, first: int
 ) -> None:
     """Refuse ids without a class; `first` is the number of the first image."""
-    found = counts.any(axis=1)
+    found: NDArray[np.bool_] = np.asarray(counts.any(axis=1))
     found[:, 0] = False  # unlabelled
     known = np.zeros(found.shape, bool)
     width = min(found.shape[1], classes.shape[1])
