@@ -28,7 +28,7 @@ from bindscope.studies.binding_information.quotes import (
     Quotes,
     Record,
     at_least,
-    at_most,
+    between,
     headline_part,
     parts_of,
     quotes,
@@ -117,11 +117,6 @@ def groups_of(config: Config) -> list[Mapping[str, Any]]:
     return list(section.get("groups") or ())
 
 
-def bits(value: float) -> str:
-    """Write bits with one decimal and a real minus sign."""
-    return number(value, "z.1f")
-
-
 def lead(about: Told) -> tuple[str, ...]:
     """Say the first dataset's result in a sentence or two for a reader who has a minute."""
     if not about.datasets or not len(_rows(about, about.datasets[0])):
@@ -133,7 +128,7 @@ def lead(about: Told) -> tuple[str, ...]:
     kinds = about.kinds.get(about.datasets[0], [])
     example = f" (which {kinds[0]} belongs to which {kinds[1]})" if len(kinds) == 2 else ""
     text = (
-        f"A scene of {first['dataset']} holds {sign}{bits(first[part.entropy])} bits of "
+        f"A scene of {first['dataset']} holds {sign}{number(first[part.entropy])} bits of "
         f"{part.shown.name}{example}. "
     )
     tokens = token_order(rows["tokens"])
@@ -167,9 +162,9 @@ def _extremes(about: Told, part: Part, rows: pd.DataFrame) -> str:
 
 
 def _difference(pair: Comparison) -> str:
-    ends = f"{at_least(pair.low)} to {at_most(pair.high)} over training seeds"
+    ends = f"{between(pair.low, pair.high)} over training seeds"
     if pair.told_apart:
-        return f", a difference of {bits(pair.difference)} bits ({ends})"
+        return f", a difference of {number(pair.difference)} bits ({ends})"
     return f"; these training seeds do not tell the two apart (difference {ends})"
 
 
@@ -188,11 +183,11 @@ def key_numbers(about: Told) -> list[KeyNumber]:
     sign = "about " if first["assumed_prior"] else ""
     numbers = [
         KeyNumber(
-            f"{sign}{bits(first['h_object_bits'])}",
+            f"{sign}{number(first['h_object_bits'])}",
             "bits",
             f"say which objects a scene of {first['dataset']} has",
         ),
-        KeyNumber(f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
+        KeyNumber(f"{sign}{number(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
@@ -232,12 +227,12 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
     parts = [
-        f"{bits(like[part.entropy])} say {part.shown.name}"
+        f"{number(like[part.entropy])} say {part.shown.name}"
         for part in parts_of(like)
         if like[part.entropy] > SMALLEST_BITS
     ]
     text = (
-        f"It takes {'about ' if estimated else ''}{bits(like['h_object_bits'])} bits to say which "
+        f"It takes {'about ' if estimated else ''}{number(like['h_object_bits'])} bits to say which "
         f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
     )
     if BEYOND in parts_of(like):
@@ -277,7 +272,7 @@ def _read(row: Record) -> str:
     text = _amount(row, part)
     if row["n_models"] > 1:
         low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
-        text += f" ({at_least(low)} to {at_most(high)})"
+        text += f" ({between(low, high)})"
     return text
 
 
@@ -342,7 +337,7 @@ def _rows(about: Told, dataset: str) -> pd.DataFrame:
 def _amount(row: Record, part: Part) -> str:
     """Write a bound as one: at least so much; or, where the prior is estimated, about so much."""
     if row["assumed_prior"]:
-        return f"about {bits(row[part.bound])}"
+        return f"about {number(row[part.bound])}"
     return f"\u2265\u00a0{at_least(row[part.bound])}"
 
 
