@@ -228,6 +228,17 @@ def test_models_in_no_group_are_not_compared():
     )
 
 
+def test_as_many_networks_are_told_of_as_were_read():
+    rows = [row for row in SMALL if row["tokens"] == "cls" or row["model"] == "objects-0"]
+    told = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
+    text = text_of(sentences.findings(told))
+    assert "objects (3 vision transformers trained to name the objects): ≥" in text
+    assert "from the patch tokens (1 of them)." in text
+    assert "none (a vision transformer not trained): ≥" in text
+    (lead,) = sentences.lead(told)
+    assert lead.endswith("of them in a vision transformer trained to name the objects (objects).")
+
+
 def test_what_a_model_is_comes_from_its_source():
     sources = {
         "a": f"hf:facebook/dinov2-large@{40 * 'a'}", "b": "timm:path:/home/me",

@@ -67,8 +67,8 @@ class Told(NamedTuple):
         What may be quoted of it: last layers.
     models
         Names of groups, and of models that are in none, in the configuration's order.
-    words
-        Per such name what these models are; empty where that is not known.
+    sources
+        Per such name the source of its first model.
     datasets
         Datasets with something to say, in the configuration's order.
     kinds
@@ -78,7 +78,7 @@ class Told(NamedTuple):
     table: pd.DataFrame
     found: Quotes
     models: list[str]
-    words: dict[str, str]
+    sources: dict[str, str]
     datasets: list[str]
     kinds: dict[str, list[str]]
 
@@ -97,18 +97,17 @@ def told(table: pd.DataFrame, config: Config) -> Told:
     sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
     table = with_groups(table, groups)
     models = shown_models(sources, groups)
-    words = {name: _model_words(source, 1) for name, source in sources.items()}
     for group in groups:
         members = [name for name in group["models"] if name in sources]
         if members:
-            words[str(group["name"])] = _model_words(sources[members[0]], len(members))
+            sources[str(group["name"])] = sources[members[0]]
     found = quotes(table, models)
     kinds = {
         str(dataset["name"]): [str(group["name"]) for group in dataset["space"]["groups"]]
         for dataset in config.get("datasets", ())
     }
     datasets = name_order([*found.rows["dataset"], *found.refused["dataset"]], list(kinds))
-    return Told(table, found, models, words, datasets, kinds)
+    return Told(table, found, models, sources, datasets, kinds)
 
 
 def groups_of(config: Config) -> list[Mapping[str, Any]]:
@@ -133,15 +132,15 @@ def lead(about: Told) -> tuple[str, ...]:
     )
     tokens = token_order(rows["tokens"])
     sentences = [_extremes(about, part, rows[rows["tokens"] == tokens[0]])]
-    sentences += [_least(part, rows[rows["tokens"] == token]) for token in tokens[1:]]
+    sentences += [_least(about, part, rows[rows["tokens"] == token]) for token in tokens[1:]]
     return (text + " ".join(sentences),)
 
 
-def _least(part: Part, rows: pd.DataFrame) -> str:
+def _least(about: Told, part: Part, rows: pd.DataFrame) -> str:
     """Say how much of a part is read from one token input in every model."""
     least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
     where = tokens_shown(least["tokens"]).words
-    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else str(least["model"])
+    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else _named(about, least)
     return f"From {where}, probes read {_amount(least, part)} of them in {each}."
 
 
@@ -169,7 +168,7 @@ def _difference(pair: Comparison) -> str:
 
 
 def _named(about: Told, row: Record) -> str:
-    words = about.words.get(row["model"], "")
+    words = _model_words(about.sources.get(row["model"], ""), row["n_models"])
     return f"{words} ({row['model']})" if words else str(row["model"])
 
 
@@ -252,9 +251,10 @@ def _about(about: Told, dataset: str, name: str) -> str:
     rows = rows[rows["model"] == name]
     refused = about.found.refused
     refused = refused[(refused["dataset"] == dataset) & (refused["model"] == name)]
-    words = about.words.get(name, "")
+    n_models = pd.concat([rows, refused]).groupby("tokens")["n_models"].sum()
+    words = _model_words(about.sources.get(name, ""), int(n_models.max()))
     told_of = []
-    for token in token_order([*rows["tokens"], *refused["tokens"]]):
+    for token in token_order(n_models.index):
         where = f"from {tokens_shown(token).words}"
         row = rows[rows["tokens"] == token].to_dict("records")
         left = refused[refused["tokens"] == token].to_dict("records")
@@ -262,6 +262,8 @@ def _about(about: Told, dataset: str, name: str) -> str:
         if left:
             n = left[0]["n_models"]
             text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
+        if n_models[token] < n_models.max():
+            text += f" ({n_models[token]} of them)"
         told_of.append(text)
     return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
 
