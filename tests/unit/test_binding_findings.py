@@ -122,7 +122,9 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     assert not any("777" in text for text in said)
     for text in said:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
-        for amount in re.findall(r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of them|from)", text):
+        for amount in re.findall(
+            r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of them|from)", text
+        ):
             assert amount == "≥"
     left = {rows[i]["flags"] for i in hidden} if flags else set()
     if left:

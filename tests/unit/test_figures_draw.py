@@ -344,6 +344,32 @@ def test_training_draws_models_and_probes():
     assert "vit-objects" in words(training.draw({"vit-objects": model}, []))
 
 
+def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
+    """The first family has no plain target; the next panel has the row's numbers and name."""
+    probes = [
+        training.ProbeHistory("a", "cls", "linear", history(targets=("chained",))),
+        training.ProbeHistory("a", "cls", "dnn", history(targets=("object", "chained"))),
+    ]
+    figure = training.draw({}, probes)
+    plain, chained = (part.axes for part in figure.subfigs)
+    assert [axes.axison for axes in plain] == [False, True]
+    assert [axes.axison for axes in chained] == [True, True]
+    assert not any(len(axes.lines) == 0 for axes in [*plain, *chained] if axes.axison)
+    assert plain[1].get_ylabel().startswith("O, the paper's probe")
+    assert [axes.get_title(loc="left") for axes in plain] == ["", "neural\nnet"]
+    assert [axes.get_title(loc="left") for axes in chained] == ["linear", ""]
+
+
+def test_probes_of_one_family_have_a_row_each():
+    rows = [make_row(probe="quadratic", loss_object=20.0), make_row(probe="dnn", loss_object=15.0)]
+    rows.append(rows[0] | {"probe": "longer", "binding_lower_bound_bits": 9.0})
+    (axes,) = tokens.draw(make_table(rows)).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["longer", "quadratic", "neural\nnet"]
+    places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
+    assert sorted(round(place) for place in places) == [0, 1, 2]
+
+
 def test_attention_draws_present_objects_and_the_share():
     arrays = attention_arrays()
     more = arrays | {"share": np.array([0.5, 1.0]), "baseline": np.array([0.1, 0.1])}

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from bindscope.studies.binding_information.best import BEST
-from bindscope.studies.binding_information.quotes import UNUSABLE, Record, at_least, between, parts_of
+from bindscope.studies.binding_information.quotes import (
+    UNUSABLE,
+    Record,
+    at_least,
+    between,
+    parts_of,
+)
 from bindscope.studies.binding_information.rules import flag_list
 
 if TYPE_CHECKING:

@@ -186,7 +186,9 @@ def key_numbers(about: Told) -> list[KeyNumber]:
             "bits",
             f"say which objects a scene of {first['dataset']} has",
         ),
-        KeyNumber(f"{sign}{number(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
+        KeyNumber(
+            f"{sign}{number(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
+        ),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
@@ -231,8 +233,9 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
         if like[part.entropy] > SMALLEST_BITS
     ]
     text = (
-        f"It takes {'about ' if estimated else ''}{number(like['h_object_bits'])} bits to say which "
-        f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
+        f"It takes {'about ' if estimated else ''}{number(like['h_object_bits'])} bits to say "
+        f"which objects a scene of {like['dataset']} has{note}{': ' if parts else ''}"
+        f"{listed(parts)}."
     )
     if BEYOND in parts_of(like):
         text += (
