@@ -24,7 +24,7 @@ from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.comparisons import compared
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
-from bindscope.studies.binding_information.quotes import PAIRING, at_least, at_most
+from bindscope.studies.binding_information.quotes import BEYOND, PAIRING, at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -138,6 +138,7 @@ def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     told = about(table)
     assert sentences.lead(told) == ()
     assert sentences.key_numbers(told) == []
+    assert sentences.histogram_here(told) == []
     text = text_of(sentences.findings(told))
     assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
@@ -333,6 +334,19 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
             "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in found  # fmt: skip
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No number of this run can be compared")
+    (here,) = sentences.histogram_here(about(zoo_table()))
+    assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
+    here = here.replace("\u00a0", " ")
+    # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
+    assert here.startswith("In scenes of counting here, a histogram reaches 59 % of B*; from the "
+                           "[CLS] token, probes read ≥ ")  # fmt: skip
+    rows = about(zoo_table()).found.rows
+    rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
+    shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
+    assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [
+        int(shares.max()),
+        int(shares.min()),
+    ]
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
