@@ -289,6 +289,7 @@ def test_few_training_seeds_are_told():
     assert note[0].startswith(
         "Fewer than 3 training seeds were read from the [CLS] token of objects, features"
     )
+    assert "of objects, features" in note[0].partition("in scenes of matching;")[2]
     assert sentences.seed_note(about(zoo_table())) == []
 
 

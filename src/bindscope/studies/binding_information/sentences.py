@@ -354,8 +354,9 @@ def seed_note(about: Told) -> list[str]:
     if rows["model"].nunique() < 2 or not len(few):
         return []
     places = [
-        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])}"
-        for token, part in few.groupby("tokens", sort=False)
+        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])} "
+        f"in scenes of {dataset}"
+        for (dataset, token), part in few.groupby(["dataset", "tokens"], sort=False)
     ]
     return [
         f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds were read from {'; '.join(places)}. That "
