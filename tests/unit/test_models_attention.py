@@ -1,4 +1,4 @@
-"""Attention read from models, against the libraries' own eager attention."""
+"""Attention read from models; those of libraries also beside the adapters' other tests."""
 
 from __future__ import annotations
 
@@ -6,65 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from test_models_adapters_hf import KINDS, library_forward, library_model
-from test_models_adapters_hf import configuration as hf_configuration
-from test_models_adapters_timm import MODELS, NAMES
-from test_models_adapters_timm import configuration as timm_configuration
-from test_models_edits import PIXELS, hooked, of_library, own, shift
+from tiny_models import PIXELS, hooked, of_library, own, shift
 from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.core.errors import ModelError
 from bindscope.models.attention import BlockAttention
-from bindscope.models.loading import load_model
 from bindscope.models.vit import ViT
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_those_of_transformers(kind: str) -> None:
-    model = load_model(hf_configuration(kind), None, "cpu")
-    library = library_model(kind)
-    library.set_attn_implementation("eager")
-    given: list[Tensor] = []
-    for name, module in library.named_modules():
-        if name.endswith(("attention", "self_attn")) and "head" not in name:
-            module.register_forward_hook(lambda m, i, output: given.append(output[1]))
-    with torch.no_grad():
-        library_forward(kind, library, PIXELS)
-    found = dict(model.attention(PIXELS, [3, 1, 2]))
-    assert list(found) == [1, 2, 3]
-    assert len(given) == 3
-    for block, wanted in zip(found, given, strict=True):
-        weights = found[block].weights()
-        n = model.token_map.n_tokens
-        assert weights.shape == wanted.shape == (2, 2, n, n)
-        torch.testing.assert_close(weights, wanted, **CLOSE)
-    assert not torch.allclose(given[0], given[1], atol=1e-2)
-
-
-@pytest.mark.parametrize("case", MODELS, ids=NAMES)
-def test_weights_are_those_of_timm(case: Any) -> None:
-    """Also with rotary embeddings, normed queries and relative positions."""
-    name, overrides, *_ = case
-    model = load_model(timm_configuration(name, overrides), None, "cpu")
-    eager = load_model(
-        timm_configuration(name, overrides, extraction={"attention": "eager"}), None, "cpu"
-    )
-    given: list[Tensor] = []
-    for block in eager.blocks:
-        block.attn.attn_drop.register_forward_hook(lambda m, i, output: given.append(output))
-    pixels = model.preprocess(
-        torch.randint(0, 256, (2, 32, 32, 3), generator=torch.Generator().manual_seed(0))
-        .to(torch.uint8).numpy()
-    )  # fmt: skip
-    ((_, _),) = eager.residual_stream(pixels, [3])
-    assert len(given) == 3
-    for block, attention in model.attention(pixels, [1, 2, 3]):
-        torch.testing.assert_close(attention.weights(), given[block - 1], **CLOSE)
-    if "relpos" in name:
-        assert attention.bias is not None
 
 
 def test_weights_of_our_own_transformer() -> None:
@@ -106,7 +56,7 @@ def test_an_edit_is_seen_by_the_next_block_and_not_before() -> None:
         for block in (2, 3):
             assert not torch.allclose(plain[block].weights(), edited[block].weights(), atol=1e-4)
         layers = dict(model.edited_stream(PIXELS, [1, 2], {1: lambda t: t.flip(-1)}))
-        again = dict(model.edited_stream(PIXELS, [2], {1: lambda t: layers[1]}))
+        again = dict(model.edited_stream(PIXELS, [2], {1: lambda t, given=layers[1]: given}))
         assert torch.equal(again[2], layers[2])
 
 

@@ -106,7 +106,9 @@ def test_weights_reproduce_the_last_loss_of_the_history(tmp_path: Path) -> None:
     frozen = load(configured(), write(made, tmp_path), CPU)
     images, objects = FRESH.validation(VAL_SCENES)
     ((_, tokens),) = frozen.residual_stream(frozen.preprocess(images), ["final"])
-    logits = tokens[:, 0] @ made.weights["objective.head.weight"].T + made.weights["objective.head.bias"]
+    logits = (
+        tokens[:, 0] @ made.weights["objective.head.weight"].T + made.weights["objective.head.bias"]
+    )
     nats = functional.binary_cross_entropy_with_logits(
         logits, torch.from_numpy(objects).float(), reduction="sum"
     )
