@@ -212,7 +212,8 @@ def _from_packed(*args: Any, **kwargs: Any) -> BlockAttention | None:
         width = call["query"].shape[-1]
         part = slice(i * width, (i + 1) * width)
         heads = functional.linear(call[name], weight[part], None if bias is None else bias[part])
-        projected.append(heads.unflatten(-1, (call["num_heads"], -1)).permute(1, 2, 0, 3))
+        heads = heads.reshape(*heads.shape[:2], call["num_heads"], -1)
+        projected.append(heads.permute(1, 2, 0, 3))
     query, key = projected
     return _from_product(query, key, key)
 
