@@ -14,9 +14,8 @@ from bindscope.config.models import Architecture, Controlled
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256
 from bindscope.models.base import TokenMap
-from bindscope.models.objectives.base import BESIDE
 from bindscope.models.stream import FrozenViT, freeze
-from bindscope.models.vit import ViT, resized_positions, transform
+from bindscope.models.vit import BESIDE, ViT, resized_positions, transform
 
 
 def load(

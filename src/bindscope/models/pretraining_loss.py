@@ -18,10 +18,10 @@ from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.models.controlled import checked
-from bindscope.models.objectives.base import BESIDE, Objective, Setting
+from bindscope.models.objectives.base import Objective, Setting
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.stream import freeze
-from bindscope.models.vit import build, transform
+from bindscope.models.vit import BESIDE, build, transform
 
 
 def load(config: Controlled | Zoo, weights: Path | None, device: torch.device | str) -> Evaluation:

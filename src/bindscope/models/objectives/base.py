@@ -12,13 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bindscope.models.vit import ViT, initialise
+from bindscope.models.vit import BESIDE, ViT, initialise
 
 UInt8 = NDArray[np.uint8]
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
-
-BESIDE = "objective."
-"""Before the names of weights that an objective keeps beside the transformer's."""
 
 
 @dataclass(frozen=True)
