@@ -106,6 +106,29 @@ def test_every_layer_equals_the_librarys_bit_for_bit(kind: str, px: int) -> None
     assert not torch.equal(ours[3], ours["final"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_the_librarys_eager_one(kind: str) -> None:
+    model = load_model(configuration(kind), None, "cpu")
+    pixels = model.preprocess(scenes(n=2))
+    library = library_model(kind)
+    library.set_attn_implementation("eager")
+    given: list[torch.Tensor] = []
+    for name, module in library.named_modules():
+        if name.endswith(("attention", "self_attn")) and "head" not in name:
+            module.register_forward_hook(lambda m, i, output: given.append(output[1]))
+    with torch.no_grad():
+        library_forward(kind, library, pixels)
+    found = dict(model.attention(pixels, [3, 1, 2]))
+    assert list(found) == [1, 2, 3]
+    assert len(given) == 3
+    for block, wanted in zip(found, given, strict=True):
+        weights = found[block].weights()
+        n = model.token_map.n_tokens
+        assert weights.shape == wanted.shape == (2, 2, n, n)
+        torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
+    assert not torch.allclose(given[0], given[1], atol=1e-2)
+
+
 @pytest.mark.parametrize(("px", "grid"), [(None, (4, 4)), (48, (6, 6))])
 @pytest.mark.parametrize("kind", KINDS)
 def test_token_map(kind: str, px: int | None, grid: tuple[int, int]) -> None:
