@@ -223,7 +223,8 @@ def test_objects_of_other_classes_are_kept_or_unlabelled(release: Path) -> None:
     assert second(151).cells == (1, 150)
     assert second(150, other="ignore").cells == (1,)
     assert second(N_NAMES, classes="all").cells == (BUILDING - 1, ZITHER - 1)
-    with pytest.raises(ConfigError, match=rf"has size 150, .* has {N_NAMES} values .*and 1088 more"):
+    said = rf"has size 150, .* has {N_NAMES} values .*and {N_NAMES - 12} more"
+    with pytest.raises(ConfigError, match=said):
         second(150, classes="all")
 
 
@@ -289,9 +290,7 @@ def test_what_is_left_out_is_listed_with_its_reason(
 def test_coco_leaves_out_photos_of_crowds_alone(tmp_path: Path) -> None:
     crowd = draw("000000000031", (40, 40), (1,), "train2017", crowds=(1,))
     more = draw("000000000200", (40, 40), (1,), "val2017")
-    source = coco(
-        write_coco(tmp_path, [*COCO, crowd, more]), source={"skip": ["000000000139.jpg"]}
-    )
+    source = coco(write_coco(tmp_path, [*COCO, crowd, more]), source={"skip": ["000000000139.jpg"]})
     *_, skipped = read_source(source)
     assert [(Path(image.image).name, image.reason) for image in skipped] == [
         ("000000000031.jpg", "no object is labelled"), ("000000000139.jpg", "source.skip"),
@@ -385,7 +384,7 @@ def recode(path: Path) -> None:
         (MASK, regrey, r"ADE_train_1_seg\.png .*mode L, not RGB"),
         (MASK, recode, rf"has the class 6\d\d\d, and the index {N_NAMES} names"),
         (MASK.replace("_seg.png", ".jpg"), Path.unlink, r"training image 0: there is no image"),
-        ("objectInfo150.csv", Path.unlink, r"objectInfo150\.csv: there is no such file(.|\n)*Stuff"),
+        ("objectInfo150.csv", Path.unlink, r"Info150\.csv: there is no such file(.|\n)*Stuff"),
         ("objectInfo150.csv", lambda p: p.write_text("wall,0\nsky,0\n"), "has no column 'Name'"),
         ("objectInfo150.csv", cut, r"has not 150 classes in order, but \d"),
         ("index_ade20k.pkl", Path.unlink, r"index_ade20k\.pkl: there is no such file"),
@@ -508,7 +507,7 @@ def test_groups_must_be_the_releases_classes() -> None:
         ([{"name": "kind", "size": 151}], "the only group of this source is `class`"),
         ([{"name": "class", "size": 150}], "the source makes 150 values of it and one for other"),
     ):
-        content = ade(Path(".")).model_dump(mode="json")
+        content = ade(Path()).model_dump(mode="json")
         content["space"]["groups"] = groups
         with pytest.raises(ValueError, match=said):
             Dataset.model_validate(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ class Placed:
     side: int
 
     @classmethod
-    def of(cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]) -> Placed:
+    def of(cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]) -> Self:
         """Place an image; see `PhotosRenderer.fit`."""
         if fit == "squash":
             return cls(original, (side, side), (0, 0), side)

@@ -292,9 +292,7 @@ def write_records(
 ) -> None:
     """Write the records as Parquet, atomically; all but the rows go into its metadata."""
     rows: list[dict[str, Any]] = [
-        {"split": split, **asdict(r)}
-        for split, records in splits.items()
-        for r in records
+        {"split": split, **asdict(r)} for split, records in splits.items() for r in records
     ]
     # Pairs: keys of an object are sorted, and the order of groups is that of the object code.
     left_out = [asdict(image) for image in skipped]
