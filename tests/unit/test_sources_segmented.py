@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from bindscope.config.codes import Dataset
@@ -511,6 +513,13 @@ def test_groups_must_be_the_releases_classes() -> None:
         content["space"]["groups"] = groups
         with pytest.raises(ValueError, match=said):
             Dataset.model_validate(content)
+
+
+def test_the_datasets_of_the_page_are_valid() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "segmented_photos.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.S)
+    kinds = [Dataset.model_validate(entry).source for entry in yaml.safe_load(text)["datasets"]]
+    assert [source.kind for source in kinds if source] == ["ade20k", "coco_panoptic"]
 
 
 def test_planning_reads_labels_and_no_mask(release: Path) -> None:

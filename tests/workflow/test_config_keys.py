@@ -169,7 +169,9 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
     "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
     **{
-        f"{section}.{key}": (f"datasets.{at}.source{f'.{key}' if key != 'kind' else ''}", value, READ)
+        f"{section}.{key}": (
+            f"datasets.{at}.source" + ("" if key == "kind" else f".{key}"), value, READ
+        )
         for at, section, changes in (
             (17, "Ade20kSource", {"parts": ["validation"], "classes": "benchmark",
                                   "other": "ignore"}),
