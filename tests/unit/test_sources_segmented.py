@@ -343,7 +343,7 @@ def test_letterbox_keeps_the_shape() -> None:
 
 
 def test_patch_labels_of_the_stored_mask_are_those_of_the_full_one() -> None:
-    """Pooling a mask that was resized to 518 px moves few labels: one in fifty at most."""
+    """Pooling a mask that was resized to 518 px moves few labels: one in 200 at most."""
     rng = np.random.default_rng(1)
     full = np.zeros((37 * 42, 37 * 42), np.uint16)
     for j in range(1, 30):
@@ -355,7 +355,7 @@ def test_patch_labels_of_the_stored_mask_are_those_of_the_full_one() -> None:
         return np.array([np.bincount(patch).argmax() for patch in patches])
 
     moved = modes(full, 42) != modes(shrink(full, 518, 518), 14)
-    assert moved.mean() < 0.02
+    assert 0 < moved.mean() < 0.005
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ class Placed:
     def boxes(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
         """Bring boxes (M, 4), in pixels of the image, to whole stored pixels."""
         scale = np.array(self.size) / self.original
-        moved = np.rint(boxes * [*scale, *scale] + [*self.corner, *self.corner])
-        return np.clip(moved, 0, self.side).astype(np.int16)
+        moved = np.rint(boxes * [*scale, *scale] + [*self.corner, *self.corner]).astype(np.int16)
+        return moved.clip(0, self.side)
 
 
 def write_photos(
