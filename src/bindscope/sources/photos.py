@@ -63,8 +63,9 @@ class Placed:
     def boxes(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
         """Bring boxes (M, 4), in pixels of the image, to whole stored pixels."""
         scale = np.array(self.size) / self.original
-        moved = np.rint(boxes * [*scale, *scale] + [*self.corner, *self.corner]).astype(np.int16)
-        return moved.clip(0, self.side)
+        moved = boxes * np.tile(scale, 2) + np.tile(self.corner, 2)
+        inside: npt.NDArray[np.float64] = np.clip(np.rint(moved), 0, self.side)
+        return inside.astype(np.int16)
 
 
 def write_photos(
