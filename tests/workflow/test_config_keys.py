@@ -168,6 +168,21 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
     "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
     "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
+    **{
+        f"{section}.{key}": (
+            f"datasets.{at}.source" + ("" if key == "kind" else f".{key}"), value, READ
+        )
+        for at, section, changes in (
+            (17, "Ade20kSource", {"parts": ["validation"], "classes": "benchmark",
+                                  "other": "ignore"}),
+            (18, "CocoPanopticSource", {"parts": ["val2017"]}),
+        )
+        for key, value in {
+            "kind": {"kind": "python", "reader": READER}, "path": "tests/fixtures/segmented",
+            "skip": ["other.jpg"], **changes,
+        }.items()
+    },
+    "PhotosRenderer.fit": ("datasets.5.render.fit", "letterbox", SEEN),
     "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, set()),
     "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),

@@ -290,7 +290,9 @@ class Reader(Protocol):
     """Reads the scenes of one dataset; made as ``Reader(source, split_column)``.
 
     `source` is the section of the configuration, `split_column` the name of the column that says
-    which split a scene is in, where the dataset's split rule is `column`, else None.
+    which split a scene is in, where the dataset's split rule is `column`, else None. A reader that
+    leaves images out says so in a list `skipped` (`sources.base.Skipped`), full when all scenes
+    are read.
     """
 
     @property
