@@ -114,3 +114,26 @@ use rule same_object_fit as same_object_baseline with:
     params:
         spec=spec("same_object_baseline"),
         code=code("same_object_baseline"),
+
+
+rule same_object_maps:
+    input:
+        unpack(made_from("same_object_maps")),
+    output:
+        maps=output_of("same_object_maps", "maps"),
+    log:
+        log_of("same_object_maps"),
+    benchmark:
+        benchmark_of("same_object_maps")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("same_object_maps")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(60),
+        gpu=gpus_of("same_object_maps"),
+    params:
+        spec=spec("same_object_maps"),
+        code=code("same_object_maps"),
+    script:
+        "../scripts/same_object_maps.py"

@@ -26,11 +26,8 @@ Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
 
 
-class PlantedModel(Planted):
-    """Tokens with known content: what a chain of probes must find in them, and what not."""
-
-    name: Slug = Field(description="Name in paths, tables and figures; used as a model's.")
-    patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
+class UsedScenes(SplitCounts):
+    """How many scenes of each split are used, the first ones."""
 
 
 class PairFits(Grid):
@@ -54,10 +51,27 @@ class PairFits(Grid):
     )
 
 
+class PlantedModel(Planted):
+    """Tokens with known content: what a chain of probes must find in them, and what not."""
+
+    name: Slug = Field(description="Name in paths, tables and figures, as if it were a model's.")
+    patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
+        ((0,),), description="Seeds of the probes; each block is one job."
+    )
+    controls: tuple[Control, ...] = Field(("none",), description="As of `fits`.")
+
+
 class Maps(Model):
     """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
 
-    probe: Slug = Field(description="Name of the probe whose scores are shown.")
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    probes: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of quadratic probes whose scores are shown."
+    )
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 
 
@@ -75,16 +89,18 @@ class SeedGroup(Model):
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
 
 
-class Section(Model):
+class PairSection(Model):
     """Which pairs of patches, which probes of them, on which models."""
 
     sampling: PatchSampling = Field(PatchSampling(), description="Patches and their labels.")
-    scenes: SplitCounts | None = Field(
+    scenes: UsedScenes | None = Field(
         None, description="Scenes used of each split, the first ones. Default: all of them."
     )
     probes: tuple[AnyScorer, ...] = Field(min_length=1, description="Probes of pairs.")
     fits: tuple[PairFits, ...] = Field(min_length=1, description="What is fitted where.")
-    planted: tuple[PlantedModel, ...] = Field((), description="Tokens with known content.")
+    planted: tuple[PlantedModel, ...] = Field(
+        (), description="Tokens with known content, and what is fitted to them."
+    )
     maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
     intervals: Intervals = Field(Intervals(), description="Intervals.")
     groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
@@ -94,8 +110,6 @@ def patch_grid(
     model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
 ) -> PatchGrid | None:
     """Return rows and columns of a model's patches; None where its configuration does not say."""
-    if isinstance(model, PlantedModel):
-        return model.patch_grid
     if block.patch_grid or isinstance(model, KnownAnswer):
         return block.patch_grid
     if isinstance(model, Zoo):
@@ -113,31 +127,29 @@ def patch_grid(
     return side // patch, side // patch
 
 
-def problems(config: Config, section: Section) -> Iterator[str]:
+def problems(config: Config, section: PairSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models: dict[str, AnyModel] = {model.name: model for model in config.models}
-    probes = {probe.name: probe for probe in section.probes}
-    planted = {entry.name: entry for entry in section.planted}
     for key in ("probes", "fits", "planted", "groups"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     for i, entry in enumerate(section.planted):
+        where = f"planted.{i}"
         if entry.name in models or entry.name == NO_MODEL:
-            yield f"planted.{i}.name: {entry.name!r} is taken; choose a name that no model has"
+            yield f"{where}.name: {entry.name!r} is taken; choose a name that no model has"
+        yield from unknown(f"{where}.datasets", entry.datasets, datasets)
+        yield from _pairs(where, section, entry, datasets)
     if NO_MODEL in models:
         yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
     for i, block in enumerate(section.fits):
         where = f"fits.{i}"
-        real = tuple(name for name in block.models if name not in planted)
-        yield from grid_problems(where, block.model_copy(update={"models": real}), datasets, models)
-        yield from unknown(f"{where}.probes", block.probes, probes)
+        yield from grid_problems(where, block, datasets, models)
+        yield from _pairs(where, section, block, datasets)
+        known = [models[name] for name in block.models if name in models]
         used = [datasets[name] for name in block.datasets if name in datasets]
-        known = [models[name] for name in real if name in models]
         yield from _models(where, block, known, used)
-        for dataset in used:
-            yield from _scenes(where, section, dataset)
     if section.maps:
-        yield from unknown("maps.probe", [section.maps.probe], probes)
+        yield from _maps(section, section.maps, datasets, models)
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, models)
 
@@ -161,7 +173,52 @@ def _models(
                 )
 
 
-def _scenes(where: str, section: Section, dataset: Dataset) -> Iterator[str]:
+def _maps(
+    section: PairSection,
+    maps: Maps,
+    datasets: Mapping[str, Dataset],
+    models: Mapping[str, AnyModel],
+) -> Iterator[str]:
+    """Maps are of quadratic probes, of what is fitted."""
+    probes = {probe.name: probe for probe in section.probes}
+    yield from unknown("maps.datasets", maps.datasets, datasets)
+    yield from unknown("maps.models", maps.models, models)
+    yield from unknown("maps.probes", maps.probes, probes)
+    for name in maps.probes:
+        if name in probes and probes[name].family != "quadratic":
+            yield f"maps.probes: {name!r} is not quadratic; maps are drawn of such probes alone"
+    fitted = {
+        (dataset, model)
+        for block in section.fits
+        if set(maps.probes) <= set(block.probes) and "none" in block.controls
+        for dataset in block.datasets
+        for model in block.models
+    }
+    for dataset in maps.datasets:
+        for model in maps.models:
+            if (dataset, model) not in fitted:
+                yield (
+                    f"maps: no entry of `fits` fits these probes to {model!r} on {dataset!r}; "
+                    "add it there, or leave it out here"
+                )
+            if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:
+                yield f"maps.scenes: more than a shard of {dataset!r} holds; ask for fewer"
+
+
+def _pairs(
+    where: str,
+    section: PairSection,
+    block: PairFits | PlantedModel,
+    datasets: Mapping[str, Dataset],
+) -> Iterator[str]:
+    """Probes are there, and so are scenes to fit them to."""
+    yield from unknown(f"{where}.probes", block.probes, {p.name: p for p in section.probes})
+    for name in block.datasets:
+        if name in datasets:
+            yield from _scenes(where, section, datasets[name])
+
+
+def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]:
     """Scenes are drawn, there are enough, and their classes are made of groups that there are."""
     if dataset.render is None:
         yield f"{where}.datasets: {dataset.name!r} has no images; give it a render section"
@@ -177,7 +234,7 @@ def _scenes(where: str, section: Section, dataset: Dataset) -> Iterator[str]:
                 )
 
 
-def used_scenes(section: Section, dataset: Dataset) -> Mapping[str, int]:
+def used_scenes(section: PairSection, dataset: Dataset) -> Mapping[str, int]:
     """Return how many scenes of each split of a dataset are used."""
     counts = section.scenes or dataset.n_scenes
     return {split: getattr(counts, split) for split in SPLITS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,39 @@ from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.rows import Rows
 from bindscope.studies.same_object.data import Background, PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
 SAMPLE_ARRAYS = ("patches", "instances", "classes")
+
+
+@dataclass(frozen=True)
+class FirstPatches:
+    """The first patches of each image, as `fitting.rows.Rows`: behind them there are none."""
+
+    rows: Rows
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Images, patches, and numbers of a token."""
+        return self.rows.shape[0], self.width, *self.rows.shape[2:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns."""
+        return self.rows.dtype
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return images [start, stop), in `out` where given."""
+        found: NDArray[Any] = self.rows.read(start, stop)[:, : self.width]
+        if out is None:
+            return found
+        out[...] = found
+        return out
 
 
 def pair_data(
@@ -45,6 +73,8 @@ def pair_data(
         If tokens and patches are not of the same images.
     """
     arrays = {name: sample.read(name) for name in SAMPLE_ARRAYS}
+    # Few images have as many patches as were drawn at most; products of all grow with the square.
+    width = max(1, int((arrays["patches"] >= 0).sum(1).max()))
     rows, columns = sample.attributes["grid"]
     reader = RowReader(list(tokens), ["patches"], layer) if tokens else None
     wanted = arrays["patches"].shape
@@ -55,7 +85,9 @@ def pair_data(
             f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
             "run snakemake again, which makes both of the same images",
         )
-    return PairData.of(arrays, reader, (rows, columns), background)
+    arrays = {name: values[:, :width] for name, values in arrays.items()}
+    read = None if reader is None else FirstPatches(reader, width)
+    return PairData.of(arrays, read, (rows, columns), background)
 
 
 def fit_layers(

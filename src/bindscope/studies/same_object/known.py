@@ -1,11 +1,12 @@
 """Features of patches whose binding is known: the gates of the study.
 
-    h = Q [binding e(image, object); classes c(class); position q(row, column); 0] + noise
+    h = Q [binding e(image, object); classes c(class); position q(row, column); nuisance u] + noise
 
-e is drawn anew for every object of every image, c once for every class, q is smooth in the place.
-Each has dimensions of its own; Q is the identity (the binding is axis-aligned) or a rotation of all
-of them. So what a scorer can find is known: a quadratic form of rank `rank` reads e, the class
-alone cannot tell two objects of a class apart, a sum of two patches cannot tell anything of e.
+e is drawn anew for every object of every image, c once for every class, u for every patch, and q is
+smooth in the place. Each has dimensions of its own; Q is the identity (the binding is axis-aligned)
+or a rotation of all of them. So what a scorer can find is known: a quadratic form of rank `rank`
+reads e, the class alone cannot tell two objects of a class apart, a sum of two patches cannot tell
+anything of e.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def planted_tokens(
         if planted.shuffled == "image":
             bound = bound[generator.permutation(m)]
         own[i, :, where[0]] = bound.T
+        own[i, :, where[3]] = planted.nuisance * generator.standard_normal((len(where[3]), m))
     if planted.classes:
         own[..., where[1]] = planted.classes * _class_parts(classes, planted)
     if planted.position:

@@ -19,6 +19,9 @@ class Planted(Model):
     binding: NonNegativeFloat = Field(1.0, description="Size of e.")
     classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
     position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
+    nuisance: NonNegativeFloat = Field(
+        0.0, description="Deviation of noise in the dimensions that hold nothing else."
+    )
     noise: NonNegativeFloat = Field(0.2, description="Deviation of the noise in all dimensions.")
     rotated: bool = Field(True, description="Whether Q is a rotation; false: the identity.")
     shuffled: Literal["no", "image"] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,19 +18,22 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
     AnyScorer,
+    Maps,
     PairFits,
+    PairSection,
     PatchGrid,
     PlantedModel,
-    Section,
     patch_grid,
     used_scenes,
 )
+from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.registry import FAMILIES
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 WITHOUT_MODEL = ("position", "baseline")
+SEEDED = ("identity_pointwise", "mlp")  # the fit of any other probe has one optimum
 
 
 def _fit_outputs(base: str) -> dict[str, str]:
@@ -67,17 +71,59 @@ STEPS = (
         leaf=True,
         makes="fits of pairs",
     ),
+    Step(
+        "same_object_maps",
+        {"maps": "results/same_object/{dataset}/{model}/maps-{layers}/{probe}-{key}.safetensors"},
+        reads={"fit": ("weights",), "weights": ("weights",)},
+        leaf=True,
+        makes="score maps",
+    ),
 )
 
 
-def add_products(graph: Graph, shared: Shared, section: Section) -> None:
+def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
+    """Add the score maps of every fit of the probes that they show."""
+    of_probes = [probe for probe in section.probes if probe.name in maps.probes]
+    for dataset in maps.datasets:
+        scenes = used_shards(graph, section, shared.datasets[dataset], "test")[:1]
+        for model in (shared.models[name] for name in maps.models):
+            assert not isinstance(model, KnownAnswer)
+            weights = add_weights(graph, model, shared.datasets, shared.models.values())
+            for probe in of_probes:
+                names = {"dataset": dataset, "model": model.name, "probe": probe.name}
+                for fit in graph.of("same_object_fit", control="none", **names):
+                    content = {
+                        "model": model_slice(model),
+                        "layers": json.loads(fit.spec)["layers"],
+                        "seed": 0,  # of what has none
+                        "token_norm": probe.model_dump()["token_norm"],
+                        "n_scenes": maps.scenes,
+                        "threads": model.extraction.threads,
+                        "device": model.extraction.device,
+                    }
+                    graph.add(
+                        "same_object_maps",
+                        {**names, "layers": fit.wildcards["layers"]},
+                        content,
+                        {"fit": fit, "scenes": scenes, "weights": [weights] if weights else []},
+                        runs=model_code(model),
+                    )
+
+
+def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
-    planted = {entry.name: entry for entry in section.planted}
     for block in section.fits:
         for dataset in (shared.datasets[name] for name in block.datasets):
-            for name in block.models:
-                model = planted.get(name) or shared.models[name]
-                _Fits(graph, shared, section, block, dataset, model).add()
+            for model in (shared.models[name] for name in block.models):
+                grid = patch_grid(model, dataset, block)
+                assert grid is not None
+                _Fits(graph, shared, section, block, dataset, model, grid).add()
+    for planted in section.planted:
+        for dataset in (shared.datasets[name] for name in planted.datasets):
+            grid = planted.patch_grid
+            _Fits(graph, shared, section, planted, dataset, planted, grid).add()
+    if section.maps:
+        _add_maps(graph, shared, section, section.maps)
 
 
 @dataclass(frozen=True)
@@ -86,26 +132,25 @@ class _Fits:
 
     graph: Graph
     shared: Shared
-    section: Section
-    block: PairFits
+    section: PairSection
+    block: PairFits | PlantedModel
     dataset: Dataset
     model: AnyModel | PlantedModel
+    grid: PatchGrid
 
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
-        grid = patch_grid(self.model, self.dataset, self.block)
-        assert grid is not None
-        samples = add_patch_samples(self.graph, self.section, self.dataset, grid)
+        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
         known = {probe.name: probe for probe in self.section.probes}
         for layers in self._layer_blocks():
             tokens = self._tokens(layers, samples)
             for probe in (known[name] for name in self.block.probes):
-                for seeds in self.block.seed_blocks:
-                    self._fits(probe, seeds, layers, grid, tokens, samples)
+                for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
+                    self._fits(probe, seeds, layers, tokens, samples)
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
-        if isinstance(self.model, PlantedModel):
+        if isinstance(self.model, PlantedModel) or isinstance(self.block, PlantedModel):
             return [(0,)]
         layers, size = layers_of(self.model, self.block), self.block.layers_per_job
         return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
@@ -162,7 +207,6 @@ class _Fits:
         probe: AnyScorer,
         seeds: tuple[int, ...],
         layers: tuple[int | str, ...],
-        grid: PatchGrid,
         tokens: Mapping[str, Sequence[Product]],
         samples: Mapping[str, Product],
     ) -> None:
@@ -179,7 +223,7 @@ class _Fits:
         runs = [FAMILIES[probe.family]]
         if probe.family in WITHOUT_MODEL:
             content |= {"layers": [], "control": "none"}
-            names["grid"] = joined(grid, "x")
+            names["grid"] = joined(self.grid, "x")
             self.graph.add("same_object_baseline", names, content, inputs, runs=runs)
             return
         inputs |= {split: list(found) for split, found in tokens.items()}
@@ -199,7 +243,7 @@ def joined(parts: Sequence[int | str], by: str = "-") -> str:
     return by.join(map(str, parts))
 
 
-def used_shards(graph: Graph, section: Section, dataset: Dataset, split: str) -> list[Product]:
+def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str) -> list[Product]:
     """Return the shards that hold the scenes that are used of a split."""
     size = getattr(dataset.shard_size, split)
     n_shards = -(-used_scenes(section, dataset)[split] // size)
@@ -208,7 +252,7 @@ def used_shards(graph: Graph, section: Section, dataset: Dataset, split: str) ->
 
 @once
 def add_patch_samples(
-    graph: Graph, section: Section, dataset: Dataset, grid: PatchGrid
+    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid
 ) -> dict[str, Product]:
     """Add which patches of each image are in pairs, and what they show; by split."""
     content = {
@@ -230,7 +274,7 @@ def add_patch_samples(
 def _add_planted(
     graph: Graph, planted: PlantedModel, dataset: Dataset, samples: Mapping[str, Product]
 ) -> dict[str, list[Product]]:
-    content = {"planted": planted.model_dump(mode="json", exclude={"name", "patch_grid"})}
+    content = {"planted": planted.model_dump(mode="json", include=set(Planted.model_fields))}
     return {
         split: [
             graph.add(

@@ -55,6 +55,7 @@ def draw(table: pd.DataFrame, published: pd.DataFrame, models: Sequence[str] = (
         As `read` returns them.
     """
     rows, positions = _rows(table), of_positions(table)
+    published = published[published["quantity"] == "accuracy_percent"]
     datasets = list(dict.fromkeys(rows["dataset"]))
     heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
     n_published = published["model"].nunique() + 1
@@ -104,7 +105,7 @@ def _published_panel(axes: Axes, published: pd.DataFrame, n: int) -> None:
     for y, model in enumerate(models):
         for _, row in published[published["model"] == model].iterrows():
             look = _VERSIONS.get(str(row["version"]), {"marker": "x"})
-            axes.plot(row["accuracy_percent"], y, color=INK, linestyle="none", **look)
+            axes.plot(row["value"], y, color=INK, linestyle="none", **look)
     axes.set_yticks(range(len(models)), models, fontsize=7)
     axes.invert_yaxis()
     axes.set_title("published: ADE20K", fontsize=8)

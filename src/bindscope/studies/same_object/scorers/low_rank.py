@@ -2,9 +2,9 @@
 
 The paper's form (W2 = S W1). Not convex, so it starts from the convex optimum: the eigenvalues of
 W as tokens use it, the k largest by size, their signs s. Then all weights but the signs descend on
-the loss of train, under the quadratic's ridge (which pulls to 0 here). Ranks are fitted in rising
-order, and one that ends above a smaller one keeps the weights of that: so the penalised loss of
-train never rises with the rank.
+the loss of train under a ridge that pulls to 0. Fewer directions need a stronger one, so validation
+chooses among that of the quadratic form, 10 and 100 times of it. Ranks are fitted in rising order,
+and one that validates worse than a smaller one keeps the weights of that.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from bindscope.studies.same_object.scorers.quadratic import eigen, optimum, spec
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import LowRankScorer
+
+STRONGER = (100.0, 10.0, 1.0)  # times the quadratic form's ridge
 
 
 @dataclass(frozen=True)
@@ -130,31 +132,34 @@ class _Ranks:
     l2: float
 
     def fitted(self, rank: int, before: Optimum | None) -> tuple[SignedForm, Optimum]:
-        """Fit a rank; `before` is the optimum of a smaller one."""
-        lambdas, pairs = self.lambdas[:rank], self.this.pairs
+        """Fit a rank; `before` is what a smaller one ended with."""
+        lambdas = self.lambdas[:rank]
         form = SignedForm(Linear(self.this.covariance), torch.where(lambdas < 0, -1.0, 1.0))
-        start = torch.cat(
-            [(lambdas.abs().sqrt()[:, None] * self.rows[:rank]).view(-1), self.linear]
-        )
-        descent = _Descent(form, pairs[0], self.l2, lambdas.abs())
-        solution = descend(
-            descent, start[:, None], iterations=self.this.config.steps, tolerance=TOLERANCE
-        )
-        theta, short = solution.w[:, 0], float(solution.decrement)
-        loss, slope = descent.begin(solution.w)
-        if before is not None:
-            missing = form.size - len(before.theta)
+        own = (lambdas.abs().sqrt()[:, None] * self.rows[:rank]).view(-1)
+        theta, history, best, steps = torch.cat([own, self.linear]), [], None, 0
+        for factor in STRONGER:
+            found = self._descended(form, theta, self.l2 * factor)
+            theta, steps = found.theta, steps + found.steps
+            history += [Loss(steps, "train", found.train_bits), Loss(steps, "val", found.val_bits)]
+            if best is None or found.val_bits < best.val_bits:
+                best = found
+        assert best is not None
+        if before is not None and before.val_bits <= best.val_bits:
             held = len(before.theta) - len(self.linear)
-            zeros = start.new_zeros(missing)
-            padded = torch.cat([before.theta[:held], zeros, before.theta[held:]])
-            padded_loss, padded_slope = descent.begin(padded[:, None])
-            if padded_loss < loss:
-                theta, slope, short = padded, padded_slope, before.short
+            none = theta.new_zeros(form.size - len(before.theta))
+            padded = torch.cat([before.theta[:held], none, before.theta[held:]])
+            best = replace(before, theta=padded)
+        return form, replace(best, steps=steps, history=history)
+
+    def _descended(self, form: SignedForm, start: Tensor, l2: float) -> Optimum:
+        pairs = self.this.pairs
+        descent = _Descent(form, pairs[0], l2, self.lambdas[: len(form.signs)].abs())
+        steps = self.this.config.steps
+        solution = descend(descent, start[:, None], iterations=steps, tolerance=TOLERANCE)
+        theta = solution.w[:, 0]
         train, val = (mean_loss(FormScorer(form, theta), split) for split in pairs)
-        steps = solution.iterations
-        history = [Loss(steps, "train", train), Loss(steps, "val", val)]
-        norm = float(slope.norm())
-        return form, Optimum(theta, train, val, self.l2, norm, short, steps, history)
+        norm, short = float(descent.begin(solution.w)[1].norm()), float(solution.decrement)
+        return Optimum(theta, train, val, l2, norm, short, solution.iterations)
 
 
 def fit(config: LowRankScorer, task: Task) -> list[Fitted]:
