@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.comparisons import compared
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
-from bindscope.studies.binding_information.quotes import PAIRING, at_least, at_most
+from bindscope.studies.binding_information.quotes import BEYOND, PAIRING, at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -75,13 +76,13 @@ def test_the_lead_says_where_most_and_where_least_is_read():
     (lead,) = chapter_of(zoo_table(), ZOO).lead
     lead = lead.replace("\u00a0", " ")
     assert lead.startswith(
-        "A scene of matching holds 9.5 bits of what goes with what (which color belongs to which "
-        "shape). From the [CLS] token, probes read ≥ 9.4 of them in 3 vision transformers "
-        "trained to name the objects (objects) and ≥ 1.6 in 3 vision transformers trained to name "
-        "the features only (features), a difference of 7.8 bits ("
+        "A scene of matching holds 9.49 bits of what goes with what (which color belongs to which "
+        "shape). From the [CLS] token, probes read ≥ 9.45 of them in 3 vision transformers "
+        "trained to name the objects (objects) and ≥ 1.60 in 3 vision transformers trained to "
+        "name the features only (features), a difference of 7.85 bits ("
     )
-    assert lead.endswith("From the patch tokens, probes read ≥ 8.5 of them in each of the 7 kinds "
-                         "of models.")  # fmt: skip
+    assert lead.endswith("From the patch tokens, probes read ≥ 8.55 of them in each of the 7 "
+                         "kinds of models.")  # fmt: skip
 
 
 def test_the_findings_say_what_the_table_says():
@@ -97,12 +98,12 @@ def test_the_findings_say_what_the_table_says():
         "masked (3 vision transformers trained to fill in masked patches): "
         f"≥ {at_least(mean)} ({at_least(low)} to {at_most(high)}) from the [CLS] token; ≥ "
     ) in text
-    assert "7.2 say what occurs, 11.3 say how many and 8.0 say what goes with what" in text
-    assert "9.6 say what occurs and 9.5 say what goes with what" in text
+    assert "7.22 say what occurs, 11.29 say how many and 7.98 say what goes with what" in text
+    assert "9.61 say what occurs and 9.49 say what goes with what" in text
     assert "left out" not in text
     assert made.notes == ()
     assert made.headline == ("parts",)
-    assert made.findings[0].lead.startswith("It takes 19.1 bits")
+    assert made.findings[0].lead.startswith("It takes 19.11 bits")
     assert "binding</em>" in made.introduction
 
 
@@ -121,7 +122,9 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     assert not any("777" in text for text in said)
     for text in said:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
-        for amount in re.findall(r"(\S+) [-\u2212]?\d+\.\d (?:\(.{,30}\) )?(?:of them|from)", text):
+        for amount in re.findall(
+            r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of them|from)", text
+        ):
             assert amount == "≥"
     left = {rows[i]["flags"] for i in hidden} if flags else set()
     if left:
@@ -135,6 +138,7 @@ def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     told = about(table)
     assert sentences.lead(told) == ()
     assert sentences.key_numbers(told) == []
+    assert sentences.histogram_here(told) == []
     text = text_of(sentences.findings(told))
     assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
@@ -142,17 +146,53 @@ def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
 
 
 def test_bounds_are_rounded_down_and_their_intervals_outwards():
-    assert [at_least(x) for x in (9.49, 9.5, 0.04, -0.04, 9.6 - 1e-9)] == [
-        "9.4", "9.5", "0.0", "\u22120.1", "9.6",
+    assert [at_least(x) for x in (9.479, 9.5, 0.004, -0.004, 9.6 - 1e-9)] == [
+        "9.47", "9.50", "0.00", "\u22120.01", "9.60",
     ]  # fmt: skip
     assert at_least(99.9, 0) == "99"
-    assert [at_most(x) for x in (9.41, 9.4, -0.04)] == ["9.5", "9.4", "0.0"]
+    assert [at_most(x) for x in (9.481, 9.4, -0.004)] == ["9.49", "9.40", "0.00"]
+
+
+def as_number(text):
+    return float(text.replace("\u2212", "-"))
+
+
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3), st.integers(0, 3))
+@settings(deadline=None, derandomize=True)
+def test_what_is_inside_its_interval_is_written_inside_it(found, decimals):
+    """A bound of 9.4797 with an interval of 9.4785 to 9.4810 is not "9.4 (9.5 to 9.5)"."""
+    low, value, high = sorted(found)
+    shown_low, shown = (as_number(at_least(x, decimals)) for x in (low, value))
+    shown_high = as_number(at_most(high, decimals))
+    assert shown_low <= shown <= shown_high
+    assert shown_low <= low + 1e-5
+    assert high <= shown_high + 1e-5
+
+
+NUMBER = r"([-\u2212]?\d+\.\d+)"
+INTERVAL = re.compile(rf"(?:≥|difference of) {NUMBER}(?: bits)? \({NUMBER} to {NUMBER}")
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1e-3, 1e-2, 0.1, 1.0])
+def test_every_number_that_is_said_is_in_the_interval_that_is_said(spread):
+    """However little the training seeds differ."""
+    rng = np.random.default_rng(0)
+    rows = [
+        row | {PAIRING.bound: 9.48 + (row["model"] == "none-0") + spread * rng.normal()}
+        for row in SMALL
+    ]
+    said = " ".join(everything_said(make_table(rows)))
+    found = INTERVAL.findall(said)
+    assert len(found) >= 6
+    for value, low, high in found:
+        assert as_number(low) <= as_number(value) <= as_number(high)
+        assert len({len(text.partition(".")[2]) for text in (value, low, high)}) == 1
 
 
 def test_a_small_bound_is_a_number_and_not_an_absence():
     table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
     text = text_of(sentences.findings(about(table, {})))
-    assert "≥ \u22120.3 from the [CLS] token" in text
+    assert "≥ \u22120.30 from the [CLS] token" in text
     assert "read of what goes with what in the models' last layers, in bits:" in text
 
 
@@ -191,6 +231,17 @@ def test_models_in_no_group_are_not_compared():
     )
 
 
+def test_as_many_networks_are_told_of_as_were_read():
+    rows = [row for row in SMALL if row["tokens"] == "cls" or row["model"] == "objects-0"]
+    told = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
+    text = text_of(sentences.findings(told))
+    assert "objects (3 vision transformers trained to name the objects): ≥" in text
+    assert "from the patch tokens (1 of them)." in text
+    assert "none (a vision transformer not trained): ≥" in text
+    (lead,) = sentences.lead(told)
+    assert lead.endswith("of them in a vision transformer trained to name the objects (objects).")
+
+
 def test_what_a_model_is_comes_from_its_source():
     sources = {
         "a": f"hf:facebook/dinov2-large@{40 * 'a'}", "b": "timm:path:/home/me",
@@ -210,15 +261,15 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
     row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False)
     told = about(parts_table([row]), {})
     text = text_of(sentences.findings(told))
-    assert "≥ 5.0 from the [CLS] token" in text
+    assert "≥ 5.00 from the [CLS] token" in text
     assert "Counts are not told apart from what goes with what here" in text
-    assert "19.3 bits of how many, and what goes with what" in sentences.lead(told)[0]
+    assert "19.27 bits of how many, and what goes with what" in sentences.lead(told)[0]
 
 
 def test_nothing_to_bind_has_no_share():
     row = parts_row("matching", "mine", found=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
     told = about(make_table([row]), {})
-    assert "7.0 say what occurs" in text_of(sentences.findings(told))
+    assert "7.00 say what occurs" in text_of(sentences.findings(told))
 
 
 def test_an_assumed_prior_makes_no_bounds():
@@ -238,6 +289,7 @@ def test_few_training_seeds_are_told():
     assert note[0].startswith(
         "Fewer than 3 training seeds were read from the [CLS] token of objects, features"
     )
+    assert "of objects, features" in note[0].partition("in scenes of matching;")[2]
     assert sentences.seed_note(about(zoo_table())) == []
 
 
@@ -246,7 +298,7 @@ def test_calibration_counts_what_is_above_the_truth():
     assert text.startswith("18 fits")
     assert "6 encoders" in text
     assert "No lower bound is above the truth" in text
-    assert "above the truth by more than 0.1 bits in 4 of 18 fits, by 7.4 bits at most" in text
+    assert "above the truth by more than 0.1 bits in 4 of 18 fits, by 7.43 bits at most" in text
     rows = known_rows()
     rows[0] |= {
         "binding_lower_bound_bits": 3.0,
@@ -283,6 +335,19 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
             "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in found  # fmt: skip
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No number of this run can be compared")
+    (here,) = sentences.histogram_here(about(zoo_table()))
+    assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
+    here = here.replace("\u00a0", " ")
+    # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
+    assert here.startswith("In scenes of counting here, a histogram reaches 59 % of B*; from the "
+                           "[CLS] token, probes read ≥ ")  # fmt: skip
+    rows = about(zoo_table()).found.rows
+    rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
+    shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
+    assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [
+        int(shares.max()),
+        int(shares.min()),
+    ]
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded

@@ -14,6 +14,7 @@ from sample_tables import (
     curve_table,
     default_table,
     given,
+    history,
     known_rows,
     make_row,
     make_table,
@@ -42,7 +43,6 @@ from bindscope.studies.binding_information.figures import (
     resolution,
     structure,
     tokens,
-    training,
 )
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
 from bindscope.studies.binding_information.scene_losses import SceneLosses
@@ -93,16 +93,6 @@ def attention_arrays(n_scenes=2, n_objects=3):
         "patch_px": np.array([2]), "share": share[:, :2].ravel(),
         "baseline": baseline[:, :2].ravel(),
     }  # fmt: skip
-
-
-def history(seed=0, targets=("object", "chained")):
-    """Return the history of one fit."""
-    return [
-        {"seed": seed, "target": target, "step": step, "split": split, "loss_bits": 26.0 - step}
-        for target in targets
-        for split in ("train", "val")
-        for step in (1, 5, 10)
-    ]
 
 
 @pytest.mark.parametrize("module", FROM_TABLE)
@@ -328,20 +318,14 @@ def test_two_datasets_get_panels_of_their_own():
         assert "two" in text
 
 
-def test_training_draws_models_and_probes():
-    model = [
-        {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
-    ]
-    probes = [
-        training.ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
-        training.ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
-    ]
-    assert training.available({}, []) is not None
-    assert training.available({"vit-random": []}, []) is not None
-    for models in ({"vit-objects": model, "vit-random": []}, {}):
-        figure = training.draw(models, probes, ORDER)
-        assert {"linear", "step", "vit-random"} <= set(words(figure))
-    assert "vit-objects" in words(training.draw({"vit-objects": model}, []))
+def test_probes_of_one_family_have_a_row_each():
+    rows = [make_row(probe="quadratic", loss_object=20.0), make_row(probe="dnn", loss_object=15.0)]
+    rows.append(rows[0] | {"probe": "longer", "binding_lower_bound_bits": 9.0})
+    (axes,) = tokens.draw(make_table(rows)).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["longer", "quadratic", "neural\nnet"]
+    places = [bar.get_y() + bar.get_height() / 2 for bar in axes.patches]
+    assert sorted(round(place) for place in places) == [0, 1, 2]
 
 
 def test_attention_draws_present_objects_and_the_share():
@@ -381,33 +365,34 @@ def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
         assert b"url(#%s)" % clip in one
 
 
+def write_fit(folder, model, probe, names):
+    """Write what a fit or a null probe leaves behind."""
+    base = folder / f"{model}-{probe}"
+    row = make_row(model, tokens=names.get("tokens", "null"), probe=probe)
+    base.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
+    base.with_suffix(".history.json").write_text(json.dumps(history()))
+    scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
+    losses = {
+        "0.chained_loss_bits": np.linspace(0, 1, 11), "0.chained_prior_bits": np.ones(11),
+        "0.object_bits_of_scenes": scenes,
+    }  # fmt: skip
+    save_file(losses, base.with_suffix(".details.safetensors"))
+    return given(
+        base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
+        history=base.with_suffix(".history.json"),
+        details=base.with_suffix(".details.safetensors"),
+    )  # fmt: skip
+
+
 def write_inputs(folder, entry, table):
     """Write what fits, nulls and models leave behind, and return what a figure is given of it."""
-
-    def fit(model, probe, names):
-        row = make_row(model, tokens=names.get("tokens", "null"), probe=probe)
-        base = folder / f"{model}-{probe}"
-        base.with_suffix(".jsonl").write_text(json.dumps(row) + "\n")
-        base.with_suffix(".history.json").write_text(json.dumps(history()))
-        scenes = np.linspace(3, 5, 20) + 1.5 * (probe == "shared")
-        losses = {
-            "0.chained_loss_bits": np.linspace(0, 1, 11), "0.chained_prior_bits": np.ones(11),
-            "0.object_bits_of_scenes": scenes,
-        }  # fmt: skip
-        save_file(losses, base.with_suffix(".details.safetensors"))
-        return given(
-            base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
-            history=base.with_suffix(".history.json"),
-            details=base.with_suffix(".details.safetensors"),
-        )  # fmt: skip
-
     products = {
         "fits": [
-            fit(model, probe, {"model": model, "tokens": "cls"})
+            write_fit(folder, model, probe, {"model": model, "tokens": "cls"})
             for model in ORDER
             for probe in ("linear", "quadratic", "shared")
         ],
-        "nulls": [fit("null", probe, {}) for probe in ("linear", "quadratic")],
+        "nulls": [write_fit(folder, "null", probe, {}) for probe in ("linear", "quadratic")],
         "maps": [],
         "indexes": [],
     }

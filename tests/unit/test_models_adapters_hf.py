@@ -106,6 +106,29 @@ def test_every_layer_equals_the_librarys_bit_for_bit(kind: str, px: int) -> None
     assert not torch.equal(ours[3], ours["final"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_is_the_librarys_eager_one(kind: str) -> None:
+    model = load_model(configuration(kind), None, "cpu")
+    pixels = model.preprocess(scenes(n=2))
+    library = library_model(kind)
+    library.set_attn_implementation("eager")
+    given: list[torch.Tensor] = []
+    for name, module in library.named_modules():
+        if name.endswith(("attention", "self_attn")) and "head" not in name:
+            module.register_forward_hook(lambda m, i, output: given.append(output[1]))
+    with torch.no_grad():
+        library_forward(kind, library, pixels)
+    found = dict(model.attention(pixels, [3, 1, 2]))
+    assert list(found) == [1, 2, 3]
+    assert len(given) == 3
+    for block, wanted in zip(found, given, strict=True):
+        weights = found[block].weights()
+        n = model.token_map.n_tokens
+        assert weights.shape == wanted.shape == (2, 2, n, n)
+        torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
+    assert not torch.allclose(given[0], given[1], atol=1e-2)
+
+
 @pytest.mark.parametrize(("px", "grid"), [(None, (4, 4)), (48, (6, 6))])
 @pytest.mark.parametrize("kind", KINDS)
 def test_token_map(kind: str, px: int | None, grid: tuple[int, int]) -> None:
@@ -135,6 +158,44 @@ def test_patches_of_layer_0_are_in_raster_order(kind: str) -> None:
     differs = (before - after).abs().amax(dim=-1) > 1e-3
     assert torch.equal(differs[:, model.token_map.patches], torch.eye(16, dtype=torch.bool))
     assert not differs[:, : model.token_map.prefix].any()
+
+
+def decoded_share(tokens: torch.Tensor, labels: torch.Tensor) -> float:
+    """Share of labels (n, T) that a ridge fit on half of the images reads off tokens (n, T, d)."""
+    half = len(tokens) // 2
+    x = torch.cat([tokens, torch.ones_like(tokens[..., :1])], dim=-1).double()
+    train, test = x[:half].flatten(0, 1), x[half:].flatten(0, 1)
+    wanted = nn.functional.one_hot(labels[:half].flatten(), 4).double()
+    gram = train.T @ train + 1e-3 * torch.eye(train.shape[1], dtype=torch.float64)
+    guessed = (test @ torch.linalg.solve(gram, train.T @ wanted)).argmax(dim=-1)
+    return float((guessed == labels[half:].flatten()).double().mean())
+
+
+@pytest.mark.parametrize("layer", [0, 3])
+def test_maes_tokens_carry_the_labels_of_their_own_patches(layer: int) -> None:
+    """Every patch is one of four colours, and a linear map of its own token says which.
+
+    The released code of the IsSameObject paper takes MAE's tokens as the library gives them,
+    shuffled in each image: labels are at the wrong tokens then.
+    """
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, (120, 4, 4))
+    palette = rng.integers(0, 256, (4, 3), dtype=np.uint8)
+    pictures = palette[labels].repeat(8, axis=1).repeat(8, axis=2)
+    model = load_model(configuration("vit_mae"), None, "cpu")
+    pixels = model.preprocess(pictures)
+    ((_, stream),) = model.residual_stream(pixels, [layer])
+    tokens = stream[:, model.token_map.patches]
+    planted = torch.from_numpy(labels).reshape(120, 16)
+    assert decoded_share(tokens, planted) > 0.95
+    for shift in (1, 4):  # a column, a row
+        assert decoded_share(tokens, planted.roll(shift, dims=1)) < 0.4
+
+    library = library_model("vit_mae")
+    torch.manual_seed(0)
+    hidden = library(pixel_values=pixels, output_hidden_states=True).hidden_states[layer]
+    assert hidden.shape[1] == 17  # nothing is masked, and still
+    assert decoded_share(hidden[:, 1:], planted) < 0.4
 
 
 def test_registers_and_cls_are_where_the_map_says() -> None:

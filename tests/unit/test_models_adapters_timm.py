@@ -57,6 +57,26 @@ def scenes(side: int, n: int = 3) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (n, side, side, 3), dtype=np.uint8)
 
 
+@pytest.mark.parametrize("case", MODELS, ids=NAMES)
+def test_attention_is_the_librarys_eager_one(case: Any) -> None:
+    """Also with rotary embeddings, normed queries and relative positions."""
+    name, overrides, *_ = case
+    model = load_model(configuration(name, overrides), None, "cpu")
+    eager = load_model(
+        configuration(name, overrides, extraction={"attention": "eager"}), None, "cpu"
+    )
+    given: list[torch.Tensor] = []
+    for block in eager.blocks:
+        block.attn.attn_drop.register_forward_hook(lambda m, i, output: given.append(output))
+    pixels = model.preprocess(scenes(32, 2))
+    ((_, _),) = eager.residual_stream(pixels, [3])
+    assert len(given) == 3
+    for block, attention in model.attention(pixels, [1, 2, 3]):
+        torch.testing.assert_close(attention.weights(), given[block - 1], rtol=0, atol=1e-5)
+    if "relpos" in name:
+        assert attention.bias is not None
+
+
 @pytest.mark.parametrize("factor", [1, 2], ids=["own size", "twice the size"])
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
 def test_every_layer_equals_timms_bit_for_bit(model: tuple[Any, ...], factor: int) -> None:

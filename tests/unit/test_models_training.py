@@ -82,9 +82,9 @@ def test_seeds_reproduce_weights_bitwise(objective: str) -> None:
 def test_random_init_is_where_the_trained_twins_started(objective: str) -> None:
     initial = untrained(configured("none", seed=3), EASY)
     assert initial.history == []
-    assert not any(name.startswith("head") for name in initial.weights)
+    assert not any(name.startswith("objective.") for name in initial.weights)
     still = trained(configured(objective, seed=3, learning_rate=1e-30, steps=2))
-    assert initial.weights.keys() == {n for n in still.weights if not n.startswith("head")}
+    assert initial.weights.keys() == {n for n in still.weights if not n.startswith("objective.")}
     for name, value in initial.weights.items():
         torch.testing.assert_close(still.weights[name], value, rtol=0, atol=1e-20)
 
@@ -106,7 +106,9 @@ def test_weights_reproduce_the_last_loss_of_the_history(tmp_path: Path) -> None:
     frozen = load(configured(), write(made, tmp_path), CPU)
     images, objects = FRESH.validation(VAL_SCENES)
     ((_, tokens),) = frozen.residual_stream(frozen.preprocess(images), ["final"])
-    logits = tokens[:, 0] @ made.weights["head.weight"].T + made.weights["head.bias"]
+    logits = (
+        tokens[:, 0] @ made.weights["objective.head.weight"].T + made.weights["objective.head.bias"]
+    )
     nats = functional.binary_cross_entropy_with_logits(
         logits, torch.from_numpy(objects).float(), reduction="sum"
     )

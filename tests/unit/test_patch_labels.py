@@ -82,7 +82,7 @@ def test_agrees_with_counting_by_hand_in_blocks_of_any_size(
     classes = rng.integers(1, 300, (len(masks), most))
     stuff = rng.integers(0, 2, (len(masks), most))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK_PIXELS", block)
+        patch.setattr(module, "BLOCK", block)
         labels = patch_labels(masks, classes, stuff, grid)
     for i, mask in enumerate(masks):
         expected = slow_labels(mask, grid)

@@ -157,6 +157,21 @@ def test_a_copy_is_the_same_pixel_by_pixel_and_aligned_to_the_patches(
         np.testing.assert_array_equal(views[0][0][views[0][1]], views[1][0][views[1][1]])
 
 
+def test_patches_of_an_object_and_its_copy_are_equal_where_nothing_else_is() -> None:
+    """Equal tokens, but for their places: what arXiv 2510.24709, A.4.1, needs."""
+    one = {"kind": "uniform", "groups": GROUPS, "max_objects": 1}
+    _, scenes = drawn(dataset(one, **{**BARE, "duplicates": 1, "object_px": [24]}), 100)
+    compared = 0
+    for image, boxes in zip(scenes["images"], scenes["boxes"][:, :2].astype(int), strict=True):
+        low, high = boxes[:, :2] // 16 * 16, -(-boxes[:, 2:] // 16) * 16
+        if (low[0] < high[1]).all() and (low[1] < high[0]).all():
+            continue  # they have a patch in common
+        patches = [image[y0:y1, x0:x1] for (x0, y0), (x1, y1) in zip(low, high, strict=True)]
+        np.testing.assert_array_equal(*patches)
+        compared += 1
+    assert compared > 50
+
+
 def test_a_bar_splits_the_object_below_it() -> None:
     _, scenes = drawn(dataset(**{**BARE, "occluders": 1, "duplicates": 0.5}), 200)
     bars = np.argwhere(scenes["classes"] == 9)

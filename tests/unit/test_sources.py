@@ -16,6 +16,7 @@ from PIL import Image
 from bindscope.codes.space import feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
+from bindscope.config.observed import PhotosRenderer
 from bindscope.core.errors import BindscopeError, ConfigError, InputError, StoreError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
@@ -65,6 +66,10 @@ def dataset(folder: Path, **changes: Any) -> Dataset:
             **changes,
         }
     )
+
+
+def photos(size_px: int) -> PhotosRenderer:
+    return PhotosRenderer(kind="photos", size_px=size_px)
 
 
 def picture(path: Path, size: tuple[int, int] = (8, 4), color: Any = (255, 0, 0)) -> None:
@@ -219,7 +224,7 @@ def test_images_may_lie_in_an_archive(folder: Path) -> None:
             archive.write(folder / f"{name}.png", f"{name}.png")
             (folder / f"{name}.png").unlink()
     images, splits, *_ = read_source(dataset(folder, source__images=str(folder / "photos.zip")))
-    pixels, _ = load_image(SourceFiles(images), splits["train"][0], 8)
+    pixels, _ = load_image(SourceFiles(images), splits["train"][0], photos(8))
     assert (pixels == (255, 0, 0)).all()
 
 
@@ -327,7 +332,7 @@ def test_a_split_without_scenes_is_named(folder: Path) -> None:
 
 
 def test_records_come_back_as_they_were(folder: Path) -> None:
-    images, splits, values = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    images, splits, values, _ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
     assert values == VALUES
     path = folder / "out" / "records.parquet"
     write_records(path, images, splits, VALUES, KEYS)
@@ -335,7 +340,7 @@ def test_records_come_back_as_they_were(folder: Path) -> None:
         assert read_records(path, split).scenes == tuple(records)
     assert read_records(path, "test").images == str(folder)
     named = [[group, list(known)] for group, known in VALUES.items()]
-    assert read_about(path) == {"images": images, "values": named, **KEYS}
+    assert read_about(path) == {"images": images, "values": named, "skipped": [], **KEYS}
     first = path.read_bytes()
     write_records(path, images, splits, VALUES, KEYS)
     assert path.read_bytes() == first
@@ -355,7 +360,7 @@ def decoded(tmp_path: Path, size_px: int, boxes: Any = None, **save: Any) -> Any
     mode, color = save.pop("mode", "RGB"), save.pop("color", (10, 20, 30))
     Image.new(mode, (8, 4), color).save(tmp_path / "x.png", **save)
     record = Record("x.png", "row 2", (0,), boxes)
-    return load_image(SourceFiles(tmp_path), record, size_px)
+    return load_image(SourceFiles(tmp_path), record, photos(size_px))
 
 
 def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
@@ -365,7 +370,7 @@ def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
     _, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
     write_records(folder / "r.parquet", str(folder), splits, VALUES, KEYS)
     with StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer:
-        write_photos(folder / "r.parquet", "train", 0, 1, 20, 3, writer)
+        write_photos(folder / "r.parquet", "train", 0, 1, photos(20), 3, writer)
     store = open_store(folder / "s.json")
     (image,) = store.read("images")
     assert image.shape == (20, 20, 3)
@@ -390,8 +395,9 @@ def test_images_are_turned_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: the left edge is the upright image's top
     image.save(tmp_path / "x.png", exif=exif)
-    pixels, scale = load_image(SourceFiles(tmp_path), Record("x.png", "row 2", (0,), None), 8)
-    assert scale == (2.0, 1.0)
+    record = Record("x.png", "row 2", (0,), None)
+    pixels, placed = load_image(SourceFiles(tmp_path), record, photos(8))
+    assert placed.original == (4, 8)
     assert (pixels[0] == (255, 0, 0)).all()
     assert (pixels[-1] == 255).all()
 
@@ -412,7 +418,7 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
         pytest.raises(BindscopeError) as error,
         StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer,
     ):
-        write_photos(folder / "r.parquet", "train", 0, 1, 20, 2, writer)
+        write_photos(folder / "r.parquet", "train", 0, 1, photos(20), 2, writer)
     assert str(folder / "a.png") in error.value.where
     assert error.value.remedy
     assert not list(folder.glob("s.*"))

@@ -114,6 +114,8 @@ ROOMS: dict[str, set[str]] = {
     "models/objectives/": set(),  # this preset trains for objects
     "models/objectives/base.py": {"training"},
     "models/objectives/codes.py": {"training"},
+    "models/objectives/evaluation.py": {"training"},
+    "models/pretraining_loss.py": set(),  # of studies that intervene
     "models/timm_adapter.py": set(),
     "models/training": {"training"},
     "models/weights.py": set(),

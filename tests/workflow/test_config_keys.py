@@ -168,6 +168,21 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "PythonSource.path": ("datasets.6.source.path", OWN_IMAGES, READ),
     "PythonSource.options": ("datasets.6.source.options", {"a": 1}, READ),
     "PythonSource.repeats": ("datasets.6.source.repeats", True, READ),
+    **{
+        f"{section}.{key}": (
+            f"datasets.{at}.source" + ("" if key == "kind" else f".{key}"), value, READ
+        )
+        for at, section, changes in (
+            (17, "Ade20kSource", {"parts": ["validation"], "classes": "benchmark",
+                                  "other": "ignore"}),
+            (18, "CocoPanopticSource", {"parts": ["val2017"]}),
+        )
+        for key, value in {
+            "kind": {"kind": "python", "reader": READER}, "path": "tests/fixtures/segmented",
+            "skip": ["other.jpg"], **changes,
+        }.items()
+    },
+    "PhotosRenderer.fit": ("datasets.5.render.fit", "letterbox", SEEN),
     "PhotosRenderer.kind": ("datasets.7.render", {"kind": "photos"}, set()),
     "PhotosRenderer.size_px": ("datasets.5.render.size_px", 64, SEEN),
     "RandomSplit.rule": ("datasets.0.split", {"rule": "hashed_feature_codes"}, SPACE),
@@ -194,9 +209,9 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
-    "ClutterRenderer.kind": ("datasets.17.render", {"kind": "shapes"}, DRAWN),
+    "ClutterRenderer.kind": ("datasets.19.render", {"kind": "shapes"}, DRAWN),
     **{
-        f"ClutterRenderer.{key}": (f"datasets.17.render.{key}", value, DRAWN)
+        f"ClutterRenderer.{key}": (f"datasets.19.render.{key}", value, DRAWN)
         for key, value in {
             "size_px": 56, "object_px": [14], "small_px": 11, "small": 0.2,
             "textures": ["plain", "dots"], "two_textures": 0.1, "duplicates": 0.1, "patch_px": 7,

@@ -37,9 +37,10 @@ def change(clone: Clone, sources: Path) -> None:
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
         **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
         "studies.binding_information.fits.0": {
-            "name": "layers", "datasets": ["tiny", "own"], "models": ["vit"], "layers": "last",
+            "name": "layers", "datasets": ["own"], "models": ["vit"], "layers": "last",
             "probes": ["linear"],
         },
+        "studies.binding_information.learning_curves.0.datasets": ["own"],
         "report.figures": ["tokens"],
     })  # fmt: skip
 
@@ -149,7 +150,7 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
 ) -> None:
     clone = Clone.make(tmp_path / "clone")
     change(clone, sources)
-    fit = clone.product("fit", dataset="tiny", model="vit", tokens="cls").path()
+    fit = clone.product("fit", dataset="tiny", model="vit", tokens="patches").path()
     run = subprocess.Popen(
         clone.command("--", fit), cwd=clone.path, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.config.observed import PhotosRenderer
 from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.photos import write_photos
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `images`, `cells` and `boxes`."""
+    """Write `images`, `cells` and `boxes`, and masks where the source has them."""
     spec = job.spec
     with StoreWriter(
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
     ) as writer:
         write_photos(
             job.input.records[0], spec["split"], spec["start"], spec["stop"],
-            spec["render"]["size_px"], spec["max_objects"], writer,
+            PhotosRenderer.model_validate(spec["render"]), spec["max_objects"], writer,
         )  # fmt: skip
 
 

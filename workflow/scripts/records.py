@@ -18,8 +18,8 @@ def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
     manifests = [*job.input.download, *job.input.get("synthetic", ())]
     found = [json.loads(Path(path).read_text())["path"] for path in manifests]
-    images, splits, values = read_source(dataset_of(job), found)
-    write_records(job.output.rows, images, splits, values, job.keys)
+    images, splits, values, skipped = read_source(dataset_of(job), found)
+    write_records(job.output.rows, images, splits, values, job.keys, skipped)
 
 
 if "snakemake" in globals():

@@ -186,7 +186,7 @@ class _Search:
             for other in self.values[at.owners[-2]]:
                 if isinstance(other, Mapping) and other.get(key) not in (None, value):
                     yield _with(self.full, at.path[:-1], {**other, **kept})
-        elif names := self.names.get(_list_of(at)):
+        elif "enum" not in at.field and (names := self.names.get(_list_of(at))):
             for name in names:
                 yield _with(self.full, at.path, [*value, name] if items(at.field) else name)
         else:

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import Group, Groups, Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, Sha256, genome_problem
+from bindscope.config.segmented import Ade20kSource, CocoPanopticSource, segmented_problem
 from bindscope.config.solids import KNOWN_VALUES
 
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
@@ -166,16 +167,22 @@ class PythonSource(Model):
 
 
 Source = Annotated[
-    TableSource | ClevrSource | GenomeSource | PythonSource, Field(discriminator="kind")
+    TableSource | ClevrSource | GenomeSource | Ade20kSource | CocoPanopticSource | PythonSource,
+    Field(discriminator="kind"),
 ]
 READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
 
 
 class PhotosRenderer(Model):
-    """Images as they were read, resized to a square (the whole image, nothing is cropped)."""
+    """Images as they were read, brought into a square (the whole image, nothing is cropped)."""
 
     kind: Literal["photos"]
     size_px: PositiveInt = Field(224, description="Side of the square image.")
+    fit: Literal["squash", "letterbox"] = Field(
+        "squash",
+        description="`squash`: both sides become `size_px`; `letterbox`: the longer one does, the "
+        "shape stays, and what is left over is grey and unlabelled.",
+    )
 
 
 def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
@@ -184,6 +191,8 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
         return _clevr_problem(groups)
     if isinstance(source, GenomeSource):
         return genome_problem(source, groups)
+    if isinstance(source, Ade20kSource | CocoPanopticSource):
+        return segmented_problem(source, groups)
     if not isinstance(source, TableSource):
         return None
     names = [group.name for group in groups]

@@ -290,7 +290,9 @@ class Reader(Protocol):
     """Reads the scenes of one dataset; made as ``Reader(source, split_column)``.
 
     `source` is the section of the configuration, `split_column` the name of the column that says
-    which split a scene is in, where the dataset's split rule is `column`, else None.
+    which split a scene is in, where the dataset's split rule is `column`, else None. A reader that
+    leaves images out says so in a list `skipped` (`sources.base.Skipped`), full when all scenes
+    are read.
     """
 
     @property
@@ -368,6 +370,76 @@ class Model(Protocol):
         ...
 
 
+class Edit(Protocol):
+    """A change of the residual stream at one layer: a function of tokens."""
+
+    def __call__(self, tokens: Tensor, /) -> Tensor:
+        """Return the tokens that the rest of the network runs on.
+
+        Parameters
+        ----------
+        tokens
+            float32 (B, n_tokens, dim), on the model's device; not to be changed in place.
+
+        Returns
+        -------
+        Tokens of the same shape, floating point, on the same device.
+        """
+        ...
+
+
+@runtime_checkable
+class Editable(Protocol):
+    """A `Model` that can also be run with edits; optional, see `models.edits.editable`."""
+
+    def edited_stream(
+        self,
+        pixels: Tensor,
+        layers: Sequence[Layer],
+        edits: Mapping[int, Edit],
+        *,
+        gradients: bool = False,
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Run one forward pass on an edited residual stream; without edits, `residual_stream`.
+
+        Parameters
+        ----------
+        pixels, layers
+            As in `Model.residual_stream`.
+        edits
+            Layer -> its edit. A layer is given as its edit left it, and so are those after it.
+        gradients
+            Whether gradients flow back through the blocks into edits and pixels. The model's own
+            weights are frozen either way.
+        """
+        ...
+
+
+@runtime_checkable
+class Attentive(Protocol):
+    """A `Model` whose attention can be read; optional, see `models.attention.attentive`."""
+
+    def attention(
+        self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Run one forward pass and give the attention of some blocks, in ascending order.
+
+        Parameters
+        ----------
+        pixels
+            What `preprocess` returns.
+        blocks
+            Block l reads layer l - 1 and gives layer l; the pass stops after the last one.
+        edits
+            As in `Editable.edited_stream`; an edit at layer l is seen by block l + 1.
+
+        Yields
+        ------
+        The block, and its `models.attention.BlockAttention`: queries and keys of every head.
+        """
+        ...
+
+
 class Family(Protocol):
     """A probe family: teacher-forced logits of successive bits."""
 
@@ -400,5 +472,9 @@ class Objective(Protocol):
         """Do what follows from the step before, once before each step."""
 
     def kept(self) -> dict[str, Tensor]:
-        """Return the weights that are kept, by name."""
+        """Return the weights that are kept, by name: all that `loss_bits` needs."""
+        ...
+
+    def shown(self, pixels: Tensor, generator: Any) -> Any:
+        """Return what tokens `loss_bits` makes of a batch (`models.objectives.base.Shown`)."""
         ...

@@ -37,6 +37,8 @@ READERS = {
     "table": "bindscope.sources.table:TableReader",
     "clevr": "bindscope.sources.clevr:ClevrReader",
     "visual_genome": "bindscope.sources.genome.reader:GenomeReader",
+    "ade20k": "bindscope.sources.ade20k:Ade20kReader",
+    "coco_panoptic": "bindscope.sources.coco_panoptic:CocoPanopticReader",
 }
 
 ADAPTERS = {

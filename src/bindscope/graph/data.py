@@ -9,6 +9,7 @@ from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import Dataset, HashedSplit, RankedSplit
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
+from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
@@ -122,11 +123,14 @@ def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Prod
     return {"download": [graph.add("download", {"dataset": dataset}, file) for file in wanted]}
 
 
-def _labels_key(source: Source) -> str | None:
+def _labels_key(source: Source) -> str | list[str] | None:
     """Hash the files that labels are read from; None where the source has no `path`."""
     if source.path is None:
         return None
     path = Path(source.path).expanduser()
+    if isinstance(source, Ade20kSource | CocoPanopticSource):
+        # Of the masks beside them it is taken that they do not change, as of the images.
+        return [content_key(path / name) for name in source.label_files()]
     if isinstance(source, ClevrSource) and path.is_dir():
         # The images beside them would be read anew at each start of Snakemake.
         unpacked = path / "scenes"
@@ -229,7 +233,7 @@ def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
 
 @once
 def add_scenes(graph: Graph, dataset: Dataset, split: str) -> list[Product]:
-    """Images, masks and boxes of a split, a product per shard; masks only of drawn scenes."""
+    """Images, masks and boxes of a split, a product per shard; masks where there are any."""
     if dataset.source:
         return [
             graph.add(

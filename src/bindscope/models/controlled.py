@@ -15,7 +15,7 @@ from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze
-from bindscope.models.vit import ViT, resized_positions, transform
+from bindscope.models.vit import BESIDE, ViT, resized_positions, transform
 
 
 def load(
@@ -88,7 +88,7 @@ def frozen(
         If the weights are of another architecture; `remedy` says what to do about it.
     """
     vit = ViT(architecture, px)
-    weights = {name: value for name, value in tensors.items() if not name.startswith("head.")}
+    weights = {name: value for name, value in tensors.items() if not name.startswith(BESIDE)}
     try:
         weights["positions"] = resized_positions(weights["positions"], vit.rows)
         vit.load_state_dict(weights)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from math import isqrt
 from typing import Any
 
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from bindscope.config.models import PythonModel
 from bindscope.core.errors import ModelError
-from bindscope.core.interfaces import Layer
+from bindscope.core.interfaces import Edit, Layer
+from bindscope.models.attention import AttentionRecorder, BlockAttention, ordered_blocks
 from bindscope.models.base import LayerShape, TokenMap
+from bindscope.models.edits import apply_edit, check_edits, grad_mode
 from bindscope.models.images import Transform
 from bindscope.models.stream import freeze, state_sha256
 
@@ -29,7 +31,7 @@ class _Captured(Exception):  # noqa: N818  it ends a forward pass, it is no erro
 
 
 class HookedModule:
-    """A frozen module whose layers are what its named submodules give (see `Model`).
+    """A frozen module whose layers are what its named submodules give (`Model`, `Editable`).
 
     Layer l is the output of ``config.modules[l - 1]``, or its first element where that is a tuple,
     as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W)
@@ -92,30 +94,82 @@ class HookedModule:
 
         The pass ends when the last of them has been captured. All of them are in memory then.
         """
-        wanted: list[int] = []
+        return self.edited_stream(pixels, layers, {})
+
+    def edited_stream(
+        self,
+        pixels: Tensor,
+        layers: Sequence[Layer],
+        edits: Mapping[int, Edit],
+        *,
+        gradients: bool = False,
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Give the layers of a pass in which submodules' outputs are edited (see `Editable`)."""
+        wanted = self._known(layers)
+        check_edits(edits, 1, self.n_layers, self._where)
+        found: dict[int, Tensor] = {}
+
+        def keep(layer: int, output: Any) -> Any:
+            if layer in edits:
+                output = _edited(output, edits[layer], layer, self._where)
+            if layer in wanted:
+                found[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
+            if len(found) == len(wanted):
+                raise _Captured
+            return output
+
+        if wanted:
+            with grad_mode(gradients), suppress(_Captured), self._hooks({*wanted, *edits}, keep):
+                self._module(pixels)
+        for layer in wanted:
+            yield layer, found.pop(layer)
+
+    def attention(
+        self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
+    ) -> Iterator[tuple[int, BlockAttention]]:
+        """Give the attention inside of submodules, in ascending order (see `Attentive`).
+
+        Block l is ``config.modules[l - 1]`` and must hold one self-attention. Queries and keys of
+        all blocks asked for are in memory at the end of the pass.
+        """
+        blocks, edits = ordered_blocks(blocks, self.n_layers, self._where), edits or {}
+        check_edits(edits, 1, self.n_layers, self._where)
+        recorder, left = AttentionRecorder(self._where), {*blocks}
+
+        def close(layer: int, output: Any) -> Any:
+            recorder.open.discard(layer)
+            left.discard(layer)
+            if not left:
+                raise _Captured
+            if layer in edits:
+                return _edited(output, edits[layer], layer, self._where)
+            return output
+
+        def opener(block: int) -> Callable[[nn.Module, Any], None]:
+            return lambda module, inputs: recorder.open.add(block)
+
+        if blocks:
+            with ExitStack() as stack:
+                for block in blocks:
+                    hook = self._submodules[block - 1].register_forward_pre_hook(opener(block))
+                    stack.callback(hook.remove)
+                stack.enter_context(suppress(_Captured))
+                stack.enter_context(self._hooks({*blocks, *edits}, close))
+                stack.enter_context(torch.no_grad())
+                stack.enter_context(recorder)
+                self._module(pixels)
+        for block in blocks:
+            yield block, recorder.take(block)
+
+    def _known(self, layers: Sequence[Layer]) -> list[int]:
+        """Return the layers asked for, once each and in ascending order."""
         for layer in layers:
             if layer not in self.shapes or isinstance(layer, bool | str):
                 raise ModelError(
                     self._where, f"there is no layer {layer!r}",
                     f"ask for layers 1 to {self.n_layers}, which are its `modules`",
                 )  # fmt: skip
-            wanted.append(layer)
-        found: dict[int, Tensor] = {}
-
-        def keep(layer: int, output: Any) -> None:
-            found[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
-            if len(found) == len(wanted):
-                raise _Captured
-
-        wanted = sorted({*wanted})
-        if wanted:
-            try:
-                with self._hooks(wanted, keep):
-                    self._module(pixels)
-            except _Captured:
-                pass
-        for layer in wanted:
-            yield layer, found.pop(layer)
+        return sorted({layer for layer in layers if isinstance(layer, int)})
 
     def _find_shapes(self, config: PythonModel, side: int) -> dict[Layer, LayerShape]:
         """Run the module once, and tell tokens and maps apart."""
@@ -151,10 +205,13 @@ class HookedModule:
         return shapes
 
     @contextmanager
-    def _hooks(self, layers: Sequence[int], take: Callable[[int, Any], None]) -> Iterator[None]:
-        """Call `take` with a layer and its submodule's output, while the context lasts."""
+    def _hooks(self, layers: Iterable[int], take: Callable[[int, Any], Any]) -> Iterator[None]:
+        """While the context lasts, call `take` with a layer and its submodule's output.
 
-        def hook(layer: int) -> Callable[[nn.Module, Any, Any], None]:
+        What it returns takes the place of the output; None leaves it.
+        """
+
+        def hook(layer: int) -> Callable[[nn.Module, Any, Any], Any]:
             return lambda module, inputs, output: take(layer, output)
 
         with ExitStack() as stack:
@@ -198,6 +255,22 @@ def _shape(output: Any) -> Any:
 def _tokens(output: Tensor) -> Tensor:
     """Return a map (B, C, H, W) as tokens (B, H * W, C), and tokens as they are."""
     return output.flatten(2).transpose(1, 2) if output.ndim == 4 else output
+
+
+def _edited(output: Any, edit: Edit, layer: int, where: str) -> Any:
+    """Return a submodule's output with its tokens, or the cells of its map, edited."""
+    before = _first(output)
+    after = apply_edit(edit, _tokens(before), layer, where)
+    if before.ndim == 4:
+        after = after.transpose(1, 2).reshape(before.shape)
+    if isinstance(output, Tensor):
+        return after
+    if type(output) in (tuple, list):
+        return type(output)((after, *output[1:]))
+    raise ModelError(
+        where, f"layer {layer} gives {type(output).__name__}, whose tokens cannot be replaced",
+        "name a submodule that returns a tensor or a tuple, such as the block inside of it",
+    )  # fmt: skip
 
 
 def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> LayerShape:

@@ -81,16 +81,10 @@ def realised_truth(
 
     Parameters
     ----------
-    config
-        The encoder.
-    dataset
-        The dataset that the codes were drawn from.
+    config, dataset, split, tokens
+        As `known_answer_truth.truth` takes them; the dataset is the one that the codes are of.
     objects
         Object codes of the split's first scenes, uint8 (N, K).
-    split
-        The split.
-    tokens
-        What the probe reads; other than ``cls`` for `token_grid` only.
 
     Returns
     -------

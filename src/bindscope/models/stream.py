@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
-from bindscope.core.interfaces import Layer
+from bindscope.core.interfaces import Edit, Layer
+from bindscope.models.attention import AttentionRecorder, BlockAttention, ordered_blocks
 from bindscope.models.base import TokenMap, ordered_layers
+from bindscope.models.edits import apply_edit, check_edits, grad_mode
 from bindscope.models.images import Transform
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -23,7 +25,7 @@ _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass
 class FrozenViT:
-    """A frozen transformer whose blocks are run one by one (see `Model`).
+    """A frozen transformer whose blocks are run one by one (`Model`, `Editable`, `Attentive`).
 
     The library's own forward pass is run once with its blocks replaced by the identity: this gives
     what enters block 1 and the further arguments (masks, rotary embeddings) of each block, exactly
@@ -74,27 +76,69 @@ class FrozenViT:
         self, pixels: Tensor, layers: Sequence[Layer]
     ) -> Iterator[tuple[Layer, Tensor]]:
         """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each."""
+        return self.edited_stream(pixels, layers, {})
+
+    def edited_stream(
+        self,
+        pixels: Tensor,
+        layers: Sequence[Layer],
+        edits: Mapping[int, Edit],
+        *,
+        gradients: bool = False,
+    ) -> Iterator[tuple[Layer, Tensor]]:
+        """Give the layers of a pass whose residual stream is edited (see `Editable`)."""
         layers = ordered_layers(layers, self.n_layers, self.where)
+        check_edits(edits, 0, self.n_layers, self.where)
         if not layers:
             return
         deepest = layers[-1] if isinstance(layers[-1], int) else self.n_layers
-        tokens, calls = self._enter(pixels)
-        self.token_map.check(tokens.shape[1], self.where)
-        if 0 in layers:
-            yield 0, tokens.float()
-        for number, block in enumerate(self.blocks[:deepest], start=1):
-            args, kwargs = calls[number - 1]
-            with self._arithmetic():
-                result = block(tokens, *args, **kwargs)
-            tokens = result[0] if isinstance(result, tuple) else result
+        for number, tokens in self._run(pixels, deepest, edits, gradients=gradients):
             if number in layers:
                 yield number, tokens.float()
         if "final" in layers:
-            with self._arithmetic():
+            with self._arithmetic(gradients):
                 tokens = self.norm(tokens)
             yield "final", tokens.float()
 
-    def _enter(self, pixels: Tensor) -> tuple[Tensor, list[_Call]]:
+    def attention(
+        self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
+    ) -> Iterator[tuple[int, BlockAttention]]:
+        """Give the attention of the blocks asked for in ascending order (see `Attentive`)."""
+        blocks, edits = ordered_blocks(blocks, self.n_layers, self.where), edits or {}
+        check_edits(edits, 0, self.n_layers, self.where)
+        if not blocks:
+            return
+        recorder = AttentionRecorder(self.where)
+        for number, _ in self._run(pixels, blocks[-1], edits, recorder, blocks):
+            if number in blocks:
+                yield number, recorder.take(number)
+
+    def _run(
+        self,
+        pixels: Tensor,
+        deepest: int,
+        edits: Mapping[int, Edit],
+        recorder: AttentionRecorder | None = None,
+        recorded: Sequence[int] = (),
+        *,
+        gradients: bool = False,
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Give every layer down to the deepest, edited, in the arithmetic of the pass."""
+        tokens, calls = self._enter(pixels, gradients)
+        self.token_map.check(tokens.shape[1], self.where)
+        for number in range(deepest + 1):
+            if number:
+                args, kwargs = calls[number - 1]
+                reads = recorder.reading(number) if recorder and number in recorded else None
+                with self._arithmetic(gradients), reads or nullcontext():
+                    result = self.blocks[number - 1](tokens, *args, **kwargs)
+                tokens = result[0] if isinstance(result, tuple) else result
+            if number in edits:
+                with grad_mode(gradients):
+                    tokens = apply_edit(edits[number], tokens, number, self.where)
+            yield number, tokens
+
+    def _enter(self, pixels: Tensor, gradients: bool) -> tuple[Tensor, list[_Call]]:
         """Return what enters block 1, and the further arguments of every block."""
         entered: list[Tensor] = []
         calls: list[_Call] = []
@@ -107,7 +151,7 @@ class FrozenViT:
         try:
             for block in self.blocks:
                 block.__dict__["forward"] = record  # shadows the class's forward
-            with self._arithmetic():
+            with self._arithmetic(gradients):
                 self.forward(pixels)
         finally:
             for block in self.blocks:
@@ -121,10 +165,10 @@ class FrozenViT:
         return entered[0], calls
 
     @contextmanager
-    def _arithmetic(self) -> Iterator[None]:
+    def _arithmetic(self, gradients: bool = False) -> Iterator[None]:
         autocast = self.precision == "bfloat16"
         with (
-            torch.no_grad(),
+            grad_mode(gradients),
             torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=autocast),
         ):
             yield

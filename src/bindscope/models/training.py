@@ -13,7 +13,6 @@ from math import cos, isfinite, pi
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -27,8 +26,8 @@ from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
-from bindscope.models.images import Transform
 from bindscope.models.objectives.base import Objective, Setting, UInt8
+from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Scenes
 from bindscope.models.vit import build, transform
 
@@ -39,8 +38,8 @@ VAL_SCENES = 512  # read at each evaluation
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
 WARM_UP = 0.05  # share of the steps
-# Independent streams of one seed; 1 shuffles a fixed set of scenes.
-INITIALISATION, HEADS, STEPS, VALIDATION = 0, 2, 3, 4
+# Independent streams of one seed; 1 shuffles a fixed set of scenes, 4 is that of evaluations.
+INITIALISATION, HEADS, STEPS = 0, 2, 3
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class Trained:
     Parameters
     ----------
     weights
-        The transformer's parameters; for objectives that ask for a code also ``head.weight``
-        (codes, width) and ``head.bias`` of the readout. On the CPU, contiguous.
+        The transformer's parameters, and what the objective has beside it (heads, decoder,
+        teacher), named ``objective.*``. On the CPU, contiguous.
     history
         One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` (train: mean
         over the steps since the entry before).
@@ -102,18 +101,19 @@ def train(
     """
     input_px = _input_px(config, dataset)
     objective: Objective = resolve(OBJECTIVES[config.source.partition(":")[2]])(
-        build(config.architecture, input_px, _generator(config.seed, INITIALISATION)),
+        build(config.architecture, input_px, random_stream(config.seed, INITIALISATION)),
         Setting(
             sizes=[group.size for group in dataset.space.groups],
             objects=scenes.sample(),
-            generator=_generator(config.seed, HEADS),
+            generator=random_stream(config.seed, HEADS),
         ),
     )
     device = torch.device(device or config.training.device)
     run = Run(f"model {config.name}", objective.to(device), keeps_best=False)
-    task = _Task(
-        objective, config, scenes, transform(input_px), device, scenes.validation(VAL_SCENES)
+    evaluation = Evaluation(
+        run.name, objective, transform(input_px), device, config.training.batch_size
     )
+    task = _Task(evaluation, config, scenes, scenes.validation(VAL_SCENES))
     Descent([run], task, _plan(config), checkpoint).fit()
     weights = {name: value.detach().cpu().contiguous() for name, value in objective.kept().items()}
     return Trained(weights, [entry._asdict() for entry in run.history], input_px)
@@ -122,7 +122,7 @@ def train(
 def untrained(config: Controlled, dataset: SceneDistribution) -> Trained:
     """Return a model as it is before training: the twin of all with its seed and architecture."""
     input_px = _input_px(config, dataset)
-    vit = build(config.architecture, input_px, _generator(config.seed, INITIALISATION))
+    vit = build(config.architecture, input_px, random_stream(config.seed, INITIALISATION))
     return Trained(dict(vit.state_dict()), [], input_px)
 
 
@@ -194,11 +194,9 @@ def _plan(config: Controlled) -> Plan:
 class _Task:
     """An objective and its scenes: what the descent needs to know of them."""
 
-    objective: Objective
+    evaluation: Evaluation
     config: Controlled
     scenes: Scenes
-    transform: Transform
-    device: torch.device
     validation: tuple[UInt8, UInt8]
 
     def batches(self, first: int) -> Iterator[Batch]:
@@ -207,9 +205,10 @@ class _Task:
 
     def backward(self, run: Run, batch: Batch, share: float) -> float:
         """Add the gradients of `share` of the loss; return the loss in bits."""
-        self.objective.before_step()
-        generator = _generator(self.config.seed, STEPS, batch.step)
-        loss = self._loss(batch.images, batch.objects, generator)
+        objective = self.evaluation.objective
+        objective.before_step()
+        generator = random_stream(self.config.seed, STEPS, batch.step)
+        loss = objective.loss_bits(*self.evaluation.batch(batch.images, batch.objects), generator)
         (loss * share).backward()  # type: ignore[no-untyped-call]
         found = float(loss.detach())
         if not isfinite(found):
@@ -219,28 +218,10 @@ class _Task:
             )  # fmt: skip
         return found
 
-    @torch.no_grad()
     def validate(self, runs: Sequence[Run]) -> list[float]:
-        """Return the loss on validation scenes, in batches like those of training."""
-        images, objects = self.validation
-        size = min(self.config.training.batch_size, len(images))
-        generator = _generator(0, VALIDATION)  # the same masks and views at each evaluation
-        losses = [
-            float(self._loss(images[i : i + size], objects[i : i + size], generator))
-            for i in range(0, len(images) - size + 1, size)
-        ]
+        """Return the loss on validation scenes: the same masks and views at each evaluation."""
+        losses = self.evaluation.bits(*self.validation).tolist()
         loss = sum(losses) / len(losses)
         for run in runs:
             logger.info("%s: %.4f bits on validation after %d steps", run.name, loss, run.steps)
         return [loss for _ in runs]
-
-    def _loss(self, images: UInt8, objects: UInt8, generator: torch.Generator) -> Tensor:
-        pixels = self.transform(images, self.device, "controlled model")
-        codes = torch.from_numpy(objects).to(self.device, torch.float32)
-        return self.objective.loss_bits(pixels, codes, generator)
-
-
-def _generator(*stream: int) -> torch.Generator:
-    """Return a source of random numbers on the CPU: seed, stream and, in a stream, a step."""
-    state = np.random.SeedSequence(stream).generate_state(1, np.uint64)
-    return torch.Generator().manual_seed(int(state[0] >> np.uint64(1)))

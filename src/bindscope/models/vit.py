@@ -16,6 +16,7 @@ from bindscope.config.models import Architecture
 from bindscope.models.images import HALF, Transform, check_input_px
 
 MLP_RATIO = 4
+BESIDE = "objective."  # begins the names of weights that an objective keeps beside the ViT's
 
 
 class Attention(nn.Module):

@@ -53,6 +53,8 @@ def load(
 def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: float | None) -> Path:
     """Put a finished training into the zoo, its weights as float16; return the manifest's path.
 
+    Heads, decoder and teacher are kept beside the transformer, for `models.pretraining_loss`.
+
     The manifest holds `weights` (a file name), `sha256`, `objective`, `seed`, `input_px`; `recipe`,
     the configuration that trains it (`model`, `dataset`, `threads`, `device`); `code`, the code key
     of that training, and `lock`, the hash of requirements.lock; `val_loss_bits` after the last
@@ -78,11 +80,7 @@ def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: fl
     spec = json.loads(made["spec"])
     remedy = f"delete {training} and run `make zoo`"
     content = checked(training.parent / made["weights"], made["sha256"], remedy)
-    tensors = {
-        name: value.half()
-        for name, value in load_tensors(content).items()
-        if not name.startswith("head.")
-    }
+    tensors = {name: value.half() for name, value in load_tensors(content).items()}
     history = json.loads(training.with_suffix(".history.json").read_text())
     losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
     stored = save(tensors)

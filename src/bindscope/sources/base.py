@@ -23,6 +23,36 @@ Roots = str | Sequence[str]
 
 
 @dataclass(frozen=True)
+class Segments:
+    """The file that says which pixels belong to which object.
+
+    Attributes
+    ----------
+    file
+        Name of the mask file below the reader's `images`; as wide and high as the image.
+    channels
+        How a pixel becomes a number, a key of `bindscope.sources.masks.CHANNELS`.
+    ids
+        The number of each object; pixels with any other number are unlabelled.
+    stuff
+        Whether each object is stuff (sky, grass), not a thing.
+    """
+
+    file: str
+    channels: str
+    ids: tuple[int, ...]
+    stuff: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An image that a reader left out on purpose, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Scene:
     """One image and what is on it.
 
@@ -38,6 +68,8 @@ class Scene:
         Left, top, right and bottom edge of each object in the image's pixels; None if unknown.
     split
         `train`, `val` or `test` where the source says so.
+    segments
+        Which pixels are whose; None if unknown.
     """
 
     image: str
@@ -45,6 +77,7 @@ class Scene:
     where: str
     boxes: tuple[Box, ...] | None = None
     split: str | None = None
+    segments: Segments | None = None
 
 
 def build_reader(source: Source, split_column: str | None) -> Reader:
@@ -96,17 +129,18 @@ class SourceFiles:
         InputError
             If it cannot be read, or the archive's checksum of it is not met.
         """
-        with self._open(name) as file:
+        with self.open(name) as file:
             return file.read()
 
     @contextmanager
     def text(self, name: str) -> Iterator[TextIO]:
         """Open a file as UTF-8 text; the errors are those of `read`."""
-        with self._open(name) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
+        with self.open(name) as file, io.TextIOWrapper(file, encoding="utf-8") as text:
             yield text
 
     @contextmanager
-    def _open(self, name: str) -> Iterator[IO[bytes]]:
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file; the errors are those of `read`."""
         place = self._place(name)
         try:
             with place.open(name) as file:

@@ -10,7 +10,8 @@ from typing import Any, TextIO
 from bindscope.core.errors import InputError
 
 _CHUNK = 1 << 20  # characters
-_LONGEST = 1 << 24  # characters of one entry, and of what comes before the list
+_LONGEST = 1 << 24  # characters of one entry, and of white space before the list
+_LONGEST_KEY = 1000  # characters of a key, and of white space around its colon
 
 
 def entries(
@@ -63,11 +64,12 @@ def _start(file: TextIO, path: str, key: str, other: str) -> tuple[str, int]:
     text = file.read(_CHUNK).lstrip("\ufeff")
     opening = re.compile(rf'"{key}"\s*:\s*\[' if key else r"\s*\[")
     while not (found := opening.search(text) if key else opening.match(text)):
-        more = (key or not text.strip()) and len(text) < _LONGEST and file.read(_CHUNK)
+        more = (key or (not text.strip() and len(text) < _LONGEST)) and file.read(_CHUNK)
         if not more:
             problem = f"has no list {key!r}" if key else "does not begin with a JSON array"
             raise InputError(path, problem, other)
-        text += more
+        # What is before the key is not kept, but the key itself may have begun.
+        text = (text[-_LONGEST_KEY:] if key else text) + more
     return text, found.end()
 
 

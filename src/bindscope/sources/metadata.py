@@ -21,7 +21,9 @@ def metadata(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_about(path: Path | str) -> dict[str, Any]:
-    """Read `images`, `values` (pairs of a group and its values' names) and the job's keys.
+    """Read `images`, `values` (pairs of a group and its values' names), `skipped` and the keys.
+
+    `skipped` lists images that the reader left out, each with `image` and `reason`.
 
     Raises
     ------

@@ -3,21 +3,69 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from bindscope.config.observed import PhotosRenderer
 from bindscope.core.errors import InputError
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.shards import write_blocks
 from bindscope.sources.base import SourceFiles
+from bindscope.sources.masks import read_mask, shrink
 from bindscope.sources.records import Record, read_records
 
 BLOCK = 64  # scenes that are held in memory at a time
+PADDING = (124, 116, 104)  # ImageNet's mean: near zero once a model has normalised it
 
 _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where an image lies in the stored square.
+
+    Attributes
+    ----------
+    original
+        Width and height of the image, in its own pixels.
+    size
+        Width and height in the square, in stored pixels.
+    corner
+        Left and upper edge in the square.
+    side
+        Side of the square.
+    """
+
+    original: tuple[int, int]
+    size: tuple[int, int]
+    corner: tuple[int, int]
+    side: int
+
+    @classmethod
+    def of(cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]) -> Self:
+        """Place an image; see `PhotosRenderer.fit`."""
+        if fit == "squash":
+            return cls(original, (side, side), (0, 0), side)
+        longer = max(original)
+        width, height = (max(1, round(side * length / longer)) for length in original)
+        return cls(original, (width, height), ((side - width) // 2, (side - height) // 2), side)
+
+    def window(self) -> tuple[slice, slice]:
+        """Rows and columns of the square that the image fills."""
+        (left, top), (width, height) = self.corner, self.size
+        return slice(top, top + height), slice(left, left + width)
+
+    def boxes(self, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.int16]:
+        """Bring boxes (M, 4), in pixels of the image, to whole stored pixels."""
+        scale = np.array(self.size) / self.original
+        moved = boxes * np.tile(scale, 2) + np.tile(self.corner, 2)
+        inside: npt.NDArray[np.float64] = np.clip(np.rint(moved), 0, self.side)
+        return inside.astype(np.int16)
 
 
 def write_photos(
@@ -25,7 +73,7 @@ def write_photos(
     split: str,
     start: int,
     stop: int,
-    size_px: int,
+    render: PhotosRenderer,
     max_objects: int,
     writer: StoreWriter,
 ) -> None:
@@ -37,62 +85,89 @@ def write_photos(
         What `bindscope.sources.records` wrote.
     split, start, stop
         Which scenes.
-    size_px, max_objects
-        Side of the stored images, and M below.
+    render, max_objects
+        How images are brought into a square of `size_px`, and M below.
     writer
         A store that is being written. The arrays are `images` uint8 (n, size_px, size_px, 3), RGB;
         `cells` int16 (n, M), the object-code index of the j-th object in the source's order, -1 =
-        none; `boxes` int16 (n, M, 4): x0 y0 x1 y1 in stored pixels, -1 where there is none. There
-        are no masks.
+        none; `boxes` int16 (n, M, 4): x0 y0 x1 y1 in stored pixels, -1 where there is none.
+        Where the source has masks also `masks` (n, size_px, size_px), uint8, or uint16 where M is
+        above 255: j where the j-th object is, from 1 on, 0 where none is; `classes` int16 (n, M),
+        the class of each object from 1 on, 0 = none; `stuff` uint8 (n, M), 1 = stuff.
 
     Raises
     ------
     InputError
-        For an image that cannot be read or decoded.
+        For an image or a mask that cannot be read or decoded, or a mask of another size.
     """
     found = read_records(records, split, start, stop)
     files = SourceFiles(found.images)
+    masked = [record.segments is not None for record in found.scenes]
+    if any(masked) and not all(masked):
+        without = found.scenes[masked.index(False)]
+        raise InputError(
+            f"{without.image} ({without.where})", "has no mask, and other images of its shard do",
+            "let the reader give a mask for every image, or for none",
+        )  # fmt: skip
 
     def decoded(first: int, last: int) -> dict[str, npt.NDArray[np.integer]]:
-        return _arrays(files, found.scenes[first:last], size_px, max_objects)
+        return _arrays(files, found.scenes[first:last], render, max_objects, masked=any(masked))
 
     writer.attributes.update(split=split, start=start)
     write_blocks(writer, len(found.scenes), BLOCK, "images", decoded)
 
 
 def _arrays(
-    files: SourceFiles, records: tuple[Record, ...], size_px: int, max_objects: int
+    files: SourceFiles,
+    records: tuple[Record, ...],
+    render: PhotosRenderer,
+    max_objects: int,
+    masked: bool,
 ) -> dict[str, npt.NDArray[np.integer]]:
-    images = np.empty((len(records), size_px, size_px, 3), np.uint8)
-    cells = np.full((len(records), max_objects), -1, np.int16)
-    boxes = np.full((len(records), max_objects, 4), -1, np.int16)
+    n, side = len(records), render.size_px
+    arrays: dict[str, npt.NDArray[np.integer]] = {
+        "images": np.empty((n, side, side, 3), np.uint8),
+        "cells": np.full((n, max_objects), -1, np.int16),
+        "boxes": np.full((n, max_objects, 4), -1, np.int16),
+    }
+    if masked:
+        arrays |= {
+            "masks": np.zeros((n, side, side), np.uint8 if max_objects < 256 else np.uint16),
+            "classes": np.zeros((n, max_objects), np.int16),
+            "stuff": np.zeros((n, max_objects), np.uint8),
+        }
     for i, record in enumerate(records):
-        images[i], scale = load_image(files, record, size_px)
-        cells[i, : len(record.cells)] = record.cells
+        arrays["images"][i], placed = load_image(files, record, render)
+        objects = len(record.cells)
+        arrays["cells"][i, :objects] = record.cells
         if record.boxes:
-            edges = np.rint(np.array(record.boxes) * [*scale, *scale])
-            boxes[i, : len(record.boxes)] = np.clip(edges, 0, size_px)
-    return {"images": images, "cells": cells, "boxes": boxes}
+            arrays["boxes"][i, :objects] = placed.boxes(np.array(record.boxes))
+        if record.segments:
+            arrays["masks"][i] = load_mask(files, record, placed)
+            arrays["classes"][i, :objects] = np.array(record.cells) + 1
+            arrays["stuff"][i, :objects] = record.segments.stuff
+    return arrays
 
 
 def load_image(
-    files: SourceFiles, record: Record, size_px: int
-) -> tuple[npt.NDArray[np.uint8], tuple[float, float]]:
-    """Decode an image and resize the whole of it to a square.
+    files: SourceFiles, record: Record, render: PhotosRenderer
+) -> tuple[npt.NDArray[np.uint8], Placed]:
+    """Decode an image and bring the whole of it into a square.
 
-    It is turned upright as its EXIF tag says; what is transparent becomes white.
+    It is turned upright as its EXIF tag says, unless it has a mask, which is of the stored pixels;
+    what is transparent becomes white.
 
     Parameters
     ----------
     files, record
         The image and its record.
-    size_px
-        Side of the square.
+    render
+        Side of the square, and how the image fills it.
 
     Returns
     -------
-    ndarray, (float, float)
-        uint8 (size_px, size_px, 3), and the factors of the horizontal and vertical axis.
+    ndarray, Placed
+        uint8 (size_px, size_px, 3), and where in it the image lies.
 
     Raises
     ------
@@ -108,7 +183,8 @@ def load_image(
                     where, f"has pixels of mode {opened.mode}, not 8 bits per channel",
                     "convert it to 8-bit grey or RGB",
                 )  # fmt: skip
-            upright = ImageOps.exif_transpose(opened).convert("RGBA")
+            turned = opened if record.segments else ImageOps.exif_transpose(opened)
+            upright = turned.convert("RGBA")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(
             where, f"does not decode as an image ({error})",
@@ -116,7 +192,37 @@ def load_image(
         ) from error  # fmt: skip
     white = Image.new("RGBA", upright.size, "white")
     image = Image.alpha_composite(white, upright).convert("RGB")
-    scale = size_px / image.width, size_px / image.height
-    if image.size != (size_px, size_px):
-        image = image.resize((size_px, size_px), Image.Resampling.BICUBIC)
-    return np.asarray(image, np.uint8), scale
+    placed = Placed.of(image.size, render.size_px, render.fit)
+    if image.size != placed.size:
+        image = image.resize(placed.size, Image.Resampling.BICUBIC)
+    square = np.full((render.size_px, render.size_px, 3), PADDING, np.uint8)
+    square[placed.window()] = np.asarray(image, np.uint8)
+    return square, placed
+
+
+def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray[np.uint16]:
+    """Decode the mask of an image and bring it into the same square, without interpolating.
+
+    Returns
+    -------
+    ndarray
+        uint16 (side, side): j where the j-th object is, from 1 on, 0 where none is or no image.
+
+    Raises
+    ------
+    InputError
+        As `read_mask`, or if the mask is not as wide and high as the image.
+    """
+    assert record.segments is not None
+    mask = read_mask(files, record.segments, record.where)
+    height, width = mask.shape
+    if (width, height) != placed.original:
+        raise InputError(
+            f"{files.path(record.segments.file)} ({record.where})",
+            f"is {width} x {height} pixels, and its image {placed.original[0]} x "
+            f"{placed.original[1]}",
+            "bring mask and image of the same release, or list the image under `source.skip`",
+        )
+    square = np.zeros((placed.side, placed.side), np.uint16)
+    square[placed.window()] = shrink(mask, placed.size[1], placed.size[0])
+    return square

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,22 @@ from bindscope.config.wording import instead
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.files import write_atomic
 from bindscope.core.interfaces import Reader
-from bindscope.sources.base import Box, Roots, Scene, SourceFiles, build_reader
+from bindscope.sources.base import (
+    Box,
+    Roots,
+    Scene,
+    Segments,
+    Skipped,
+    SourceFiles,
+    build_reader,
+)
+from bindscope.sources.masks import check_segments
 from bindscope.sources.metadata import damaged, metadata, read_about
 from bindscope.sources.splits import assign
 
 log = logging.getLogger(__name__)
+
+_NAMED = 12  # values that a message lists
 
 SCHEMA = pa.schema(
     [
@@ -40,6 +52,17 @@ SCHEMA = pa.schema(
         ("where", pa.string()),
         ("cells", pa.list_(pa.int32())),
         ("boxes", pa.list_(pa.list_(pa.float64(), 4))),
+        (
+            "segments",
+            pa.struct(
+                [
+                    ("file", pa.string()),
+                    ("channels", pa.string()),
+                    ("ids", pa.list_(pa.int32())),
+                    ("stuff", pa.list_(pa.bool_())),
+                ]
+            ),
+        ),
     ]
 )
 
@@ -50,7 +73,7 @@ class Record:
 
     Attributes
     ----------
-    image, where, boxes
+    image, where, boxes, segments
         As in `bindscope.sources.base.Scene`.
     cells
         Object-code index of each object, in the source's order.
@@ -60,6 +83,7 @@ class Record:
     where: str
     cells: tuple[int, ...]
     boxes: tuple[Box, ...] | None
+    segments: Segments | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +104,7 @@ class Records:
 
 def read_source(
     dataset: SceneDistribution, found: Sequence[str] = ()
-) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]]]:
+) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]], tuple[Skipped, ...]]:
     """Read the scenes of a dataset's source, check all of them, and assign them to splits.
 
     Parameters
@@ -93,8 +117,9 @@ def read_source(
 
     Returns
     -------
-    images, records, values
-        Where image names start, the scenes of each split, and the names of every group's values.
+    images, records, values, skipped
+        Where image names start, the scenes of each split, the names of every group's values, and
+        images that the reader left out.
 
     Raises
     ------
@@ -109,7 +134,10 @@ def read_source(
     _check_vocabulary(dataset, reader)
     check = _Check(dataset, reader)
     records = [check.record(scene) for scene in scenes]
-    _check_images(SourceFiles(reader.images), scenes)
+    skipped = tuple(getattr(reader, "skipped", ()))  # most readers leave nothing out
+    for reason, number in sorted(Counter(image.reason for image in skipped).items()):
+        log.info("left out: %d images (%s)", number, reason)
+    _check_files(SourceFiles(reader.images), scenes)
     sizes = [group.size for group in dataset.space.groups]
     features = feature_code(objects_of(records, check.n_cells), sizes)
     check.counts(records, features)
@@ -121,7 +149,7 @@ def read_source(
         "%d scenes: %s", len(scenes), ", ".join(f"{len(v)} {name}" for name, v in splits.items())
     )
     values = {group.name: tuple(reader.vocabulary[group.name]) for group in dataset.space.groups}
-    return reader.images, splits, values
+    return reader.images, splits, values, skipped
 
 
 def _check_vocabulary(dataset: SceneDistribution, reader: Reader) -> None:
@@ -129,22 +157,30 @@ def _check_vocabulary(dataset: SceneDistribution, reader: Reader) -> None:
         values = reader.vocabulary.get(group.name)
         if values is None or len(values) != group.size:
             has = f"has {len(values)} values" if values else "is not among its groups"
+            names = list(values or reader.vocabulary)
+            more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
             raise ConfigError(
                 f"datasets.{dataset.name}.space.groups",
                 f"{group.name!r} has size {group.size}, but in the source it {has} "
-                f"({', '.join(values or reader.vocabulary)})",
+                f"({', '.join([*names[:_NAMED], *more])})",
                 "make groups and source agree",
             )
 
 
-def _check_images(files: SourceFiles, scenes: Sequence[Scene]) -> None:
-    missing = [scene for scene in scenes if not files.exists(scene.image)]
-    if missing:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise InputError(
-            missing[0].where, f"there is no image {files.path(missing[0].image)}{more}",
-            "bring it there, correct its name, or correct `source.images`",
-        )  # fmt: skip
+def _check_files(files: SourceFiles, scenes: Sequence[Scene]) -> None:
+    wanted = {
+        "image": [(scene, scene.image) for scene in scenes],
+        "mask": [(scene, scene.segments.file) for scene in scenes if scene.segments],
+    }
+    for kind, named in wanted.items():
+        missing = [(scene, name) for scene, name in named if not files.exists(name)]
+        if missing:
+            more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+            scene, name = missing[0]
+            raise InputError(
+                scene.where, f"there is no {kind} {files.path(name)}{more}",
+                "bring it there, correct its name, or correct `source.images`",
+            )  # fmt: skip
 
 
 class _Check:
@@ -183,7 +219,9 @@ class _Check:
             )
         if scene.boxes is not None:
             self._boxes(scene, scene.boxes)
-        return Record(scene.image, scene.where, cells, scene.boxes)
+        if scene.segments is not None:
+            check_segments(scene.segments, len(cells), f"{scene.image} ({scene.where})")
+        return Record(scene.image, scene.where, cells, scene.boxes, scene.segments)
 
     def _cell(self, scene: Scene, values: Mapping[str, str]) -> int:
         place = []
@@ -250,15 +288,17 @@ def write_records(
     splits: Mapping[str, Sequence[Record]],
     values: Mapping[str, Sequence[str]],
     keys: Mapping[str, str],
+    skipped: Sequence[Skipped] = (),
 ) -> None:
     """Write the records as Parquet, atomically; all but the rows go into its metadata."""
     rows: list[dict[str, Any]] = [
-        {"split": split, "image": r.image, "where": r.where, "cells": r.cells, "boxes": r.boxes}
-        for split, records in splits.items()
-        for r in records
+        {"split": split, **asdict(r)} for split, records in splits.items() for r in records
     ]
     # Pairs: keys of an object are sorted, and the order of groups is that of the object code.
-    about = metadata({"images": images, "values": list(values.items()), **keys})
+    left_out = [asdict(image) for image in skipped]
+    about = metadata(
+        {"images": images, "values": list(values.items()), "skipped": left_out, **keys}
+    )
     table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(about))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
@@ -293,7 +333,12 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
             row["where"],
             tuple(row["cells"]),
             None if row["boxes"] is None else tuple(tuple(box) for box in row["boxes"]),
+            None if row["segments"] is None else _segments(row["segments"]),
         )
         for row in rows
     )
     return Records(about["images"], scenes)
+
+
+def _segments(row: Mapping[str, Any]) -> Segments:
+    return Segments(row["file"], row["channels"], tuple(row["ids"]), tuple(row["stuff"]))

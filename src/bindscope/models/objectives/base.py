@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,10 +12,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bindscope.models.vit import ViT, initialise
+from bindscope.models.vit import BESIDE, ViT, initialise
 
 UInt8 = NDArray[np.uint8]
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the tokens of a batch show, as an objective cuts, hides and moves its scenes.
+
+    Attributes
+    ----------
+    scenes
+        int64 (R,): number in the batch of the scene that a row of tokens comes from.
+    patches
+        int64 (R, T): patch of that scene, in raster order, that a token shows; -1 for [CLS], and
+        for what lies beyond the scene.
+    """
+
+    scenes: Tensor
+    patches: Tensor
 
 
 @dataclass(frozen=True)
@@ -67,9 +84,37 @@ class Objective(nn.Module, ABC):
     def before_step(self) -> None:
         """Do what follows from the step before, such as letting a teacher follow; once a step."""
 
+    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+        """Return which tokens `loss_bits` makes of a batch.
+
+        Parameters
+        ----------
+        pixels, generator
+            What `loss_bits` is given, the generator in the same state.
+        """
+        every = torch.arange(-1, self.vit.rows**2, device=pixels.device)
+        scenes = torch.arange(len(pixels), device=pixels.device)
+        return Shown(scenes, every.expand(len(pixels), -1))
+
     def kept(self) -> dict[str, Tensor]:
-        """Return the weights that are kept: the transformer's."""
-        return dict(self.vit.state_dict())
+        """Return all weights: the transformer's under their names in it, others after `BESIDE`."""
+        return {_kept_name(name): value for name, value in self.state_dict().items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take weights that `kept` gave.
+
+        Raises
+        ------
+        RuntimeError
+            If a name or a shape is another one.
+        """
+        own = {_kept_name(name): name for name in self.state_dict()}
+        self.load_state_dict({own.get(name, name): value for name, value in tensors.items()})
+
+
+def _kept_name(name: str) -> str:
+    """Return the name that a weight of an objective is kept under."""
+    return name.removeprefix("vit.") if name.startswith("vit.") else BESIDE + name
 
 
 def made(module: AnyModule, generator: torch.Generator) -> AnyModule:

@@ -37,11 +37,6 @@ class Objects(Objective):
         nats = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum")
         return nats / (len(wanted) * log(2))
 
-    def kept(self) -> dict[str, Tensor]:
-        """Return the transformer's weights, and those of the readout as ``head.*``."""
-        head = {f"head.{name}": value for name, value in self.head.state_dict().items()}
-        return {**super().kept(), **head}
-
 
 class Features(Objects):
     """The feature code F = f(O), in the same way."""

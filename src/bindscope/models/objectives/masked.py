@@ -6,8 +6,9 @@ from math import log
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, made
+from bindscope.models.objectives.base import Objective, Setting, Shown, made
 from bindscope.models.vit import Block, ViT
 
 HIDDEN = 0.5  # share of the patches
@@ -30,11 +31,7 @@ class Masked(Objective):
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the loss in bits per hidden value."""
-        n_patches = self.vit.rows**2
-        order = torch.rand(len(pixels), n_patches, generator=generator).argsort(1)
-        order = order.to(pixels.device)
-        n_seen = n_patches - round(HIDDEN * n_patches)
-        seen, hidden = order[:, :n_seen], order[:, n_seen:]
+        seen, hidden = self._halves(pixels, generator)
         tokens = self.vit.tokens(pixels)
         tokens = torch.cat([tokens[:, :1], _pick(tokens[:, 1:], seen)], 1)
         for block in self.vit.blocks:
@@ -43,6 +40,20 @@ class Masked(Objective):
         error = drawn - _pick(self.vit.squares(pixels), hidden)
         loss: Tensor = error.square().mean() / (2 * SPREAD**2 * log(2))
         return loss
+
+    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+        """Return the patches that are not hidden, in the order of their tokens."""
+        seen, _ = self._halves(pixels, generator)
+        scenes = torch.arange(len(pixels), device=pixels.device)
+        return Shown(scenes, functional.pad(seen, (1, 0), value=-1))
+
+    def _halves(self, pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the patches of each image that are seen, and those that are hidden."""
+        n_patches = self.vit.rows**2
+        order = torch.rand(len(pixels), n_patches, generator=generator).argsort(1)
+        order = order.to(pixels.device)
+        n_seen = n_patches - round(HIDDEN * n_patches)
+        return order[:, :n_seen], order[:, n_seen:]
 
 
 class _Decoder(nn.Module):

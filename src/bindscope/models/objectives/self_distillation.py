@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, made
+from bindscope.models.objectives.base import Objective, Setting, Shown, made
 from bindscope.models.vit import ViT
 
 HIDDEN_WIDTH, BOTTLENECK, ANSWERS = 256, 64, 128
@@ -51,6 +51,18 @@ class SelfDistillation(Objective):
         other = wanted.roll(len(pixels), 0)  # the teacher's answer to the other view
         loss: Tensor = -(other * said).sum(-1).mean() / log(2)
         return loss
+
+    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+        """Return the patches of the scenes under the centres of the two views' patches."""
+        rows, views = self.vit.rows, []
+        for _ in range(2):
+            place, _, _ = _drawn(pixels, generator)
+            centres = functional.affine_grid(place, [len(pixels), 1, rows, rows], False)
+            x, y = ((centres + 1) * rows / 2).floor().long().flatten(1, 2).unbind(-1)
+            outside = (torch.minimum(x, y) < 0) | (torch.maximum(x, y) >= rows)
+            views.append(functional.pad((y * rows + x).masked_fill(outside, -1), (1, 0), value=-1))
+        scenes = torch.arange(len(pixels)).repeat(2)
+        return Shown(scenes.to(pixels.device), torch.cat(views).to(pixels.device))
 
 
 class _Head(nn.Module):
@@ -98,14 +110,7 @@ def view(pixels: Tensor, generator: torch.Generator) -> Tensor:
 
     Beyond the edge an image goes on as its edge, which is background.
     """
-    n = len(pixels)
-    zoom, x, y, side, light = torch.rand(5, n, generator=generator)
-    zoom = ZOOM[0] + (ZOOM[1] - ZOOM[0]) * zoom
-    mirror = torch.where(side < 0.5, -1.0, 1.0)
-    place = torch.zeros(n, 2, 3)
-    place[:, 0, 0], place[:, 1, 1] = zoom * mirror, zoom
-    place[:, 0, 2], place[:, 1, 2] = 2 * SHIFT * (2 * x - 1), 2 * SHIFT * (2 * y - 1)
-    noise = torch.randn(n, 1, *pixels.shape[2:], generator=generator)
+    place, light, noise = _drawn(pixels, generator)
     change = BRIGHTNESS * (2 * light - 1)[:, None, None, None] + NOISE * noise
     grid = functional.affine_grid(place, list(pixels.shape), align_corners=False)
     seen = functional.grid_sample(
@@ -113,3 +118,15 @@ def view(pixels: Tensor, generator: torch.Generator) -> Tensor:
     )
     disturbed: Tensor = seen + change.to(pixels.device)
     return disturbed
+
+
+def _drawn(pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a view of each image: where it lies (n, 2, 3), its light (n,), its noise."""
+    n = len(pixels)
+    zoom, x, y, side, light = torch.rand(5, n, generator=generator)
+    zoom = ZOOM[0] + (ZOOM[1] - ZOOM[0]) * zoom
+    mirror = torch.where(side < 0.5, -1.0, 1.0)
+    place = torch.zeros(n, 2, 3)
+    place[:, 0, 0], place[:, 1, 1] = zoom * mirror, zoom
+    place[:, 0, 2], place[:, 1, 2] = 2 * SHIFT * (2 * x - 1), 2 * SHIFT * (2 * y - 1)
+    return place, light, torch.randn(n, 1, *pixels.shape[2:], generator=generator)

@@ -173,7 +173,7 @@ class Composer:
         side = self.sizes[size]
         free = (self.config.size_px - side + 1).astype(np.uint64)[:, :, None]
         places = self.words.numbers((PLACE,), 0, size.shape, free).astype(np.intp)
-        return places - ((self.stamps.side - side) // 2)[:, :, None]
+        return np.asarray(places - ((self.stamps.side - side) // 2)[:, :, None])
 
     def _search(
         self,
@@ -322,7 +322,7 @@ def _below(words: Words, below: int | Ints) -> Ints:
 
 def _marked(column: Ints, found: Bools, width: int) -> Bools:
     """Return bools (n, width), true in one column of each scene where one was found."""
-    return (np.arange(width) == column[:, None]) & found[:, None]
+    return np.asarray((np.arange(width) == column[:, None]) & found[:, None])
 
 
 def _taken(values: Ints, column: Ints) -> Ints:

@@ -43,7 +43,7 @@ def sizes_of(config: ClutterRenderer) -> tuple[int, ...]:
 def texture(name: str, side: int) -> Bits:
     """Draw a texture on a canvas of `side` pixels; uint8 (side, side) of 0 and 1."""
     y, x = np.indices((side, side))
-    bits = {
+    bits: NDArray[np.bool_] = {
         "plain": np.zeros((side, side), bool),
         "stripes": y % 6 < 3,
         "dots": (y % 6 < 3) & (x % 6 < 3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -101,7 +101,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 (*trust.calibration(table), *trust.controls(table)),
                 figures=("calibration",),
             ),
-            _published(table, inputs),
+            _published(table, inputs, sentences.histogram_here(about)),
             Section("rows", "All measurements", _ABOUT_ROWS, tables=(_rows(table),)),
         ),
         provenance=(_keys(table),) if len(table) else (),
@@ -115,8 +115,11 @@ _ABOUT_ROWS = (
 )
 
 
-def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
-    """Put the papers' numbers beside those of the run, or say why that cannot be done."""
+def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Section:
+    """Put the papers' numbers beside those of the run, or say why that cannot be done.
+
+    `here` says what a histogram reaches on the run's own scenes.
+    """
     published, trends = read_papers_table(inputs), read_trends(inputs)
     compared = beside(table, published)
     reasons = why_not(table, published)
@@ -137,7 +140,7 @@ def _published(table: pd.DataFrame, inputs: Inputs) -> Section:
     return Section(
         "published",
         "The paper's numbers",
-        (histogram, text, *([listed] if reasons else [])),
+        (histogram, *here, text, *([listed] if reasons else [])),
         tuple(reasons),
         figures=("histogram",),
         tables=(*(found if len(compared) else ()), *((others,) if len(trends) else ())),

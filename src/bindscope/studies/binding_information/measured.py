@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from bindscope.studies.binding_information.best import BEST
-from bindscope.studies.binding_information.quotes import UNUSABLE, Record, at_least, parts_of
+from bindscope.studies.binding_information.quotes import (
+    UNUSABLE,
+    Record,
+    at_least,
+    between,
+    parts_of,
+)
 from bindscope.studies.binding_information.rules import flag_list
 
 if TYPE_CHECKING:
@@ -145,5 +151,5 @@ def _bits(row: Record, name: str, sign: str) -> str:
         return "-"
     ends = [row[f"{name}_low"], row[f"{name}_high"]]
     known = not any(map(pd.isna, ends))
-    interval = f" ({at_least(ends[0], 2)} to {ends[1]:.2f})" if known else ""
-    return f"{sign} {at_least(row[name], 2)}{interval}"
+    interval = f" ({between(*ends)})" if known else ""
+    return f"{sign} {at_least(row[name])}{interval}"

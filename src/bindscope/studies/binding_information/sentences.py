@@ -23,12 +23,13 @@ from bindscope.studies.binding_information.comparisons import (
 from bindscope.studies.binding_information.names import FLAG_WORDS, tokens_shown
 from bindscope.studies.binding_information.quotes import (
     BEYOND,
+    HOW_MANY,
     SMALLEST_BITS,
     Part,
     Quotes,
     Record,
     at_least,
-    at_most,
+    between,
     headline_part,
     parts_of,
     quotes,
@@ -67,8 +68,8 @@ class Told(NamedTuple):
         What may be quoted of it: last layers.
     models
         Names of groups, and of models that are in none, in the configuration's order.
-    words
-        Per such name what these models are; empty where that is not known.
+    sources
+        Per such name the source of its first model.
     datasets
         Datasets with something to say, in the configuration's order.
     kinds
@@ -78,7 +79,7 @@ class Told(NamedTuple):
     table: pd.DataFrame
     found: Quotes
     models: list[str]
-    words: dict[str, str]
+    sources: dict[str, str]
     datasets: list[str]
     kinds: dict[str, list[str]]
 
@@ -97,29 +98,23 @@ def told(table: pd.DataFrame, config: Config) -> Told:
     sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
     table = with_groups(table, groups)
     models = shown_models(sources, groups)
-    words = {name: _model_words(source, 1) for name, source in sources.items()}
     for group in groups:
         members = [name for name in group["models"] if name in sources]
         if members:
-            words[str(group["name"])] = _model_words(sources[members[0]], len(members))
+            sources[str(group["name"])] = sources[members[0]]
     found = quotes(table, models)
     kinds = {
         str(dataset["name"]): [str(group["name"]) for group in dataset["space"]["groups"]]
         for dataset in config.get("datasets", ())
     }
     datasets = name_order([*found.rows["dataset"], *found.refused["dataset"]], list(kinds))
-    return Told(table, found, models, words, datasets, kinds)
+    return Told(table, found, models, sources, datasets, kinds)
 
 
 def groups_of(config: Config) -> list[Mapping[str, Any]]:
     """Return the study's groups of models that differ in their training seed alone."""
     section = config.get("studies", {}).get("binding_information") or {}
     return list(section.get("groups") or ())
-
-
-def bits(value: float) -> str:
-    """Write bits with one decimal and a real minus sign."""
-    return number(value, "z.1f")
 
 
 def lead(about: Told) -> tuple[str, ...]:
@@ -133,20 +128,20 @@ def lead(about: Told) -> tuple[str, ...]:
     kinds = about.kinds.get(about.datasets[0], [])
     example = f" (which {kinds[0]} belongs to which {kinds[1]})" if len(kinds) == 2 else ""
     text = (
-        f"A scene of {first['dataset']} holds {sign}{bits(first[part.entropy])} bits of "
+        f"A scene of {first['dataset']} holds {sign}{number(first[part.entropy])} bits of "
         f"{part.shown.name}{example}. "
     )
     tokens = token_order(rows["tokens"])
     sentences = [_extremes(about, part, rows[rows["tokens"] == tokens[0]])]
-    sentences += [_least(part, rows[rows["tokens"] == token]) for token in tokens[1:]]
+    sentences += [_least(about, part, rows[rows["tokens"] == token]) for token in tokens[1:]]
     return (text + " ".join(sentences),)
 
 
-def _least(part: Part, rows: pd.DataFrame) -> str:
+def _least(about: Told, part: Part, rows: pd.DataFrame) -> str:
     """Say how much of a part is read from one token input in every model."""
     least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
     where = tokens_shown(least["tokens"]).words
-    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else str(least["model"])
+    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else _named(about, least)
     return f"From {where}, probes read {_amount(least, part)} of them in {each}."
 
 
@@ -167,14 +162,14 @@ def _extremes(about: Told, part: Part, rows: pd.DataFrame) -> str:
 
 
 def _difference(pair: Comparison) -> str:
-    ends = f"{at_least(pair.low)} to {at_most(pair.high)} over training seeds"
+    ends = f"{between(pair.low, pair.high)} over training seeds"
     if pair.told_apart:
-        return f", a difference of {bits(pair.difference)} bits ({ends})"
+        return f", a difference of {number(pair.difference)} bits ({ends})"
     return f"; these training seeds do not tell the two apart (difference {ends})"
 
 
 def _named(about: Told, row: Record) -> str:
-    words = about.words.get(row["model"], "")
+    words = _model_words(about.sources.get(row["model"], ""), row["n_models"])
     return f"{words} ({row['model']})" if words else str(row["model"])
 
 
@@ -188,11 +183,13 @@ def key_numbers(about: Told) -> list[KeyNumber]:
     sign = "about " if first["assumed_prior"] else ""
     numbers = [
         KeyNumber(
-            f"{sign}{bits(first['h_object_bits'])}",
+            f"{sign}{number(first['h_object_bits'])}",
             "bits",
             f"say which objects a scene of {first['dataset']} has",
         ),
-        KeyNumber(f"{sign}{bits(first[part.entropy])}", "bits", f"of these say {part.shown.name}"),
+        KeyNumber(
+            f"{sign}{number(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
+        ),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
@@ -232,13 +229,14 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
     parts = [
-        f"{bits(like[part.entropy])} say {part.shown.name}"
+        f"{number(like[part.entropy])} say {part.shown.name}"
         for part in parts_of(like)
         if like[part.entropy] > SMALLEST_BITS
     ]
     text = (
-        f"It takes {'about ' if estimated else ''}{bits(like['h_object_bits'])} bits to say which "
-        f"objects a scene of {like['dataset']} has{note}{': ' if parts else ''}{listed(parts)}."
+        f"It takes {'about ' if estimated else ''}{number(like['h_object_bits'])} bits to say "
+        f"which objects a scene of {like['dataset']} has{note}{': ' if parts else ''}"
+        f"{listed(parts)}."
     )
     if BEYOND in parts_of(like):
         text += (
@@ -257,9 +255,10 @@ def _about(about: Told, dataset: str, name: str) -> str:
     rows = rows[rows["model"] == name]
     refused = about.found.refused
     refused = refused[(refused["dataset"] == dataset) & (refused["model"] == name)]
-    words = about.words.get(name, "")
+    n_models = pd.concat([rows, refused]).groupby("tokens")["n_models"].sum()
+    words = _model_words(about.sources.get(name, ""), int(n_models.max()))
     told_of = []
-    for token in token_order([*rows["tokens"], *refused["tokens"]]):
+    for token in token_order(n_models.index):
         where = f"from {tokens_shown(token).words}"
         row = rows[rows["tokens"] == token].to_dict("records")
         left = refused[refused["tokens"] == token].to_dict("records")
@@ -267,6 +266,8 @@ def _about(about: Told, dataset: str, name: str) -> str:
         if left:
             n = left[0]["n_models"]
             text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
+        if n_models[token] < n_models.max():
+            text += f" ({n_models[token]} of them)"
         told_of.append(text)
     return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
 
@@ -277,7 +278,7 @@ def _read(row: Record) -> str:
     text = _amount(row, part)
     if row["n_models"] > 1:
         low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
-        text += f" ({at_least(low)} to {at_most(high)})"
+        text += f" ({between(low, high)})"
     return text
 
 
@@ -308,6 +309,34 @@ def _comparisons(about: Told, dataset: str) -> list[Finding]:
     ]
 
 
+def histogram_here(about: Told) -> list[str]:
+    """Put what probes read of B* beside what a histogram reaches, where there is counting to do.
+
+    One sentence per such dataset, about its first token input.
+    """
+    found = []
+    for dataset in about.datasets:
+        rows = _rows(about, dataset)
+        rows = rows[(rows[HOW_MANY.entropy] > SMALLEST_BITS) & rows[HOW_MANY.bound].notna()]
+        rows = rows[~rows["assumed_prior"].astype(bool)]
+        if not len(rows):
+            continue
+        rows = rows[rows["tokens"] == token_order(rows["tokens"])[0]]
+        ordered = rows.sort_values(BEYOND.bound, ascending=False, kind="stable").to_dict("records")
+        reached = 100 * ordered[0][HOW_MANY.entropy] / ordered[0][BEYOND.entropy]
+        read = [
+            f"\u2265\u00a0{at_least(100 * row[BEYOND.bound] / row[BEYOND.entropy], 0)}\u00a0% in "
+            f"{_named(about, row)}"
+            for row in (ordered if len(ordered) == 1 else [ordered[0], ordered[-1]])
+        ]
+        found.append(
+            f"In scenes of {dataset} here, a histogram reaches {reached:.0f}\u00a0% of B*; from "
+            f"{tokens_shown(ordered[0]['tokens']).words}, probes read {listed(read)}. These are "
+            "other scenes and other models than the paper's."
+        )
+    return found
+
+
 def unmeasured(about: Told) -> list[str]:
     """Say so where there is no finding."""
     if about.datasets:
@@ -325,8 +354,9 @@ def seed_note(about: Told) -> list[str]:
     if rows["model"].nunique() < 2 or not len(few):
         return []
     places = [
-        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])}"
-        for token, part in few.groupby("tokens", sort=False)
+        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])} "
+        f"in scenes of {dataset}"
+        for (dataset, token), part in few.groupby(["dataset", "tokens"], sort=False)
     ]
     return [
         f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds were read from {'; '.join(places)}. That "
@@ -342,7 +372,7 @@ def _rows(about: Told, dataset: str) -> pd.DataFrame:
 def _amount(row: Record, part: Part) -> str:
     """Write a bound as one: at least so much; or, where the prior is estimated, about so much."""
     if row["assumed_prior"]:
-        return f"about {bits(row[part.bound])}"
+        return f"about {number(row[part.bound])}"
     return f"\u2265\u00a0{at_least(row[part.bound])}"
 
 

@@ -48,7 +48,12 @@ def calibration(table: pd.DataFrame) -> list[str]:
         text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
     paragraphs = [text]
     if len(excess):
-        most, least = (number(float(end), "z.1f") for end in (excess.max(), -excess.min()))
+        most, least = (
+            number(
+                float(end),
+            )
+            for end in (excess.max(), -excess.min())
+        )
         paragraphs.append(
             f"The paper's estimate of B* is above the truth by more than {NOTICEABLE_BITS} bits in "
             f"{high} of {len(excess)} fits, by {most} bits at most, and below it by {least} bits "

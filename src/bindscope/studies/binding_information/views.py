@@ -100,6 +100,12 @@ def last_layers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[depth == deepest].reset_index(drop=True)
 
 
+def layer_places(rows: pd.DataFrame) -> pd.Series[float]:
+    """Return where each row's layer stands on an axis; `final` is a step after the last block."""
+    final = rows["layer"] == "final"
+    return pd.to_numeric(rows["layer"].where(~final, rows["n_layers"] + 1)).astype(float)
+
+
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 

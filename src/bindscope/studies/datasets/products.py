@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bindscope.config.base import Model
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.codes import Dataset
@@ -56,7 +58,10 @@ def _add_statistics(graph: Graph, dataset: Dataset) -> None:
     """How much is hidden in the scenes that are drawn of a dataset whose objects overlap."""
     render = dataset.render
     if isinstance(render, SolidsRenderer):
-        about = {"backend": render.backend.kind, "camera_height": render.camera_height}
+        about: dict[str, Any] = {
+            "backend": render.backend.kind,
+            "camera_height": render.camera_height,
+        }
     elif isinstance(render, ClutterRenderer):
         about = {"backend": render.kind, "camera_height": None}
     else:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
 
-BLOCK_PIXELS = 1 << 21  # counted at a time: about 50 MB with what is made on the way
+BLOCK = 1 << 21  # pixels that are read, or counts that are made, at a time: about 50 MB
 
 Grid = tuple[int, int]
 Ints = NDArray[np.integer[Any]]
@@ -82,8 +82,9 @@ def patch_labels(
     classes = np.concatenate([none, instance_classes.astype(np.int16)], axis=1)
     flags = np.concatenate([none, stuff], axis=1) > 0
     n_pixels = masks.shape[1] * masks.shape[2]
-    step = max(1, BLOCK_PIXELS // n_pixels)
     n_patches = grid[0] * grid[1]
+    n_counts = n_patches * (int(masks.max(initial=0)) + 1)
+    step = max(1, BLOCK // max(n_pixels, n_counts))
     instances = np.empty((len(masks), n_patches), np.int16)
     pixels = np.empty((len(masks), n_patches), np.int64)
     for first in range(0, len(masks), step):
@@ -143,7 +144,7 @@ def _check_ids(
     counts: NDArray[np.int64], classes: NDArray[np.int16], where: str, first: int
 ) -> None:
     """Refuse ids without a class; `first` is the number of the first image."""
-    found = counts.any(axis=1)
+    found: NDArray[np.bool_] = np.asarray(counts.any(axis=1))
     found[:, 0] = False  # unlabelled
     known = np.zeros(found.shape, bool)
     width = min(found.shape[1], classes.shape[1])

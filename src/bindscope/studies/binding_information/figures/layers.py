@@ -37,6 +37,7 @@ from bindscope.studies.binding_information.names import family_shown, tokens_sho
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
     family_order,
+    layer_places,
     measured,
     name_order,
     over_seeds,
@@ -53,10 +54,8 @@ def _rows(table: pd.DataFrame) -> pd.DataFrame:
     rows = over_seeds(read_alike(measured(table, known_answer=False)))
     rows = rows[rows[BOUND].notna()]
     n_layers = rows.groupby(_CURVE)["layer"].transform("nunique") if len(rows) else rows["layer"]
-    rows = rows[n_layers > 1].copy() if len(rows) else rows.copy()
-    last = rows["layer"] == "final"
-    rows["x"] = pd.to_numeric(rows["layer"].where(~last, rows["n_layers"] + 1)).astype(float)
-    return rows.sort_values([*_CURVE, "x"], kind="stable")
+    rows = rows[n_layers > 1] if len(rows) else rows
+    return rows.assign(x=layer_places(rows)).sort_values([*_CURVE, "x"], kind="stable")
 
 
 read = read_binding

@@ -37,7 +37,7 @@ from bindscope.studies.binding_information.views import name_order, token_order
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
 _ROW_IN, _HEAD_IN = 0.19, 0.75
-_WIDE = 0.42  # of a box: a bar so long has its number inside
+_WIDE = 0.5  # of a box: a bar so long has its number inside
 _OUTLINE: dict[str, Any] = {"facecolor": "#F3F3F3", "edgecolor": "#A8A8A8", "linewidth": 0.7}
 _SEED: dict[str, Any] = {
     "marker": "o", "color": INK, "markersize": 2.2, "linestyle": "none", "zorder": 5,
@@ -165,7 +165,7 @@ def _boxes(like: Record) -> list[_Box]:
 
 def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None:
     """Name the dataset and the parts above their boxes, with the bits that there are."""
-    whole = number(like["h_object_bits"], "z.1f")
+    whole = number(like["h_object_bits"])
     axes.set_title(f"{dataset}: {whole} bits say which objects a scene has", pad=29)
     drawn = [box.part for box in boxes]
     without = [part.shown for part in parts_of(like) if part not in drawn]
@@ -180,7 +180,7 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
             xytext=(0, 3), textcoords="offset points", fontweight="bold", color=part.shown.colour,
         )  # fmt: skip
         axes.annotate(
-            f"{part.shown.entropy} = {number(bits, 'z.1f')} bits", (left, 1), xytext=(0, 3),
+            f"{part.shown.entropy} = {number(bits)} bits", (left, 1), xytext=(0, 3),
             xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=7.5,
             color="#444444",
         )  # fmt: skip

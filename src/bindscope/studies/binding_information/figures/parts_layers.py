@@ -22,7 +22,11 @@ from bindscope.studies.binding_information.quotes import (
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.views import name_order, token_order
+from bindscope.studies.binding_information.views import (
+    layer_places,
+    name_order,
+    token_order,
+)
 
 _COLUMNS = 7
 _NAME_WIDTH = 13  # characters of a panel's name in a line
@@ -39,9 +43,7 @@ def _quotes(table: pd.DataFrame, models: Sequence[str] = ()) -> Quotes:
     if not len(found.rows):
         return found
     rows = found.rows[found.rows.groupby(key)["layer"].transform("nunique") > 1]
-    last = rows["layer"] == "final"
-    depth = rows["layer"].where(~last, rows["n_layers"] + 1)
-    return found._replace(rows=rows.assign(x=pd.to_numeric(depth).astype(float)))
+    return found._replace(rows=rows.assign(x=layer_places(rows)))
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -53,12 +55,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
-    """Draw the share of each part that is read from every layer.
-
-    Parameters
-    ----------
-    table, models, datasets
-        As `read_parts` returns them.
+    """Draw the share of each part that is read from every layer; takes what `read_parts` returns.
 
     Returns
     -------

@@ -33,7 +33,7 @@ from bindscope.studies.binding_information.figures.assumed import (
     rests_on_one,
 )
 from bindscope.studies.binding_information.figures.reading import read_binding
-from bindscope.studies.binding_information.names import family_tick, tokens_shown
+from bindscope.studies.binding_information.names import PAPERS, family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.scene_losses import from_arrays
@@ -213,7 +213,9 @@ def _panel(
         curve = part[part["model"] == name].copy()
         curve["x"] = [families.index(family) + shift for family in curve["family"]]
         curve = curve.sort_values(["x", "probe"], kind="stable")
-        axes.plot(curve["x"], curve["loss_object_bits"], **look)
+        # Another protocol is no further family: no line leads to it.
+        for _, joined in curve.groupby(curve["family"].str.endswith(PAPERS)):
+            axes.plot(joined["x"], joined["loss_object_bits"], **look)
         # A higher bound on B_O is a lower loss.
         low, high = (curve["h_object_bits"] - curve[f"binding_bits_{e}"] for e in ("high", "low"))
         axes.vlines(curve["x"], low, high, color=look["color"], linewidth=1)

@@ -84,10 +84,10 @@ def draw(
         for dataset in sorted(rows["dataset"].unique())
         for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     ]
-    n_families = rows.groupby(["dataset", "model"])["family"].nunique()
+    n_probes = rows.groupby(["dataset", "model"])["probe"].nunique()
     n_columns = min(COLUMNS, len(panels))
     lines = [panels[i : i + n_columns] for i in range(0, len(panels), n_columns)]
-    most = [max(int(n_families[panel]) for panel in line) for line in lines]
+    most = [max(int(n_probes[panel]) for panel in line) for line in lines]
     heights = [0.75 + 0.34 * n for n in most]
     figure = new_figure(1.0 + sum(heights))
     grid = figure.subplots(
@@ -96,13 +96,13 @@ def draw(
     several = rows["dataset"].nunique() > 1
     for i, (axes, (dataset, model)) in enumerate(zip(grid.flat, panels, strict=False)):
         part = rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
-        families = family_order(part["family"])
-        _panel(axes, part, families)
-        _paper_marks(axes, marks, dataset, model, part, families)
+        ticks = _ticks(part)
+        _panel(axes, part, list(ticks))
+        _paper_marks(axes, marks, dataset, model, part, list(ticks))
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
         entropy = marked("H(O)", rests_on_one(part))
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
-        axes.set_yticks(range(len(families)), [family_tick(family) for family in families])
+        axes.set_yticks(range(len(ticks)), list(ticks.values()))
         axes.set_ylim(most[i // n_columns] - 0.4, -0.6)
     for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("$B_O$, bits per scene")
@@ -116,26 +116,39 @@ def draw(
     return figure
 
 
-def _slots(part: pd.DataFrame, family: str) -> dict[str, float]:
-    """Offset of each token input's bar within its family's row."""
-    tokens = token_order(part.loc[part["family"] == family, "tokens"])
+def _ticks(part: pd.DataFrame) -> dict[str, str]:
+    """Return each probe's name under its row: its family's, or its own where several share that."""
+    family_of = dict(zip(part["probe"], part["family"], strict=True))
+    families = list(family_of.values())
+    names = [
+        sorted(probe for probe, of in family_of.items() if of == family)
+        for family in family_order(families)
+    ]
+    return {
+        probe: family_tick(family_of[probe]) if len(same) == 1 else probe
+        for same in names
+        for probe in same
+    }
+
+
+def _slots(part: pd.DataFrame, probe: str) -> dict[str, float]:
+    """Offset of each token input's bar within its probe's row."""
+    tokens = token_order(part.loc[part["probe"] == probe, "tokens"])
     height = _BAR / max(2, len(tokens))
     return {token: (i - (len(tokens) - 1) / 2) * height for i, token in enumerate(tokens)}
 
 
-def _panel(axes: Axes, part: pd.DataFrame, families: Sequence[str]) -> None:
+def _panel(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
     values_along_x(axes)
     zero_line(axes, vertical=True)
-    for i, family in enumerate(families):
-        slots = _slots(part, family)
-        for token, offset in slots.items():
-            # several probes of one family share a slot; each is drawn
-            row: Any
-            for row in part[(part["family"] == family) & (part["tokens"] == token)].itertuples():
-                y, height = i + offset, 0.9 * _BAR / max(2, len(slots))
-                bound_bar(axes, row, y, height, tokens_shown(token).colour, "binding")
-                without_input = row.h_object_bits - row.null_loss_object_bits
-                axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
+    for i, probe in enumerate(probes):
+        slots = _slots(part, probe)
+        row: Any
+        for row in part[part["probe"] == probe].itertuples():
+            y, height = i + slots[row.tokens], 0.9 * _BAR / max(2, len(slots))
+            bound_bar(axes, row, y, height, tokens_shown(row.tokens).colour, "binding")
+            without_input = row.h_object_bits - row.null_loss_object_bits
+            axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
 
 
 def _paper_marks(
@@ -144,7 +157,7 @@ def _paper_marks(
     dataset: str,
     model: str,
     part: pd.DataFrame,
-    families: Sequence[str],
+    probes: Sequence[str],
 ) -> None:
     if not len(marks):
         return
@@ -155,5 +168,5 @@ def _paper_marks(
     ]
     row: Any
     for row in here.itertuples():
-        y = families.index(str(row.probe)) + _slots(part, str(row.probe))[str(row.tokens)]
+        y = probes.index(row.our_probe) + _slots(part, row.our_probe)[row.tokens]
         axes.plot(row.value, y, **PAPER_MARK)

@@ -101,8 +101,8 @@ def draw(
     -------
     Figure
         First row: models; thin lines are the training loss, thick ones the validation loss. Below:
-        a row per target and a column per probe family, validation loss only, one line per model
-        and token input (attention reads patches).
+        a row per target and a column per probe family that has it, validation loss only, one
+        line per model and token input (attention reads patches).
     """
     probes = [probe for probe in probes if probe.rows]
     models = {name: rows for name, rows in models.items() if rows}
@@ -116,23 +116,36 @@ def draw(
     parts = figure.subfigures(n_rows, 1, squeeze=False)[:, 0]
     if models:
         _models(parts[0].subplots(), models, {n: colour[home.get(n, n)] for n in models})
+    untitled = set(families)
     for part, target in zip(parts[bool(models) :], targets, strict=True):
-        row = part.subplots(1, len(families), sharey=True, squeeze=False)[0]
-        for axes, family in zip(row, families, strict=True):
-            for probe in probes:
-                if probe.family == family:
-                    _probe(axes, probe, target, colour[probe.model])
-            if target == targets[0]:
-                axes.set_title(family_tick(family), fontsize=8)
-            axes.set_xlabel("step")
-            axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-        row[0].set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
+        drawn = [probe for probe in probes if _of(probe, target).size]
+        shown = [family for family in families if family in {probe.family for probe in drawn}]
+        row = dict(zip(families, part.subplots(1, len(families), sharey=True, squeeze=False)[0],
+                       strict=True))  # fmt: skip
+        for probe in drawn:
+            _probe(row[probe.family], probe, target, colour[probe.model])
+        for family, axes in row.items():
+            _dress(axes, family_tick(family) if family in untitled else "", family in shown)
+        untitled -= set(shown)
+        first = row[shown[0]]
+        first.tick_params(labelleft=True)
+        first.set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
     entries = [handle(name, color=colour[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
         dashes = _DASHES.get(token, "-")
         entries.append(handle(tokens_shown(token).name, color=INK, linestyle=dashes, linewidth=1))
     legend_below(figure, entries, 6)
     return figure
+
+
+def _dress(axes: Axes, title: str, drawn: bool) -> None:
+    """Name a panel and its axis; one without lines is not shown."""
+    if not drawn:
+        axes.set_axis_off()
+        return
+    axes.set_title(title, fontsize=8)
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
 
 
 def _of(probe: ProbeHistory, target: str) -> pd.DataFrame:

@@ -1,0 +1,82 @@
+"""Photos with masks of objects: releases that say for every pixel which object it is of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from bindscope.config.base import Group, Model
+
+_SKIP = Field(
+    (),
+    description="Images to leave out, by file name without folder; listed with the release's own.",
+)
+
+
+class Ade20kSource(Model):
+    """ADE20K's full release of 2021 (IJCV 2019, arXiv 1608.05442); its images need registration.
+
+    The space has one group, `class`. docs/segmented_photos.md explains every choice.
+    """
+
+    kind: Literal["ade20k"]
+    path: str = Field(
+        description="The folder ADE20K_2021_17_01, with `index_ade20k.pkl`, `objectInfo150.csv` "
+        "and `images`. A change of the first two is noticed."
+    )
+    parts: tuple[Literal["training", "validation"], ...] = Field(
+        ("training", "validation"), min_length=1, description="The release's own parts to read."
+    )
+    classes: Literal["benchmark", "all"] = Field(
+        "benchmark",
+        description="`benchmark`: the 150 classes of objectInfo150.csv; `all`: every name of the "
+        "index.",
+    )
+    other: Literal["keep", "ignore"] = Field(
+        "keep",
+        description="Objects of none of the 150 classes: a class of their own, the last; or "
+        "unlabelled.",
+    )
+    skip: tuple[str, ...] = _SKIP
+
+    def label_files(self) -> tuple[str, ...]:
+        """Return the files below `path` that labels are read from, without the masks."""
+        return ("index_ade20k.pkl", "objectInfo150.csv")
+
+
+class CocoPanopticSource(Model):
+    """COCO 2017 with panoptic annotations (arXiv 1405.0312, 1801.00868).
+
+    The space has one group, `class`, with the categories of the annotations in their order.
+    """
+
+    kind: Literal["coco_panoptic"]
+    path: str = Field(
+        description="Folder with `annotations/panoptic_<part>.json`, the masks in "
+        "`annotations/panoptic_<part>` and the images in `<part>`. A change of the .json is "
+        "noticed."
+    )
+    parts: tuple[Literal["train2017", "val2017"], ...] = Field(
+        ("train2017", "val2017"), min_length=1, description="The release's own parts to read."
+    )
+    skip: tuple[str, ...] = _SKIP
+
+    def label_files(self) -> tuple[str, ...]:
+        """Return the files below `path` that labels are read from, without the masks."""
+        return tuple(f"annotations/panoptic_{part}.json" for part in self.parts)
+
+
+SegmentedSource = Ade20kSource | CocoPanopticSource
+
+
+def segmented_problem(source: SegmentedSource, groups: tuple[Group, ...]) -> str | None:
+    """Say how a release's classes do not fit the groups; None if they do, or only files know."""
+    if [group.name for group in groups] != ["class"]:
+        return "the only group of this source is `class`"
+    if isinstance(source, Ade20kSource) and source.classes == "benchmark":
+        wanted = 151 if source.other == "keep" else 150
+        if groups[0].size != wanted:
+            more = " and one for other objects" if source.other == "keep" else ""
+            return f"class has size {groups[0].size}, but the source makes 150 values of it{more}"
+    return None

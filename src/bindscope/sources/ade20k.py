@@ -1,0 +1,227 @@
+"""Photos of ADE20K's full release (Zhou et al., IJCV 2019, arXiv 1608.05442)."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.config.segmented import Ade20kSource
+from bindscope.core.errors import InputError
+from bindscope.core.progress import Progress
+from bindscope.sources.ade20k_index import Index, IndexedImage, read_index
+from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles
+from bindscope.sources.masks import read_pixels
+from bindscope.sources.parts import split_of
+
+OTHER = "other"
+# Positions in the index among the images of a part. The release has no list of its own.
+KNOWN_BAD = {
+    "training": (
+        7689, 8904, 8905, 20433, 20543, 21029, 22979, 23011, 23048, 24103, 24794,
+    ),
+    "validation": (20,),
+}  # fmt: skip
+BAD_REASON = "the released code of arXiv 2510.24709 leaves it out as corrupted; not checked here"
+_TV_SET = "television;set;tv;tv;set;idiot;box;boob;tube;telly;goggle;box"
+# Names of the index that are one of the 150 classes under another name.
+_RENAMED = {
+    "door": "door;double;door",
+    "double;door": "door;double;door",
+    f"television;receiver;television;{_TV_SET}": f"television;television;receiver;{_TV_SET}",
+    "screen;crt;screen": "crt;screen",
+}
+_CODE_BITS = 13  # of a class code, which is at most 25 * 256 + 255
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What the class codes of the masks mean.
+
+    Attributes
+    ----------
+    names
+        Values of the group `class`, in order.
+    of_code
+        Class code -> position in `names`; -1 for objects that are ignored.
+    stuff
+        Class code -> whether it is stuff.
+    """
+
+    names: tuple[str, ...]
+    of_code: tuple[int, ...]
+    stuff: tuple[bool, ...]
+
+
+class Ade20kReader:
+    """Reads the photos of ADE20K's own parts, in the order of the index.
+
+    In a mask ``<image>_seg.png`` R // 10 * 256 + G is the class, from 1 on in the index's
+    `objectnames`, and B tells the objects of an image apart. Masks of parts are not read.
+
+    Parameters
+    ----------
+    source
+        The configuration's section.
+    split_column
+        Where not None, `validation` is `test` and `training` is `train` and `val`, see `split_of`.
+    """
+
+    def __init__(self, source: Ade20kSource, split_column: str | None = None) -> None:
+        self.source, self.by_part = source, split_column is not None
+        self.images = source.path
+        self.skipped: list[Skipped] = []
+        self._files = SourceFiles(source.path)
+
+    @property
+    def vocabulary(self) -> Mapping[str, Sequence[str]]:
+        """The 150 classes and, if it is kept, `other`; or all names of the index."""
+        return {"class": self._classes.names}
+
+    @cached_property
+    def _index(self) -> Index:
+        return read_index(self._files, self.source.label_files()[0])
+
+    @cached_property
+    def _classes(self) -> Classes:
+        benchmark = read_benchmark(self._files, self.source.label_files()[1])
+        return classes_of(self._index.names, benchmark, self.source)
+
+    def scenes(self) -> Iterator[Scene]:
+        """Read the index and every mask.
+
+        Raises
+        ------
+        InputError
+            If a file is missing, damaged or not the release's.
+        """
+        self.skipped.clear()
+        wanted = [entry for entry in self._index.images if entry.part in self.source.parts]
+        progress, before = Progress(len(wanted), "masks"), Counter[str]()
+        for entry in wanted:
+            position = before[entry.part]
+            before[entry.part] += 1
+            progress.advance()
+            if reason := self._bad(entry.part, position, entry.file):
+                self.skipped.append(Skipped(entry.file, reason))
+            elif scene := self._scene(entry, f"{entry.part} image {position}"):
+                yield scene
+            else:
+                self.skipped.append(Skipped(entry.file, "no object is labelled"))
+
+    def _bad(self, part: str, position: int, file: str) -> str | None:
+        if file.rpartition("/")[2] in self.source.skip:
+            return "source.skip"
+        return BAD_REASON if position in KNOWN_BAD[part] else None
+
+    def _scene(self, image: IndexedImage, where: str) -> Scene | None:
+        """Read the objects of an image from its mask; None if there is none."""
+        mask = f"{image.file.removesuffix('.jpg')}_seg.png"
+        codes = object_codes(read_pixels(self._files, mask, where))
+        largest, known = max(codes.values(), default=0), len(self._index.names)
+        if largest > known:
+            raise InputError(
+                f"{self._files.path(mask)} ({where})",
+                f"has the class {largest}, and the index {known} names",
+                "mask and index are not of the same release: bring both of it",
+            )  # fmt: skip
+        classes = self._classes
+        ids = tuple(number for number, code in codes.items() if classes.of_code[code] >= 0)
+        if not ids:
+            return None
+        return Scene(
+            image.file,
+            tuple({"class": classes.names[classes.of_code[codes[number]]]} for number in ids),
+            where,
+            split=split_of(image.file, image.part == "validation") if self.by_part else None,
+            segments=Segments(
+                mask, "blue", ids, tuple(classes.stuff[codes[number]] for number in ids)
+            ),
+        )
+
+
+def object_codes(pixels: npt.NDArray[np.uint8]) -> dict[int, int]:
+    """Find the objects of a mask.
+
+    Parameters
+    ----------
+    pixels
+        uint8 (H, W, 3), as stored.
+
+    Returns
+    -------
+    dict
+        Value of B -> class code, values ascending. The class is that of most pixels of the object,
+        the smaller code where two are as frequent; 0 in either channel is "unlabelled".
+    """
+    red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
+    joint = blue << _CODE_BITS | red // 10 << 8 | green
+    counts = np.bincount(joint.ravel(), minlength=256 << _CODE_BITS).reshape(256, -1)
+    present = [int(number) for number in np.flatnonzero(np.bincount(blue.ravel())) if number]
+    codes = counts[present].argmax(axis=1).tolist()
+    return {number: code for number, code in zip(present, codes, strict=True) if code}
+
+
+def read_benchmark(files: SourceFiles, name: str) -> dict[str, bool]:
+    """Read the names of the 150 classes, in order, and whether they are stuff.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or another one.
+    """
+    path = files.path(name)
+    if not files.exists(name):
+        raise InputError(path, "there is no such file", _BENCHMARK)
+    with files.text(name) as file:
+        rows = list(csv.DictReader(file))
+    try:
+        found = {row["Name"]: row["Stuff"] == "1" for row in rows}
+        numbers = [row["Idx"] for row in rows]
+    except (KeyError, TypeError) as error:
+        raise InputError(path, f"has no column {error}", _BENCHMARK) from None
+    if numbers != [str(i + 1) for i in range(150)] or len(found) < 150:
+        raise InputError(path, f"has not 150 classes in order, but {len(found)}", _BENCHMARK)
+    return found
+
+
+_BENCHMARK = (
+    "bring the benchmark's table of classes (columns Idx, Stuff and Name) there; it is data/"
+    "object150_info.csv of github.com/CSAILVision/semantic-segmentation-pytorch"
+)
+
+
+def classes_of(
+    names: Sequence[str], benchmark: Mapping[str, bool], source: Ade20kSource
+) -> Classes:
+    """Say what the class codes of the masks mean.
+
+    Parameters
+    ----------
+    names
+        The index's names; the j-th, from 1 on, has the code j.
+    benchmark
+        The 150 names, and whether they are stuff.
+    source
+        The configuration's section.
+    """
+    place = {name: i for i, name in enumerate(benchmark)}
+    listed = [benchmark_name(name) for name in names]
+    stuff = (False, *(benchmark.get(name, False) for name in listed))
+    if source.classes == "all":
+        return Classes(tuple(names), (-1, *range(len(names))), stuff)
+    kept = source.other == "keep"
+    other = len(place) if kept else -1
+    found = (*place, OTHER) if kept else tuple(place)
+    return Classes(found, (-1, *(place.get(name, other) for name in listed)), stuff)
+
+
+def benchmark_name(name: str) -> str:
+    """Write a name of the index as the 150 classes are written: ``wall``, ``building;edifice``."""
+    written = name.replace(", ", ";").replace(" ", ";").lower()
+    return _RENAMED.get(written, written)

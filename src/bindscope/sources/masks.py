@@ -1,0 +1,135 @@
+"""Mask files: which pixel belongs to which object, and what is kept of it in a smaller image."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from bindscope.core.errors import InputError
+from bindscope.sources.base import Segments, SourceFiles
+
+Pixels = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int32]
+
+
+def _all_three(pixels: Pixels) -> Numbers:
+    red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
+    return red + 256 * green + 65536 * blue
+
+
+# How the pixels of an RGB file become numbers.
+CHANNELS: dict[str, Callable[[Pixels], Numbers]] = {
+    "blue": lambda pixels: pixels[..., 2].astype(np.int32),  # ADE20K's instances
+    "red_green_blue": _all_three,  # COCO's segments: R + 256 G + 65536 B
+}
+
+
+def read_pixels(files: SourceFiles, name: str, where: str) -> Pixels:
+    """Read a mask file as it is stored, uint8 (H, W, 3).
+
+    Raises
+    ------
+    InputError
+        If it is missing, does not decode, or is no RGB image of 8 bits.
+    """
+    place = f"{files.path(name)} ({where})"
+    if not files.exists(name):
+        raise InputError(
+            place, "there is no such mask",
+            "unpack the masks again, or list the image under `source.skip`",
+        )  # fmt: skip
+    try:
+        with Image.open(io.BytesIO(files.read(name))) as opened:
+            if opened.mode != "RGB":
+                raise InputError(
+                    place, f"is a mask of mode {opened.mode}, not RGB with 8 bits",
+                    "bring the release's own file back: numbers stand in its three channels",
+                )  # fmt: skip
+            return np.asarray(opened, np.uint8)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise InputError(
+            place, f"does not decode as a mask ({error})",
+            "unpack it again, or list the image under `source.skip`",
+        ) from error  # fmt: skip
+
+
+def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray[np.uint16]:
+    """Read which object every pixel is of.
+
+    Parameters
+    ----------
+    files
+        The files of a source.
+    segments
+        The mask file, and the number of each object in it.
+    where
+        What to call the image in a message.
+
+    Returns
+    -------
+    ndarray
+        uint16 (H, W): j for the j-th object, from 1 on; 0 where no object is.
+
+    Raises
+    ------
+    InputError
+        As `read_pixels`, or if the mask has no pixel of an object.
+    """
+    numbers = CHANNELS[segments.channels](read_pixels(files, segments.file, where))
+    known = np.array(segments.ids, np.int32)
+    order = np.argsort(known)
+    ranked = np.searchsorted(known[order], numbers).clip(max=len(known) - 1)
+    found = np.where(known[order][ranked] == numbers, order[ranked] + 1, 0).astype(np.uint16)
+    seen = np.bincount(found.ravel(), minlength=len(known) + 1)[1:]
+    if not seen.all():
+        raise InputError(
+            f"{files.path(segments.file)} ({where})",
+            f"has no pixel with the number {known[seen == 0][0]}, which the labels give to an "
+            "object",
+            "mask and labels are not of the same release: unpack both again",
+        )
+    return found
+
+
+def shrink(mask: npt.NDArray[np.uint16], height: int, width: int) -> npt.NDArray[np.uint16]:
+    """Resize a mask to (height, width): every pixel is that of the nearest one's centre.
+
+    Nothing is interpolated, so that no label appears that the mask does not hold. What is smaller
+    than a pixel may disappear.
+    """
+    rows, columns = _nearest(mask.shape[0], height), _nearest(mask.shape[1], width)
+    return mask[rows[:, None], columns]
+
+
+def _nearest(old: int, new: int) -> npt.NDArray[np.intp]:
+    return ((2 * np.arange(new) + 1) * old // (2 * new)).astype(np.intp)
+
+
+def check_segments(segments: Segments, n_objects: int, where: str) -> None:
+    """Refuse segments that do not say for every object once which pixels are its own.
+
+    Raises
+    ------
+    InputError
+        Naming what is wrong.
+    """
+    problem = None
+    if segments.channels not in CHANNELS:
+        problem = f"channels {segments.channels!r} are none of {', '.join(CHANNELS)}"
+    elif not len(segments.ids) == len(segments.stuff) == n_objects:
+        problem = (
+            f"{len(segments.ids)} numbers and {len(segments.stuff)} marks of stuff for "
+            f"{n_objects} objects"
+        )
+    elif len(set(segments.ids)) < n_objects:
+        problem = f"{_repeated(segments.ids)} is the number of two objects"
+    if problem:
+        raise InputError(where, problem, "give every object a number and a mark of its own")
+
+
+def _repeated(ids: Sequence[int]) -> int:
+    return next(number for i, number in enumerate(ids) if number in ids[:i])

@@ -1,0 +1,39 @@
+"""F9 draws the training curves of models and probes, and no panel that has none."""
+
+from sample_tables import history, words
+
+from bindscope.studies.binding_information.figures import training
+
+ORDER = ("vit-objects", "vit-features", "vit-random")
+
+
+def test_training_draws_models_and_probes():
+    model = [
+        {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
+    ]
+    probes = [
+        training.ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
+        training.ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
+    ]
+    assert training.available({}, []) is not None
+    assert training.available({"vit-random": []}, []) is not None
+    for models in ({"vit-objects": model, "vit-random": []}, {}):
+        figure = training.draw(models, probes, ORDER)
+        assert {"linear", "step", "vit-random"} <= set(words(figure))
+    assert "vit-objects" in words(training.draw({"vit-objects": model}, []))
+
+
+def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
+    """The first family has no plain target; the next panel has the row's numbers and name."""
+    probes = [
+        training.ProbeHistory("a", "cls", "linear", history(targets=("chained",))),
+        training.ProbeHistory("a", "cls", "dnn", history(targets=("object", "chained"))),
+    ]
+    figure = training.draw({}, probes)
+    plain, chained = (part.axes for part in figure.subfigs)
+    assert [axes.axison for axes in plain] == [False, True]
+    assert [axes.axison for axes in chained] == [True, True]
+    assert not any(len(axes.lines) == 0 for axes in [*plain, *chained] if axes.axison)
+    assert plain[1].get_ylabel().startswith("O, the paper's probe")
+    assert [axes.get_title(loc="left") for axes in plain] == ["", "neural\nnet"]
+    assert [axes.get_title(loc="left") for axes in chained] == ["linear", ""]

@@ -1,0 +1,236 @@
+"""Attention read from models; those of libraries also beside the adapters' other tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import PIXELS, hooked, of_library, own, shift
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bindscope.core.errors import ModelError
+from bindscope.models.attention import BlockAttention
+from bindscope.models.vit import ViT
+
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+def test_weights_of_our_own_transformer() -> None:
+    model = own()
+    vit = model.forward
+    assert isinstance(vit, ViT)
+    layers = dict(model.residual_stream(PIXELS, [0, 1, 2]))
+    for block, found in model.attention(PIXELS, [1, 2, 3]):
+        part = vit.blocks[block - 1]
+        normed = part.norm1(layers[block - 1])
+        query = part.attention.query(normed).unflatten(-1, (2, 16)).transpose(1, 2)
+        key = part.attention.key_value(normed)[..., :32].unflatten(-1, (2, 16)).transpose(1, 2)
+        torch.testing.assert_close(found.queries, query.detach(), **CLOSE)
+        torch.testing.assert_close(found.keys, key.detach(), **CLOSE)
+        assert found.scale == pytest.approx(1 / 4)
+        wanted = (query @ key.mT / 4).softmax(-1)
+        torch.testing.assert_close(found.weights(), wanted.detach(), **CLOSE)
+        torch.testing.assert_close(found.weights(slice(1, 2)), wanted[:, 1:2].detach(), **CLOSE)
+        assert not found.queries.requires_grad
+
+
+def test_patches_among_each_other_leave_out_cls_and_registers() -> None:
+    model = of_library("timm")
+    patches = model.token_map.patches
+    assert (patches.start, patches.stop) == (3, 7)
+    ((_, found),) = model.attention(PIXELS, [2])
+    weights = found.weights()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
+    among = weights[..., patches, patches]
+    assert among.shape == (2, 2, 4, 4)
+    assert (among.sum(-1) < 1).all()
+
+
+def test_an_edit_is_seen_by_the_next_block_and_not_before() -> None:
+    for model in (own(), of_library("timm"), of_library("hf")):
+        plain = dict(model.attention(PIXELS, [1, 2, 3]))
+        edited = dict(model.attention(PIXELS, [1, 2, 3], {1: lambda t: t.flip(-1)}))
+        assert torch.equal(plain[1].queries, edited[1].queries)
+        for block in (2, 3):
+            assert not torch.allclose(plain[block].weights(), edited[block].weights(), atol=1e-4)
+        layers = dict(model.edited_stream(PIXELS, [1, 2], {1: lambda t: t.flip(-1)}))
+        again = dict(model.edited_stream(PIXELS, [2], {1: lambda t, given=layers[1]: given}))
+        assert torch.equal(again[2], layers[2])
+
+
+def test_reading_changes_nothing_and_stops_after_the_last_block() -> None:
+    model = own()
+    before = dict(model.residual_stream(PIXELS, [3]))[3]
+    runs: list[int] = []
+    for number, block in enumerate(model.blocks, start=1):
+        block.register_forward_hook(lambda m, i, o, number=number: runs.append(number))
+    reader = model.attention(PIXELS, [1, 2])
+    next(reader)
+    # Between two blocks the model can be run: what the caller does is not recorded.
+    assert torch.equal(dict(model.residual_stream(PIXELS, [3]))[3], before)
+    runs.clear()
+    assert next(reader)[0] == 2
+    assert runs == [2]
+    with pytest.raises(StopIteration):
+        next(reader)
+    assert runs == [2]
+    assert list(model.attention(PIXELS, [])) == []
+
+
+def test_bfloat16_is_the_same_up_to_its_rounding() -> None:
+    for library in ("timm", "hf"):
+        full = dict(of_library(library).attention(PIXELS, [1]))[1]
+        half = dict(of_library(library, precision="bfloat16").attention(PIXELS, [1]))[1]
+        assert half.queries.dtype == torch.float32
+        torch.testing.assert_close(half.weights(), full.weights(), rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("library", ["timm", "hf"])
+def test_eager_attention_cannot_be_read(library: str) -> None:
+    model = of_library(library, attention="eager")
+    with pytest.raises(ModelError, match=r"calls torch's attention 0 times(.|\n)*attention: sdpa"):
+        list(model.attention(PIXELS, [1]))
+
+
+@pytest.mark.parametrize("block", [0, 4, "final", True])
+def test_blocks_that_are_none(block: Any) -> None:
+    with pytest.raises(ModelError, match=r"there is no block .*(.|\n)*ask for blocks 1 to 3"):
+        list(own().attention(PIXELS, [block]))
+
+
+def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
+    """Every argument of torch's function against the function itself."""
+
+    class Product(nn.Module):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__()
+            self.embed = nn.Conv2d(3, 4, 8, stride=8)
+            self.inner = Inner(arguments)
+
+        def forward(self, pixels: Tensor) -> Tensor:
+            return self.inner(self.embed(pixels).flatten(2).transpose(1, 2))
+
+    class Inner(nn.Module):
+        def __init__(self, arguments: dict[str, Any]) -> None:
+            super().__init__()
+            self.arguments = arguments
+            self.queries, self.keys = nn.Linear(4, 32), nn.Linear(4, 16)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            query = self.queries(tokens).unflatten(-1, (4, 8)).transpose(1, 2)
+            shared = 2 if "enable_gqa" in self.arguments else 4
+            keys = self.queries if shared == 4 else self.keys
+            key = keys(tokens).unflatten(-1, (shared, 8)).transpose(1, 2)
+            # Values that are unit vectors make the output the weights themselves.
+            value = torch.eye(16).expand(len(tokens), shared, 16, 16)
+            read = functional.scaled_dot_product_attention(query, key, value, **self.arguments)
+            self.weights = read.detach()
+            return read.flatten(1, 2)
+
+    keep = torch.rand(16, 16, generator=torch.Generator().manual_seed(0)) < 0.7
+    keep.fill_diagonal_(True)
+    cases: list[dict[str, Any]] = [
+        {}, {"scale": 0.9}, {"is_causal": True}, {"enable_gqa": True}, {"attn_mask": keep},
+        {"attn_mask": torch.linspace(-2, 2, 4).view(1, 4, 1, 1) * keep},
+    ]  # fmt: skip
+    torch.manual_seed(0)
+    for case in cases:
+        module = Product(**case)
+        model = hooked(module, "inner", grid=(8, 8))
+        ((_, found),) = model.attention(PIXELS, [1])
+        torch.testing.assert_close(found.weights(), module.inner.weights, **CLOSE)
+
+
+class Encoder(nn.Module):
+    """Blocks of torch's own: packed projections, the sequence first or second."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.batch_first = batch_first
+        self.embed = nn.Conv2d(3, 16, 8, stride=8)
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(16, 2, 32, batch_first=batch_first) for _ in range(2)
+        )
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        tokens = self.embed(pixels).flatten(2).transpose(1, 2)
+        tokens = tokens if self.batch_first else tokens.transpose(0, 1)
+        for layer in self.layers:
+            tokens = layer(tokens)
+        return tokens if self.batch_first else tokens.transpose(0, 1)
+
+
+def test_torchs_own_attention_module() -> None:
+    torch.manual_seed(0)
+    module = Encoder(batch_first=True)
+    model = hooked(module, "layers.0", "layers.1")
+    layers = dict(model.residual_stream(PIXELS, [1]))
+    found = dict(model.attention(PIXELS, [1, 2]))
+    attention = module.layers[1].self_attn
+    with torch.no_grad():
+        _, wanted = attention(*[layers[1]] * 3, need_weights=True, average_attn_weights=False)
+    torch.testing.assert_close(found[2].weights(), wanted, **CLOSE)
+    edited = dict(model.attention(PIXELS, [1, 2], {1: shift}))
+    assert torch.equal(edited[1].keys, found[1].keys)
+    assert not torch.allclose(edited[2].weights(), found[2].weights(), atol=1e-4)
+
+
+def test_torchvisions_transformer() -> None:
+    from torchvision.models.vision_transformer import VisionTransformer
+
+    torch.manual_seed(0)
+    module = VisionTransformer(32, 8, 2, 2, 16, 32)
+    names = [f"encoder.layers.encoder_layer_{i}" for i in range(2)]
+    model = hooked(module, *names, has_cls=True)
+    found = dict(model.attention(PIXELS, [1, 2]))
+    part = module.encoder.layers[1]
+    with torch.no_grad():
+        normed = part.ln_1(dict(model.residual_stream(PIXELS, [1]))[1])
+        _, wanted = part.self_attention(*[normed] * 3, average_attn_weights=False)
+    assert wanted.shape == (2, 2, 17, 17)
+    torch.testing.assert_close(found[2].weights(), wanted, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["embed"], r"block 1 cannot be read: it calls torch's attention 0 times"),
+        (["both"], r"it calls torch's attention 2 times"),
+        (["masked"], r"it calls torch's attention with masks or separate projections"),
+    ],
+)
+def test_modules_whose_attention_cannot_be_read(names: list[str], message: str) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            hidden = torch.zeros(tokens.shape[:2], dtype=torch.bool)
+            return self.attention(*[tokens] * 3, key_padding_mask=hidden)[0]
+
+    class Several(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Conv2d(3, 16, 8, stride=8)
+            self.both = nn.Sequential(
+                *(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2))
+            )
+            self.masked = Masked()
+
+        def forward(self, pixels: Tensor) -> Tensor:
+            return self.masked(self.both(self.embed(pixels).flatten(2).transpose(1, 2)))
+
+    model = hooked(Several(), *names)
+    with pytest.raises(ModelError, match=message):
+        list(model.attention(PIXELS, [1]))
+
+
+def test_maps_of_some_heads_are_parts_of_all() -> None:
+    bias = torch.randn(1, 3, 5, 5)
+    found = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
+    torch.testing.assert_close(found.logits(slice(1, 3)), found.logits()[:, 1:3])
+    torch.testing.assert_close(found.weights(slice(0, 1)), found.weights()[:, :1])

@@ -1,0 +1,270 @@
+"""Runs with an edited residual stream, against the plain pass and blocks run by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import PIXELS, hooked, of_library, own, shift
+from torch import Tensor, nn
+
+from bindscope.core.errors import ModelError
+from bindscope.core.interfaces import Attentive, Edit, Editable, Model
+from bindscope.models.attention import attentive
+from bindscope.models.edits import editable
+from bindscope.models.hooked import HookedModule
+from bindscope.models.vit import ViT
+
+
+class Pair(nn.Module):
+    """Returns its tokens in a tuple, as blocks of some libraries do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, str]:
+        """Compute."""
+        return self.linear(tokens), "more"
+
+
+class Network(nn.Module):
+    """A map, tokens in a tuple, and an activation that works in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 8, stride=8)
+        self.relu = nn.ReLU(inplace=True)
+        self.pair = Pair()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        tokens, _ = self.pair(self.relu(self.stem(pixels)).flatten(2).transpose(1, 2))
+        return tokens.mean(1)
+
+
+def network() -> HookedModule:
+    torch.manual_seed(3)
+    return hooked(Network(), "stem", "pair")
+
+
+MAKERS = {
+    "ours": own,
+    "ours, bfloat16": lambda: own("bfloat16"),
+    "timm": lambda: of_library("timm"),
+    "timm, bfloat16": lambda: of_library("timm", precision="bfloat16"),
+    "hf": lambda: of_library("hf"),
+    "hf, bfloat16": lambda: of_library("hf", precision="bfloat16"),
+    "hooks": network,
+}
+
+
+def all_layers(model: Model) -> list[Any]:
+    return [1, 2] if isinstance(model, HookedModule) else [*range(model.n_layers + 1), "final"]
+
+
+@pytest.fixture(params=MAKERS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return MAKERS[request.param]()
+
+
+def test_models_of_all_kinds_can_be_edited_and_read(model: Any) -> None:
+    assert isinstance(model, Editable)
+    assert isinstance(model, Attentive)
+    assert editable(model, "m") is model
+    assert attentive(model, "m") is model
+
+
+def test_no_edit_and_an_identity_are_the_plain_pass(model: Any) -> None:
+    layers = all_layers(model)
+    plain = dict(model.residual_stream(PIXELS, layers))
+    identities: dict[int, Edit] = {layer: lambda t: t for layer in layers if layer != "final"}
+    for edits in ({}, identities):
+        edited = dict(model.edited_stream(PIXELS, layers, edits))
+        assert list(edited) == layers
+        assert all(torch.equal(edited[layer], plain[layer]) for layer in layers)
+
+
+def test_an_edit_changes_its_layer_and_those_after_it(model: Any) -> None:
+    layers = all_layers(model)
+    plain = dict(model.residual_stream(PIXELS, layers))
+    seen: list[Tensor] = []
+
+    def edit(tokens: Tensor) -> Tensor:
+        seen.append(tokens)
+        return shift(tokens)
+
+    for place, layer in enumerate(layers[:-1]):
+        seen.clear()
+        edited = dict(model.edited_stream(PIXELS, layers, {layer: edit}))
+        assert len(seen) == 1
+        assert seen[0].dtype == torch.float32
+        assert torch.equal(seen[0], plain[layer])
+        for before in layers[:place]:
+            assert torch.equal(edited[before], plain[before])
+        torch.testing.assert_close(edited[layer], shift(plain[layer]), rtol=1e-2, atol=1e-2)
+        for after in layers[place:]:
+            assert not torch.equal(edited[after], plain[after])
+    deepest = dict(model.edited_stream(PIXELS, layers[:1], {layers[-2]: shift}))
+    if len(layers) > 2:  # an edit below what was asked for has nothing to change
+        assert torch.equal(deepest[layers[0]], plain[layers[0]])
+
+
+def test_the_rest_of_our_network_runs_on_the_edited_stream() -> None:
+    model = own()
+    vit = model.forward
+    assert isinstance(vit, ViT)
+    edits: dict[int, Edit] = {0: shift, 2: lambda tokens: tokens.flip(1)}
+    with torch.no_grad():
+        first = vit.blocks[0](shift(vit.tokens(PIXELS)))
+        second = vit.blocks[1](first).flip(1)
+        third = vit.blocks[2](second)
+        wanted = {1: first, 2: second, 3: third, "final": vit.norm(third)}
+    found = dict(model.edited_stream(PIXELS, list(wanted), edits))
+    assert all(torch.equal(found[layer], wanted[layer]) for layer in wanted)
+
+
+def test_the_rest_of_a_library_runs_on_the_edited_stream() -> None:
+    """Against a hook on the library's own module and the library's own forward pass."""
+    for library in ("timm", "hf"):
+        model = of_library(library)
+        with (
+            torch.no_grad(),
+            model.blocks[1].register_forward_hook(
+                lambda m, i, o: (shift(o[0]), *o[1:]) if isinstance(o, tuple) else shift(o)
+            ),
+        ):
+            wanted = model.forward(PIXELS)
+        ((_, found),) = model.edited_stream(PIXELS, ["final"], {2: shift})
+        assert torch.equal(found, wanted)
+        assert not torch.equal(found, dict(model.residual_stream(PIXELS, ["final"]))["final"])
+
+
+def test_maps_and_tuples_are_put_back_as_they_were() -> None:
+    model = network()
+    module = model._module
+    with torch.no_grad():
+        cells = module.stem(PIXELS)
+        assert cells.shape == (2, 4, 4, 4)
+        changed = cells + torch.linspace(-1, 1, 4)[:, None, None]
+        wanted = module.pair(changed.relu().flatten(2).transpose(1, 2))[0]
+    found = dict(model.edited_stream(PIXELS, [1, 2], {1: shift}))
+    assert torch.equal(found[1], changed.flatten(2).transpose(1, 2))
+    torch.testing.assert_close(found[2], wanted)
+
+
+def test_gradients_flow_where_they_are_asked_for(model: Any) -> None:
+    last = all_layers(model)[-1]
+    size = dict(model.residual_stream(PIXELS, [1]))[1].shape[-1]
+    direction = torch.full((size,), 0.1, requires_grad=True)
+
+    def edit(tokens: Tensor) -> Tensor:
+        return tokens + direction
+
+    ((_, tokens),) = model.edited_stream(PIXELS, [last], {1: edit})
+    assert not tokens.requires_grad
+    ((_, tokens),) = model.edited_stream(PIXELS, [last], {1: edit}, gradients=True)
+    weights = torch.linspace(-1, 1, tokens.numel()).view_as(tokens)
+    (tokens * weights).sum().backward()
+    assert direction.grad is not None
+    if getattr(model, "precision", "float32") == "bfloat16":
+        assert direction.grad.abs().sum() > 0
+        return
+    moved = torch.zeros(size)
+    moved[1] = 1e-2  # a difference quotient of one coordinate
+
+    def value(sign: int) -> float:
+        change = direction.detach() + sign * moved
+        ((_, found),) = model.edited_stream(PIXELS, [last], {1: lambda t: t + change})
+        return float((found.double() * weights).sum())
+
+    slope = (value(1) - value(-1)) / 2e-2
+    assert float(direction.grad[1]) == pytest.approx(slope, rel=0.02, abs=0.02)
+
+
+@pytest.mark.parametrize("layer", [-1, 4, "final", 1.0, True])
+def test_layers_that_cannot_be_edited(model: Any, layer: Any) -> None:
+    for run in (
+        lambda: list(model.edited_stream(PIXELS, [1], {layer: shift})),
+        lambda: list(model.attention(PIXELS, [1], {layer: shift})),
+    ):
+        with pytest.raises(ModelError, match=r"there is no layer .* to edit(.|\n)*edit layers"):
+            run()
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda t: t[:, 1:], r"turns tokens \(2, .*\) into \(2, "),
+        (lambda t: t[0], r"turns tokens"),
+        (lambda t: None, r"returns NoneType, not a tensor"),
+        (lambda t: t > 0, r"returns torch.bool on cpu"),
+        (lambda t: t.to("meta"), r"returns torch.float32 on meta"),
+    ],
+)
+def test_edits_that_return_something_else(model: Any, edit: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=rf"the edit at layer 1 {message}"):
+        list(model.edited_stream(PIXELS, [2], {1: edit}))
+    plain = dict(model.residual_stream(PIXELS, [2]))[2]  # and no hook is left behind
+    assert torch.isfinite(plain).all()
+
+
+class Named(nn.Module):
+    """Returns a dictionary that can be indexed, as transformers' outputs can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, tokens: Tensor) -> Any:
+        """Compute."""
+        return {0: self.linear(tokens)}
+
+
+class Around(nn.Module):
+    """Reads what `Named` returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 8, stride=8)
+        self.named = Named()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Compute."""
+        return self.named(self.stem(pixels).flatten(2).transpose(1, 2))[0]
+
+
+def test_outputs_that_cannot_be_replaced_are_named() -> None:
+    model = hooked(Around(), "stem", "named")
+    list(model.edited_stream(PIXELS, [2], {1: shift}))
+    with pytest.raises(ModelError, match="layer 2 gives dict, whose tokens cannot be replaced"):
+        list(model.edited_stream(PIXELS, [2], {2: shift}))
+
+
+def test_a_model_without_the_methods_is_named_with_a_remedy() -> None:
+    class Plain:
+        """Has layers and nothing else."""
+
+    for ask in (editable, attentive):
+        with pytest.raises(ModelError, match=r"model mine: (.|\n)*Plain(.|\n)*give your own model"):
+            ask(Plain(), "model mine")
+
+
+def test_a_shuffle_of_patches_leaves_the_prefix(model: Any) -> None:
+    """Which tokens are patches is the token map's to say; the edit sees the whole sequence."""
+    from bindscope.models.base import layer_shapes
+
+    patches = layer_shapes(model)[1].token_map.patches
+    order = torch.from_numpy(np.random.default_rng(0).permutation(patches.stop - patches.start))
+
+    def edit(tokens: Tensor) -> Tensor:
+        moved = tokens.clone()
+        moved[:, patches] = tokens[:, patches][:, order]
+        return moved
+
+    plain = dict(model.residual_stream(PIXELS, [1]))[1]
+    ((_, found),) = model.edited_stream(PIXELS, [1], {1: edit})
+    assert torch.equal(found[:, : patches.start], plain[:, : patches.start])
+    assert torch.equal(found[:, patches], plain[:, patches][:, order])

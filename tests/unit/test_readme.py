@@ -1,0 +1,79 @@
+"""What the README says of the default run holds the numbers of the committed reference.
+
+They are written as the report writes them. Where this fails after `make write-reference`, the
+message shows the text to put there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from bindscope.report.chapter import number
+from bindscope.statistics.means import mean_interval, welch_interval
+from bindscope.studies.binding_information.quotes import (
+    PAIRING,
+    WHAT,
+    Part,
+    at_least,
+    between,
+)
+
+ROOT = Path(__file__).parents[2]
+LABELS = {
+    "objects": "naming the objects",
+    "features": "saying which features occur",
+    "captions": "captions that pair the words",
+    "unpaired-captions": "captions of the same words, unpaired",
+    "untrained": "nothing (untrained)",
+}
+CELLS = (("cls", WHAT), ("cls", PAIRING), ("mean", PAIRING))
+
+
+def groups() -> dict[str, list[str]]:
+    """Models by the name of their group."""
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    found = config["studies"]["binding_information"]["groups"]
+    return {group["name"]: group["models"] for group in found}
+
+
+def bounds(name: str, tokens: str, part: Part) -> pd.Series:
+    """What the best probes read of the last layers of a group's models."""
+    table = pd.read_csv(ROOT / "resources/reference/binding_information.csv", dtype={"layer": str})
+    rows = table[table["model"].isin(groups()[name]) & (table["dataset"] == "matching")]
+    rows = rows[(rows["probe"] == "best") & (rows["control"] == "none")]
+    rows = rows[(rows["tokens"] == tokens) & (rows["layer"] == rows["n_layers"].astype(str))]
+    assert len(rows) == 3
+    return rows[part.bound]
+
+
+def readme() -> str:
+    """The README as one line, without marks for bold words."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return " ".join(text.replace("**", "").split())
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_table_of_the_readme_holds_the_references_numbers(name: str) -> None:
+    cells = []
+    for tokens, part in CELLS:
+        mean, low, high = mean_interval(bounds(name, tokens, part))
+        cells.append(f"≥ {at_least(mean)} ({between(low, high)})")
+    line = f"| {' | '.join([LABELS[name], *cells])} |"
+    assert line in readme()
+
+
+@pytest.mark.parametrize("name", ["untrained", "captions", "features"])
+def test_the_differences_in_the_readme_are_those_of_the_reference(name: str) -> None:
+    """Of [CLS], from the models that name the objects; ten pairs of groups together at 95 %."""
+    values = [bounds(group, "cls", PAIRING) for group in ("objects", name)]
+    mean, low, high = welch_interval(*values, 1 - 0.05 / 10)
+    assert f"{number(mean)} bits less" in readme()
+    assert f"({between(low, high)}" in readme()
+    if low <= 0:
+        _, low, high = welch_interval(*values, 0.95)
+        assert f"is undecided ({between(*welch_interval(*values, 1 - 0.05 / 10)[1:])}" in readme()
+        assert f"{between(low, high)} if it were the only one" in readme()
