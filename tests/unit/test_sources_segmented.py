@@ -25,8 +25,8 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.sources import ade20k, json_list
-from bindscope.sources.base import Scene, Segments, SourceFiles
-from bindscope.sources.masks import check_segments, read_mask, shrink
+from bindscope.sources.base import CHANNELS, Scene, Segments, SourceFiles, check_segments
+from bindscope.sources.masks import NUMBERS, read_mask, shrink
 from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
 from bindscope.sources.photos import PADDING, Placed, write_photos
@@ -488,6 +488,7 @@ def test_a_mask_without_one_of_its_segments_is_named(panoptic: Path, tmp_path: P
     ],
 )
 def test_segments_must_fit_the_objects(segments: Segments, said: str) -> None:
+    assert tuple(NUMBERS) == CHANNELS
     scene = Scene("a.jpg", ({"class": "car"},) * 2, "row 1", segments=segments)
     assert scene.segments is not None
     with pytest.raises(InputError, match=said):
