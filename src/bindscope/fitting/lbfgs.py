@@ -15,10 +15,11 @@ a pass over blocks of it, in the same two products.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -138,23 +139,139 @@ class Solution(NamedTuple):
     iterations: int
 
 
-class _Minimiser:
-    """The columns that still move (`live`): weights, gradient, memory; margins, where held."""
+class Objective(Protocol):
+    """Convex functions of the columns of weights (p, C), which a `_Minimiser` descends.
 
-    def __init__(self, problem: Regressions, start: Tensor, l2: float, columns: Tensor) -> None:
+    The ridge is not part of loss and slope: the minimiser adds it.
+
+    Attributes
+    ----------
+    ridge
+        What is added to the loss is w' diag(ridge) w / 2, (p, 1).
+    """
+
+    ridge: Tensor
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses (C,) and their gradient (p, C) at the weights, where the descent starts."""
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take note of where the next line starts and leads to, (p, C) each."""
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses and their slopes along the line at steps t, (C,) each."""
+
+    def arrive(self, t: Tensor) -> Tensor:
+        """Go to the steps of the last trial; return the gradient (p, C) there."""
+
+    def keep(self, index: Tensor) -> None:
+        """Drop all columns but these, which have stopped."""
+
+    def precondition(self, g: Tensor) -> Tensor:
+        """Return about the inverse of the Hessian, ridge included, times (p, C)."""
+
+
+class Evaluated(ABC):
+    """An `Objective` of one column, each of whose trials computes loss and gradient anew."""
+
+    def __init__(self, ridge: Tensor) -> None:
+        self.ridge = ridge
+
+    @abstractmethod
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1) at weights (p, 1)."""
+
+    @abstractmethod
+    def precondition(self, g: Tensor) -> Tensor:
+        """Return about the inverse Hessian, ridge included, times (p, 1)."""
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take note of the line."""
+        self.w, self.direction = w, direction
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss and its slope along the line at step t, (1,) each."""
+        loss, self.slope = self.begin(self.w + t.to(self.w.dtype) * self.direction)
+        return loss, (self.slope * self.direction).double().sum(0)
+
+    def arrive(self, t: Tensor) -> Tensor:
+        """Return the gradient of the last trial."""
+        return self.slope
+
+    def keep(self, index: Tensor) -> None:
+        """Do nothing: there is one column, and when it stops all is over."""
+        del index
+
+
+class _Columns:
+    """What the two objectives below share: the columns that move (`live`), mask and factor."""
+
+    def __init__(self, problem: Regressions, l2: float, columns: Tensor) -> None:
         self.problem, self.ridge, self.live = problem, l2 * problem.penalised, columns
         self.inverse, self.mask = problem.factor(l2), problem.mask()[:, columns]
-        self.w = start[:, columns] * self.mask
-        blocks: Iterable[Margins] = problem.margins(self.w, columns)
-        if problem.held:
-            [(self.x, self.sign, self.margins)] = blocks = list(blocks)
-        self.loss, self.slope = loss_and_slope(blocks)
-        self.gradient, self.scale = self._gradient(), torch.ones_like(self.loss)
-        self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(self.loss)
 
-    def _gradient(self) -> Tensor:
-        return (self.slope + self.ridge * self.w) * self.mask
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        self.w, self.direction = w, direction
+
+    def keep(self, index: Tensor) -> None:
+        self.live, self.mask = self.live[index], self.mask[:, index]
+
+    def precondition(self, g: Tensor) -> Tensor:
+        return self.mask * (self.inverse.t() @ (self.mask * (self.inverse @ g)))
+
+
+class _Streamed(_Columns):
+    """Each trial is a pass, which gives the gradient there too."""
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        loss, self.slope = loss_and_slope(self.problem.margins(w, self.live))
+        return loss, self.slope * self.mask
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        loss, self.slope = loss_and_slope(
+            self.problem.margins(self.w + t * self.direction, self.live)
+        )
+        return loss, (self.slope * self.direction).sum(0)
+
+    def arrive(self, t: Tensor) -> Tensor:
+        return self.slope * self.mask
+
+
+class _Held(_Columns):
+    """Margins are held: a trial takes no product."""
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        [(self.x, self.sign, self.margins)] = blocks = list(self.problem.margins(w, self.live))
+        loss, slope = loss_and_slope(blocks)
+        return loss, slope * self.mask
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        self.change = self.sign * (self.x @ direction)
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        here = torch.addcmul(self.margins, t, self.change)
+        self.sigma = here.sigmoid()
+        return softplus(here).mean(0), (self.sigma * self.change).mean(0)
+
+    def arrive(self, t: Tensor) -> Tensor:
+        self.margins.addcmul_(t, self.change)
+        return self.x.t() @ (self.sigma * self.sign) / len(self.x) * self.mask
+
+    def keep(self, index: Tensor) -> None:
+        super().keep(index)
+        self.sign, self.margins = self.sign[:, index], self.margins[:, index]
+
+
+class _Minimiser:
+    """The columns that still move (`live`): weights, gradient, memory."""
+
+    def __init__(self, objective: Objective, start: Tensor, columns: Tensor) -> None:
+        self.objective, self.ridge, self.live = objective, objective.ridge, columns
+        self.w = start
+        self.loss, slope = objective.begin(start)
+        self.gradient, self.scale = slope + self.ridge * start, torch.ones_like(slope[0])
+        self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(slope[0])
 
     def keep(self, wanted: Tensor) -> None:
         """Drop all columns but some, bool (C,)."""
@@ -163,14 +280,10 @@ class _Minimiser:
         index = wanted.nonzero().squeeze(1)
         self.live, self.loss = self.live[index], self.loss[index]
         self.scale, self.descent = self.scale[index], self.descent[index]
-        self.w, self.mask = self.w[:, index], self.mask[:, index]
+        self.w = self.w[:, index]
         self.gradient, self.direction = self.gradient[:, index], self.direction[:, index]
         self.memory = [(s[:, index], y[:, index], rho[index]) for s, y, rho in self.memory]
-        if self.problem.held:
-            self.sign, self.margins = self.sign[:, index], self.margins[:, index]
-
-    def _precondition(self, g: Tensor) -> Tensor:
-        return self.mask * (self.inverse.t() @ (self.mask * (self.inverse @ g)))
+        self.objective.keep(index)
 
     def aim(self) -> Tensor:
         """Choose the direction -H g by the two-loop recursion; return g'Hg/2, (C,)."""
@@ -179,7 +292,7 @@ class _Minimiser:
         for s, y, rho in reversed(self.memory):
             alphas.append(rho * (s * q).sum(0))
             q -= alphas[-1] * y
-        q = self._precondition(q) * self.scale
+        q = self.objective.precondition(q) * self.scale
         for (s, y, rho), alpha in zip(self.memory, reversed(alphas), strict=True):
             q += s * (alpha - rho * (y * q).sum(0))
         self.direction = -q
@@ -188,28 +301,15 @@ class _Minimiser:
 
     def advance(self) -> Tensor:
         """Take a strong Wolfe step along the direction; return which columns moved, bool (C,)."""
-        if self.problem.held:
-            self.change = self.sign * (self.x @ self.direction)
+        self.objective.aim(self.w, self.direction)
         step, self.loss = self._line_search()
-        if self.problem.held:
-            self.margins.addcmul_(step, self.change)
-            self.slope = self.x.t() @ (self.sigma * self.sign) / len(self.x)
-        s = step * self.direction
+        slope = self.objective.arrive(step)
+        s = step.to(self.w.dtype) * self.direction
         self.w = self.w + s
-        gradient = self._gradient()
+        gradient = slope + self.ridge * self.w
         self._remember(s, gradient - self.gradient)
         self.gradient = gradient
         return step > 0
-
-    def _trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean losses and their slopes along the direction at steps t, (C,) each."""
-        if self.problem.held:
-            here = torch.addcmul(self.margins, t, self.change)
-            self.sigma = here.sigmoid()
-            return softplus(here).mean(0), (self.sigma * self.change).mean(0)
-        w = self.w + t * self.direction  # a pass, which gives the gradient there too
-        loss, self.slope = loss_and_slope(self.problem.margins(w, self.live))
-        return loss, (self.slope * self.direction).sum(0)
 
     def _line_search(self) -> tuple[Tensor, Tensor]:
         """Find steps (0 where there is none) and mean losses there, (C,) each.
@@ -222,9 +322,9 @@ class _Minimiser:
         low, low_slope = torch.zeros_like(self.descent), self.descent
         high, high_slope = torch.full_like(low, torch.inf), torch.zeros_like(low)
         t, done = torch.ones_like(low), torch.zeros_like(low, dtype=torch.bool)
-        rounding = 4 * torch.finfo(self.loss.dtype).eps * self.loss
+        rounding = 4 * torch.finfo(self.w.dtype).eps * self.loss
         for _ in range(TRIALS):
-            data, at = self._trial(t)
+            data, at = self.objective.trial(t)
             at = at + linear + square * t
             drop = data - self.loss + t * linear + t.square() * square / 2
             enough = drop <= ARMIJO * t * self.descent + rounding
@@ -239,14 +339,14 @@ class _Minimiser:
             inside = low + (high - low) * share
             t = torch.where(done, t, torch.where(high.isinf(), t * 4, inside))
         t = torch.where(done, t, low)
-        return t, self._trial(t)[0]
+        return t, self.objective.trial(t)[0]
 
     def _remember(self, s: Tensor, y: Tensor) -> None:
         """Take a step and the change of the gradient into the memory, where curvature is safe."""
         tiny, curvature = torch.finfo(s.dtype).tiny, (s * y).sum(0)
         safe = curvature > tiny
         self.memory = [*self.memory[1 - MEMORY :], (s, y, torch.where(safe, 1 / curvature, 0.0))]
-        size = (y * self._precondition(y)).sum(0)
+        size = (y * self.objective.precondition(y)).sum(0)
         self.scale = torch.where(safe & (size > tiny), curvature / size, self.scale)
 
 
@@ -286,8 +386,41 @@ def minimise(
     """
     if columns is None:
         columns = torch.arange(start.shape[1], device=start.device)
-    fit = _Minimiser(problem, start, l2, columns)
-    w, decrement = start * problem.mask(), fit.loss.new_zeros(start.shape[1])
+    kind = _Held if problem.held else _Streamed
+    return descend(
+        kind(problem, l2, columns),
+        start * problem.mask(),
+        columns,
+        iterations=iterations,
+        tolerance=tolerance,
+        watch=watch,
+    )
+
+
+def descend(
+    objective: Objective,
+    start: Tensor,
+    columns: Tensor | None = None,
+    *,
+    iterations: int = 150,
+    tolerance: float = 1e-6,
+    watch: Callable[[int, Tensor], None] | None = None,
+) -> Solution:
+    """Descend to the optima of some columns of weights.
+
+    Parameters
+    ----------
+    objective
+        What is minimised. Where it is not convex, this ends at a point without slope, if at all.
+    start
+        Weights to start from, (p, C).
+    columns, iterations, tolerance, watch
+        As in `minimise`.
+    """
+    if columns is None:
+        columns = torch.arange(start.shape[1], device=start.device)
+    fit = _Minimiser(objective, start[:, columns], columns)
+    w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
     for iteration in range(iterations + 1):
         decrement[fit.live] = left = fit.aim()
         fit.keep(left > tolerance)

@@ -1,0 +1,263 @@
+"""The columns of the study's tables: type, unit, meaning, where each comes from."""
+
+from __future__ import annotations
+
+from math import log2
+
+import pandas as pd
+
+from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.strata import ALL, CLASSES, DISTANCES, SIZES
+from bindscope.tables.rules import TOLERANCE, near
+from bindscope.tables.schema import (
+    DATASET,
+    KEYS,
+    MODEL,
+    SLUG,
+    Column,
+    Null,
+    Reference,
+    Rule,
+    count,
+    label,
+    share,
+)
+
+CONTROLS = ("none", "permuted_images", "permuted_within")
+FLAGS = ("diverged", "not_converged")
+NO_MODEL = "none"  # model and layer of a probe that reads no token
+
+_METRICS = "`studies.same_object.metrics`"
+_FIT = "`studies.same_object.scorers`"
+_BOOTSTRAP = "bootstrap over test images for this fitted probe"
+_PAIRS = "share of pairs"
+
+
+def _bits(name: str, meaning: str, source: str, null: Null = "never", to: Reference = "") -> Column:
+    return Column(name, "float64", "bits per pair", meaning, source, null, 0.0, reference=to)
+
+
+def _ends(name: str, unit: str, high: float | None = 1.0) -> tuple[Column, Column]:
+    low, top = (
+        Column(
+            f"{name}_{end}", "float64", unit, f"{words} end of the 95 % interval of `{name}`.",
+            _BOOTSTRAP, "allowed", 0.0, high,
+        )
+        for end, words in (("low", "Lower"), ("high", "Upper"))
+    )  # fmt: skip
+    return low, top
+
+
+NAMES: tuple[Column, ...] = (
+    DATASET,
+    MODEL,
+    label(
+        "layer",
+        "Layer that was read: 0 is the input of block 1, l the residual stream after block l, "
+        "`final` the output of the model's last norm; `none` of a probe that reads no token.",
+        "config `fits[].layers`",
+        pattern=r"^(0|[1-9][0-9]*|final|none)$",
+    ),
+    label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG),
+    label(
+        "control",
+        "`permuted_images`: every image has the labels of another one; `permuted_within`: labels "
+        "change places within their image.",
+        "config `fits[].controls`",
+        values=CONTROLS,
+    ),
+    Column(
+        "rank", "int64", "", "Rank of a probe whose rank is chosen; 0 of the others.",
+        "config `probes[].ranks`", "never", 0,
+    ),
+    count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
+)  # fmt: skip
+
+_ACCURACIES: tuple[Column, ...] = (
+    share(
+        "accuracy", _PAIRS, "Pairs whose logit has the right sign.", _METRICS,
+        null="never", reference="close",
+    ),
+    *_ends("accuracy", _PAIRS),
+    share(
+        "balanced_accuracy", "share",
+        "Mean of the shares that are right of pairs of the same object and of others; empty "
+        "where there is only one kind.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    *_ends("balanced_accuracy", "share"),
+    share(
+        "auc", "probability",
+        "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    share(
+        "auc_error", "probability",
+        "How far `auc` may be off, as logits are counted in bins: half the share of couples of "
+        "both kinds in one bin.",
+        "`studies.same_object.histogram`", null="allowed", high=0.5,
+    ),
+    _bits("loss_bits", "Cross-entropy of the logits.", _METRICS, to="close"),
+)  # fmt: skip
+
+_SIZES: tuple[Column, ...] = (
+    count("n_images", "images", "Images with such a pair.", "`patch_samples`", reference="same"),
+    count(
+        "n_pairs", "pairs", "Pairs i < j of valid patches of an image.", "`patch_samples`",
+        reference="same",
+    ),
+    share(
+        "positives", _PAIRS, "Pairs of the same object.", "`patch_samples`",
+        null="never", reference="exact",
+    ),
+)  # fmt: skip
+
+_BASES: tuple[Column, ...] = (
+    _bits("base_entropy_bits", "Entropy of `positives`.", _METRICS, to="exact"),
+    share(
+        "majority_accuracy", _PAIRS, "The more frequent answer for all pairs.", _METRICS,
+        null="never", reference="exact",
+    ),
+    share(
+        "image_majority_accuracy", _PAIRS,
+        "The more frequent answer of every test image for its pairs: the most that is right "
+        "without anything of the patches.",
+        _METRICS, null="never", reference="exact",
+    ),
+    share(
+        "class_oracle_accuracy", _PAIRS,
+        '"The same object where the same class", of true classes.', _METRICS,
+        null="never", reference="exact",
+    ),
+)  # fmt: skip
+
+_CALIBRATION: tuple[Column, ...] = (
+    *_ends("auc", "probability"),
+    *_ends("loss_bits", "bits per pair", None),
+    _bits("loss_calibrated_bits", "Cross-entropy after Platt's map of validation.", _METRICS),
+    share("ece", "probability", "Expected calibration error, 15 bins.", _METRICS, null="never"),
+    share(
+        "ece_calibrated", "probability", "The same after Platt's map of validation.", _METRICS,
+        null="never",
+    ),
+    Column("platt_scale", "float64", "", "Factor of Platt's map.", "`histogram`"),
+    Column("platt_offset", "float64", "nats", "Offset of Platt's map.", "`histogram`"),
+)  # fmt: skip
+
+_FITS: tuple[Column, ...] = (
+    _bits("train_loss_bits", "Cross-entropy of train's pairs.", _FIT),
+    _bits("val_loss_bits", "Cross-entropy of validation's pairs.", _FIT),
+    count("steps", "steps", "Iterations or optimiser steps of the fit.", _FIT),
+    Column(
+        "l2", "float64", "nats",
+        "Ridge strength that validation chose; empty where it chose the contained optimum.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "gradient_norm", "float64", "nats",
+        "Length of the gradient of the penalised loss of train at the weights, for convex probes.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "participation_ratio", "float64", "directions",
+        "(sum |l|)^2 / sum l^2 of the eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "effective_rank", "int64", "directions",
+        "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, "allowed", 0,
+    ),
+    share(
+        "negative_share", "share", "Share of the sum of squares that negative eigenvalues hold.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "pointwise_accuracy", "share of patches",
+        "Patches whose own label the pointwise probe names right.", _FIT, null="allowed",
+    ),
+    share(
+        "same_class_accuracy", _PAIRS,
+        "The paper's way, `graded: class`: whether a pointwise probe names both patches of a pair "
+        "alike, against whether they are of the same *class*.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "same_class_majority", _PAIRS, "The more frequent answer to that question.", _FIT,
+        null="allowed",
+    ),
+    label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _FIT),
+    label("options", "Options of the probe, JSON.", "config `probes[]`"),
+)  # fmt: skip
+
+SAME_OBJECT_COLUMNS: tuple[Column, ...] = (
+    *NAMES, *_SIZES, *_ACCURACIES, *_BASES, *_CALIBRATION, *_FITS, *KEYS,
+)  # fmt: skip
+
+STRATA_COLUMNS: tuple[Column, ...] = (
+    *NAMES,
+    label(
+        "same_class", "Whether both patches are of the same class; `all`: either way.", _METRICS,
+        values=(ALL, *CLASSES), reference="same",
+    ),
+    label(
+        "distance", "Distance of the patches' centres, in patches.", _METRICS,
+        values=(ALL, *DISTANCES), reference="same",
+    ),
+    label(
+        "size", "Share of the image's sampled patches that the smaller of both objects has.",
+        _METRICS, values=(ALL, *SIZES), reference="same",
+    ),
+    *_SIZES,
+    *_ACCURACIES,
+    *KEYS,
+)  # fmt: skip
+
+ROW_KEY = ("dataset", "model", "layer", "probe", "control", "rank", "seed")
+STRATA_KEY = (*ROW_KEY, "same_class", "distance", "size")
+
+
+def _entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+    expected = frame["positives"].map(lambda p: -sum(q * log2(q) for q in (p, 1 - p) if q > 0))
+    return near(frame["base_entropy_bits"], expected)
+
+
+def _majority(frame: pd.DataFrame) -> pd.Series[bool]:
+    p = frame["positives"]
+    return near(frame["majority_accuracy"], p.where(p > 0.5, 1 - p))
+
+
+def _image_majority(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["image_majority_accuracy"] >= frame["majority_accuracy"] - TOLERANCE
+
+
+def _ordered(frame: pd.DataFrame) -> pd.Series[bool]:
+    good = pd.Series(True, index=frame.index)
+    for name in ("accuracy", "balanced_accuracy", "auc", "loss_bits"):
+        if f"{name}_low" in frame:
+            low, high = frame[f"{name}_low"], frame[f"{name}_high"]
+            good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())
+    return good
+
+
+def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
+    def good(flags: str) -> bool:
+        found = flags.split(";") if flags else []
+        return found == sorted(set(found)) and set(found) <= set(FLAGS)
+
+    return frame["flags"].map(good).astype(bool)
+
+
+def _families(frame: pd.DataFrame) -> pd.Series[bool]:
+    named = frame["options"].str.extract(r'"family":"([a-z_]+)"')[0]
+    return named.isin(FAMILIES)
+
+
+SAME_OBJECT_RULES: tuple[Rule, ...] = (
+    ("base_entropy_bits is the entropy of positives", _entropy),
+    ("majority_accuracy is that of the more frequent answer", _majority),
+    ("a constant per image is at least as good as one constant", _image_majority),
+    ("intervals have two ends, low before high", _ordered),
+    ("flags are known, sorted and named once", _flags),
+    ("options is JSON with a known family", _families),
+)
+STRATA_RULES: tuple[Rule, ...] = (("intervals have two ends, low before high", _ordered),)

@@ -1,0 +1,355 @@
+"""Sampled patches of one split and one layer, and the pairs of them that scorers are given.
+
+A pair is two valid patches i < j of the same image. All pairs of a block of images are one matrix
+product (B, M, M); what is computed element by element is packed, so that only pairs are in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import Array, ArrayRows, Rows, as_rows
+from bindscope.fitting.standardise import Standardiser
+from bindscope.fitting.streaming import buffers, in_order
+
+Background = Literal["object", "ignore", "negative"]
+TokenNorm = Literal["none", "layernorm", "l2"]
+Control = Literal["none", "permuted_images", "permuted_within"]
+BLOCK = 2**22  # numbers of a block of images: tokens, or scores of pairs
+PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
+NORM_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class PairData:
+    """Patches of the images of one split.
+
+    Attributes
+    ----------
+    tokens
+        float16 or float32 (n, M, d), in memory or read in blocks of images; d is 0 where only
+        labels and places are known.
+    instances
+        int16 (n, M): object inside its image; 0 is no object.
+    classes
+        int16 (n, M): class of that object; 0 is none.
+    valid
+        bool (n, M): whether the entry is a patch whose pairs count.
+    positions
+        float32 (n, M, 2): row and column in the patch grid.
+    grid
+        Rows and columns of the patch grid.
+    background
+        `object`: two patches of instance 0 are the same object; `negative`: they are not. With
+        `ignore` such patches are not valid.
+    """
+
+    tokens: Rows
+    instances: npt.NDArray[np.int16]
+    classes: npt.NDArray[np.int16]
+    valid: npt.NDArray[np.bool_]
+    positions: npt.NDArray[np.float32]
+    grid: tuple[int, int]
+    background: Background = "ignore"
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that are not of the same patches."""
+        shape = self.instances.shape
+        shapes = {
+            "tokens": self.tokens.shape[:2],
+            "classes": self.classes.shape,
+            "valid": self.valid.shape,
+            "positions": self.positions.shape[:2],
+        }
+        if odd := {name: found for name, found in shapes.items() if tuple(found) != shape}:
+            raise InputError(
+                "patch sample",
+                f"instances are {shape}, but {', '.join(f'{k} {v}' for k, v in odd.items())}",
+                "read tokens and labels of the same split, shard by shard, of one patch sample",
+            )
+
+    @classmethod
+    def of(
+        cls,
+        sample: Mapping[str, Array],
+        tokens: Array | Rows | None,
+        grid: tuple[int, int],
+        background: Background = "ignore",
+    ) -> PairData:
+        """Put the arrays of a patch sample and the tokens of its patches together.
+
+        Parameters
+        ----------
+        sample
+            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M).
+        tokens
+            (n, M, d) in the sample's order, or None for what reads labels and places alone.
+        grid, background
+            Of the sample.
+        """
+        patches = np.asarray(sample["patches"])
+        valid = patches >= 0
+        if background == "ignore":
+            valid &= np.asarray(sample["instances"]) != 0
+        place = np.stack(np.divmod(np.maximum(patches, 0), grid[1]), axis=-1).astype(np.float32)
+        none = ArrayRows(np.zeros((*patches.shape, 0), np.float32))
+        return cls(
+            none if tokens is None else as_rows(tokens),
+            np.asarray(sample["instances"], np.int16),
+            np.asarray(sample["classes"], np.int16),
+            valid,
+            place,
+            (int(grid[0]), int(grid[1])),
+            background,
+        )
+
+    @property
+    def n_images(self) -> int:
+        """Number of images, those without a pair included."""
+        return len(self.instances)
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a token."""
+        return int(self.tokens.shape[2])
+
+    @cached_property
+    def pairs_of_images(self) -> npt.NDArray[np.int64]:
+        """Number of pairs of each image, int64 (n,)."""
+        m = self.valid.sum(1).astype(np.int64)
+        pairs: npt.NDArray[np.int64] = m * (m - 1) // 2
+        return pairs
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return int(self.pairs_of_images.sum())
+
+    @cached_property
+    def same_of_images(self) -> npt.NDArray[np.int64]:
+        """Number of pairs of the same object of each image, int64 (n,)."""
+        found = np.zeros(self.n_images, np.int64)
+        for block in Pairs(self).blocks():
+            found += np.bincount(
+                block.image[block.same].numpy() + block.first, minlength=self.n_images
+            )
+        return found
+
+    def controlled(self, control: Control, seed: int) -> PairData:
+        """Return the patches with labels that say nothing about the tokens.
+
+        `permuted_images`: every image has the labels of another one (what is left to learn is what
+        the places of patches tell). `permuted_within`: labels change places within their image, so
+        that only its share of pairs of the same object can be learnt.
+        """
+        if control == "none":
+            return self
+        generator = rng(seed, 11)
+        if control == "permuted_images":
+            # A cycle through a random order leaves no image its own labels.
+            order = generator.permutation(self.n_images)
+            taken = np.empty_like(order)
+            taken[order] = np.roll(order, 1)
+            valid = self.valid & self.valid[taken]
+            return replace(
+                self, instances=self.instances[taken], classes=self.classes[taken], valid=valid
+            )
+        draw = np.where(self.valid, generator.random(self.valid.shape), np.inf)
+        target, source = draw.argsort(1), np.argsort(~self.valid, axis=1, kind="stable")
+        moved = []
+        for labels in (self.instances, self.classes):
+            out = labels.copy()
+            np.put_along_axis(out, target, np.take_along_axis(labels, source, 1), 1)
+            moved.append(out)
+        return replace(self, instances=moved[0], classes=moved[1])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Successive images and their pairs.
+
+    Attributes
+    ----------
+    first
+        Number of the first image.
+    x
+        Tokens float32 (B, M, d), scaled; 0 where there is no valid patch.
+    instances, classes
+        int64 (B, M).
+    valid
+        bool (B, M).
+    positions
+        float32 (B, M, 2).
+    background
+        Of the data.
+    """
+
+    first: int
+    x: Tensor
+    instances: Tensor
+    classes: Tensor
+    valid: Tensor
+    positions: Tensor
+    background: Background = "ignore"
+
+    @cached_property
+    def index(self) -> Tensor:
+        """Places of the pairs in (B, M, M), flattened; int64 (P,), in order."""
+        m = self.valid.shape[1]
+        both = self.valid[:, :, None] & self.valid[:, None, :]
+        upper = torch.ones(m, m, dtype=torch.bool, device=both.device).triu(1)
+        return (both & upper).view(-1).nonzero().squeeze(1)
+
+    @cached_property
+    def left(self) -> Tensor:
+        """Places of the pairs' first patches in (B, M), flattened; int64 (P,)."""
+        return torch.div(self.index, self.valid.shape[1], rounding_mode="floor")
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Places of the pairs' second patches in (B, M), flattened; int64 (P,)."""
+        m = self.valid.shape[1]
+        return torch.div(self.left, m, rounding_mode="floor") * m + self.index % m
+
+    @property
+    def image(self) -> Tensor:
+        """Image of each pair, counted inside the block; int64 (P,)."""
+        return torch.div(self.left, self.valid.shape[1], rounding_mode="floor")
+
+    def both(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values (B, M, ...) of the first and the second patches, (P, ...) each."""
+        flat = values.reshape(-1, *values.shape[2:])
+        return flat[self.left], flat[self.right]
+
+    def equal(self, labels: Tensor) -> Tensor:
+        """Return whether labels (B, M) are equal, bool (P,)."""
+        a, b = self.both(labels)
+        return a == b
+
+    @property
+    def same(self) -> Tensor:
+        """Whether two patches are of the same object, bool (P,)."""
+        a, b = self.both(self.instances)
+        return a == b if self.background == "object" else (a == b) & (a != 0)
+
+    def packed(self, scores: Tensor) -> Tensor:
+        """Return the pairs (P,) of scores (B, M, M)."""
+        return scores.reshape(-1)[self.index]
+
+    def unpacked(self, values: Tensor) -> Tensor:
+        """Return (B, M, M): values (P,) of the pairs, 0 in the lower triangle and elsewhere."""
+        b, m = self.valid.shape
+        out = values.new_zeros(b * m * m)
+        out[self.index] = values
+        return out.view(b, m, m)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Return (B, M): the sum of values (P,) over the pairs that a patch is in."""
+        out = values.new_zeros(self.valid.numel())
+        out.index_add_(0, self.left, values).index_add_(0, self.right, values)
+        return out.view(self.valid.shape)
+
+
+class Pairs:
+    """Blocks of the images of a split, in order: in memory if they fit there, else read anew.
+
+    Parameters
+    ----------
+    data
+        The split.
+    scaling
+        Of the tokens; None leaves them as they are.
+    norm
+        Of every token for itself, before the scaling.
+    memory
+        Bytes that the blocks, and what a fit holds of their pairs, may take; 0: read in every pass.
+    device
+        Where the blocks are.
+    block
+        Numbers of a block.
+    """
+
+    def __init__(
+        self,
+        data: PairData,
+        scaling: Standardiser | None = None,
+        norm: TokenNorm = "none",
+        memory: int = 0,
+        device: str = "cpu",
+        block: int = BLOCK,
+    ) -> None:
+        self.data, self.scaling, self.norm = data, scaling, norm
+        self.device = torch.device(device)
+        patches = data.valid.shape[1]
+        self.images = max(1, block // max(1, patches * max(data.dim, patches)))
+        needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
+        self.held = needs <= memory
+        self._blocks: list[Block] | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """Start a pass. A block that is not held is valid until the next one is asked for."""
+        if not self.held:
+            return self._read()
+        if self._blocks is None:
+            self._blocks = list(self._read())
+        return iter(self._blocks)
+
+    def _read(self) -> Iterator[Block]:
+        data = self.data
+        for [content], part in buffers([data.tokens], in_order(data.n_images, self.images)):
+            [(start, stop)] = part.ranges
+            yield self._block(content[: stop - start], start, stop)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the images [start, stop) as a block of their own."""
+        return self._block(self.data.tokens.read(start, stop), start, stop)
+
+    def _block(self, content: Array, start: int, stop: int) -> Block:
+        data, rows = self.data, slice(start, stop)
+        x = normed(torch.from_numpy(content).to(torch.float32, copy=True), self.norm)
+        if self.scaling is not None:
+            x = self.scaling.scaled(x)
+        valid = torch.from_numpy(data.valid[rows])
+        x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
+        return Block(
+            start,
+            x.to(self.device),
+            torch.from_numpy(data.instances[rows].astype(np.int64)).to(self.device),
+            torch.from_numpy(data.classes[rows].astype(np.int64)).to(self.device),
+            valid.to(self.device),
+            torch.from_numpy(data.positions[rows]).to(self.device),
+            data.background,
+        )
+
+
+def normed(x: Tensor, norm: TokenNorm) -> Tensor:
+    """Return tokens (..., d), each scaled by its own mean and deviation, or by its length."""
+    if norm == "layernorm":
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)
+    return torch.nn.functional.normalize(x, dim=-1) if norm == "l2" else x
+
+
+def standardiser(data: PairData, norm: TokenNorm = "none") -> Standardiser:
+    """Measure the columns of the valid tokens of a split, each normed for itself first."""
+    raw = Pairs(data, norm=norm)
+    return Standardiser.of((block.x[block.valid].numpy() for block in raw.blocks()), data.dim)
+
+
+def describe(data: PairData) -> dict[str, Any]:
+    """Return counts of a split: images with a pair, pairs, and the share of the same object."""
+    n_pairs = data.n_pairs
+    return {
+        "n_images": int((data.pairs_of_images > 0).sum()),
+        "n_pairs": n_pairs,
+        "positives": float(data.same_of_images.sum()) / max(n_pairs, 1),
+    }

@@ -1,0 +1,154 @@
+"""Fitting a probe of one layer, and measuring it on the test split."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bindscope.core.errors import InputError
+from bindscope.core.files import canonical_json
+from bindscope.core.registries import resolve
+from bindscope.fitting.denormals import flushed
+from bindscope.studies.same_object.data import Control, PairData, Pairs
+from bindscope.studies.same_object.metrics import measure, tally, validated
+from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
+
+if TYPE_CHECKING:
+    from bindscope.studies.same_object.probes_config import AnyScorer
+
+log = logging.getLogger(__name__)
+ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """One scorer that was fitted and measured.
+
+    Attributes
+    ----------
+    row
+        Columns of the table `same_object` but for names and keys; JSON.
+    strata
+        Rows of the table `same_object_strata`, likewise.
+    weights
+        Flat name -> float32 array.
+    history
+        Rows {seed, rank, step, split, loss_bits}.
+    """
+
+    row: dict[str, Any]
+    strata: list[dict[str, Any]]
+    weights: Mapping[str, npt.NDArray[np.float32]]
+    history: list[dict[str, Any]]
+
+
+@flushed()
+@torch.no_grad()
+def fit_probe(
+    probe: AnyScorer,
+    train: PairData,
+    val: PairData,
+    test: PairData,
+    *,
+    seeds: Sequence[int] = (0,),
+    control: Control = "none",
+    bootstrap_samples: int = 1000,
+    bootstrap_seed: int = 0,
+) -> list[ProbeResult]:
+    """Fit a probe to one layer and measure it.
+
+    Parameters
+    ----------
+    probe
+        Its configuration.
+    train, val, test
+        Patches of the three splits. Train decides the weights, validation what is chosen among
+        them and the calibration, test nothing.
+    seeds
+        Seeds of a family that has one; the others are fitted once, and their rows have seed 0.
+    control
+        Whether labels are permuted, in all three splits, by the first seed.
+    bootstrap_samples, bootstrap_seed
+        Resamples of the test images.
+
+    Returns
+    -------
+    One result per seed; of `low_rank`, per rank.
+
+    Raises
+    ------
+    InputError
+        If a split has no pair of patches, or train only one label.
+    """
+    splits = {"train": train, "val": val, "test": test}
+    for name, split in splits.items():
+        splits[name] = split.controlled(control, seeds[0])
+        _refuse_without_pairs(name, splits[name])
+    task = Task(splits["train"], splits["val"], probe.memory_mb * 2**20, probe.device, seeds)
+    fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
+    return [
+        _measured(probe, one, task, splits["test"], control, bootstrap_samples, bootstrap_seed)
+        for one in fitted
+    ]
+
+
+def _refuse_without_pairs(name: str, data: PairData) -> None:
+    same = int(data.same_of_images.sum())
+    if 0 < same < data.n_pairs or (name == "test" and data.n_pairs):
+        return
+    problem = f"has {data.n_pairs} pairs of patches, {same} of them of the same object"
+    remedy = "use more images, `background: object`, or a smaller `min_purity`"
+    raise InputError(f"patch sample of {name}", problem, remedy)
+
+
+def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
+    """Return what a pointwise scorer's row says of its own labels."""
+    if not isinstance(fitted.scorer, Pointwise):
+        return {}
+    totals: dict[str, npt.NDArray[np.float64]] = {}
+    for block in test.blocks():
+        for name, found in fitted.scorer.graded(block).items():
+            totals[name] = totals.get(name, np.zeros(2)) + found
+    row = {name: float(hits / max(n, 1)) for name, (hits, n) in totals.items()}
+    if "same_class_share" in row:
+        one = row.pop("same_class_share")
+        row["same_class_majority"] = max(one, 1 - one)
+    return row
+
+
+def _measured(
+    probe: AnyScorer,
+    fitted: Fitted,
+    task: Task,
+    test: PairData,
+    control: Control,
+    bootstrap_samples: int,
+    bootstrap_seed: int,
+) -> ProbeResult:
+    val, last = (
+        Pairs(split, fitted.scaling, fitted.norm, device=task.device) for split in (task.val, test)
+    )
+    calibration, edges = validated(fitted.scorer, val)
+    found = tally(fitted.scorer, last, edges)
+    row, strata = measure(found, calibration, bootstrap_samples, bootstrap_seed)
+    columns = dict(fitted.columns) | _graded(fitted, last)
+    flags = {*columns.pop("flags", ()), *(() if found.fine.finite else ("diverged",))}
+    names = {"seed": fitted.seed, "rank": fitted.rank, "control": control}
+    options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
+    row = {
+        **names, **row, **columns, "flags": ";".join(sorted(flags)),
+        "platt_scale": calibration.scale, "platt_offset": calibration.offset,
+        "options": canonical_json(options),
+    }  # fmt: skip
+    log.info("%s: accuracy %.4f, majority %.4f", names, row["accuracy"], row["majority_accuracy"])
+    history = [
+        {"seed": fitted.seed, "rank": fitted.rank, **loss._asdict()} for loss in fitted.history
+    ]
+    return ProbeResult(row, [names | one for one in strata], fitted.weights, history)

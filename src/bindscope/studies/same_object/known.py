@@ -1,0 +1,121 @@
+"""Features of patches whose binding is known: the gates of the study.
+
+    h = Q [binding e(image, object); classes c(class); position q(row, column); nuisance u] + noise
+
+e is drawn anew for every object of every image, c once for every class, u for every patch, and q is
+smooth in the place. Each has dimensions of its own; Q is the identity (the binding is axis-aligned)
+or a rotation of all of them. So what a scorer can find is known: a quadratic form of rank `rank`
+reads e, the class alone cannot tell two objects of a class apart, a sum of two patches cannot tell
+anything of e.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, NonNegativeFloat
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt
+from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import Array
+
+CLASS, PLACE, ROTATION, IMAGE = range(4)  # what a generator is for
+
+
+class Planted(Model):
+    """What the features hold, each part in deviations of a dimension of its own."""
+
+    dim: PositiveInt = Field(48, description="Dimensions of a token.")
+    rank: PositiveInt = Field(16, description="Dimensions of e, the rank of the binding.")
+    class_dims: PositiveInt = Field(12, description="Dimensions of the class part.")
+    place_dims: PositiveInt = Field(8, description="Dimensions of the part of the place.")
+    binding: NonNegativeFloat = Field(1.0, description="Size of e.")
+    classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
+    position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
+    nuisance: NonNegativeFloat = Field(
+        0.0, description="Deviation of noise in the dimensions that hold nothing else."
+    )
+    noise: NonNegativeFloat = Field(0.2, description="Deviation of the noise in all dimensions.")
+    rotated: bool = Field(True, description="Whether Q is a rotation; false: the identity.")
+    shuffled: Literal["no", "image"] = Field(
+        "no", description="`image`: the e of patches change places within their image."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of all directions and of the noise.")
+
+
+def planted_tokens(
+    instances: Array,
+    classes: Array,
+    positions: Array,
+    grid: tuple[int, int],
+    planted: Planted,
+    first: int = 0,
+) -> npt.NDArray[np.float32]:
+    """Return tokens (n, M, dim) of patches.
+
+    Parameters
+    ----------
+    instances, classes
+        Integers (n, M).
+    positions
+        Rows and columns (n, M, 2) in the grid.
+    grid
+        Rows and columns of the patch grid.
+    planted
+        What the tokens hold.
+    first
+        Number of the first image; images of two splits must not share numbers, or objects of both
+        share their e.
+    """
+    n, m = instances.shape
+    own = np.zeros((n, m, planted.dim))
+    where = np.split(
+        np.arange(planted.dim), np.cumsum([planted.rank, planted.class_dims, planted.place_dims])
+    )
+    for i in range(n):
+        generator = rng(planted.seed, IMAGE, first + i)
+        e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
+        e *= np.sqrt(planted.rank) / np.linalg.norm(e, axis=1, keepdims=True)
+        bound = planted.binding * e[instances[i]]
+        if planted.shuffled == "image":
+            bound = bound[generator.permutation(m)]
+        own[i, :, where[0]] = bound.T
+        own[i, :, where[3]] = planted.nuisance * generator.standard_normal((len(where[3]), m))
+    if planted.classes:
+        own[..., where[1]] = planted.classes * _class_parts(classes, planted)
+    if planted.position:
+        own[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
+    if planted.rotated:
+        draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
+        own = own @ np.linalg.qr(draw)[0].T
+    for i in range(n):
+        noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(own[i].shape)
+        own[i] += planted.noise * noise
+    return own.astype(np.float32)
+
+
+def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:
+    """Return a vector of each class, (n, M, class_dims), the same in all images; 0 of no class."""
+    found, place = np.unique(classes, return_inverse=True)
+    parts = np.stack(
+        [rng(planted.seed, CLASS, int(c)).standard_normal(planted.class_dims) for c in found]
+    )
+    parts *= np.sqrt(planted.class_dims) / np.linalg.norm(parts, axis=1, keepdims=True)
+    parts[found == 0] = 0.0
+    taken: npt.NDArray[np.float64] = parts[place.reshape(classes.shape)]
+    return taken
+
+
+def _place_parts(
+    positions: Array, grid: tuple[int, int], planted: Planted
+) -> npt.NDArray[np.float64]:
+    """Return cosines of the place with random phases and up to a wave per grid, (n, M, dims)."""
+    generator = rng(planted.seed, PLACE)
+    waves = generator.uniform(-2 * np.pi, 2 * np.pi, (2, planted.place_dims))
+    phases = generator.uniform(0, 2 * np.pi, planted.place_dims)
+    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(
+        np.asarray(positions, np.float64) / grid @ waves + phases
+    )
+    return parts

@@ -1,0 +1,181 @@
+"""Configuration of the study's probes: scorers of pairs of patches."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat
+
+from bindscope.config.base import Model, PositiveInt, Slug
+
+
+class _Scorer(Model):
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    memory_mb: PositiveInt = Field(
+        1024,
+        description="Memory for tokens of train and validation and what is held of their pairs; "
+        "what does not fit is read anew in every pass.",
+    )
+
+
+class _OfTokens(_Scorer):
+    token_norm: Literal["none", "layernorm", "l2"] = Field(
+        "none",
+        description="Scaling of every token for itself, before all columns are scaled by their "
+        "mean and deviation over train: to mean 0 and deviation 1 (`layernorm`), or to length 1.",
+    )
+
+
+class _Convex(_OfTokens):
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1.0, 0.1, 0.01, 0.001),
+        min_length=1,
+        description="Ridge strengths with which the path begins; it goes on by factors of ten "
+        "until validation has chosen. The ridge pulls towards the contained optimum.",
+    )
+    steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
+
+
+class LinearScorer(_Convex):
+    """g = a.x + a.y + b: a sum of two patches, which cannot compare them."""
+
+    family: Literal["linear"]
+
+
+class DiagonalScorer(_Convex):
+    """g = x' diag(w) y + the linear form; depends on the axes of the tokens."""
+
+    family: Literal["diagonal"]
+
+
+class QuadraticScorer(_Convex):
+    """g = x' W y + the linear form, W symmetric and of full rank."""
+
+    family: Literal["quadratic"]
+
+
+class LowRankScorer(_Convex):
+    """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
+
+    family: Literal["low_rank"]
+    ranks: tuple[PositiveInt, ...] = Field(
+        (1, 2, 4, 8, 16, 32), min_length=1, description="Ranks; each is a row of the table."
+    )
+
+
+class ClassScorer(_Convex):
+    """Softmax regression of a patch's class; a pair's score is p.q, the odds of one class."""
+
+    family: Literal["class_pointwise"]
+
+
+class ClassPosition(_Convex):
+    """Trees, or a logistic regression, on p.q, both patches' classes, and how far apart."""
+
+    family: Literal["class_position"]
+    classes: Literal["probed", "true"] = Field(
+        "probed",
+        description="`probed`: classes as the softmax regression names them; `true`: as they are.",
+    )
+    learner: Literal["boosted", "logistic"] = Field(
+        "boosted", description="Boosted trees, or a logistic regression."
+    )
+    pairs: PositiveInt = Field(
+        100_000, description="Pairs of train that are drawn for it, and of validation."
+    )
+    iterations: PositiveInt = Field(
+        100, description="Boosted trees, at most; validation chooses how many are kept."
+    )
+
+
+class _Descended(_OfTokens):
+    steps: PositiveInt = Field(400, description="Optimiser steps.")
+    batch_images: PositiveInt = Field(8, description="Images of a step.")
+    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate of AdamW.")
+    weight_decay: NonNegativeFloat = Field(1e-2, description="AdamW's weight decay.")
+
+
+class IdentityScorer(_Descended):
+    """Softmax over queries, matched to the objects of every image anew; the score is p.q."""
+
+    family: Literal["identity_pointwise"]
+    steps: PositiveInt = Field(1000, description="Optimiser steps.")
+    queries: PositiveInt = Field(32, description="Queries; the paper has 100.")
+    criterion: Literal["likelihood", "masks"] = Field(
+        "likelihood",
+        description="What a query and an object that are matched pay: `likelihood`: the "
+        "cross-entropy of the object's patches; `masks` (the paper's): 5 x cross-entropy plus "
+        "5 x Dice of the mask, patches of no object left out.",
+    )
+
+
+class MlpScorer(_Descended):
+    """A perceptron on [x * y, |x - y|]: what capacity alone gains."""
+
+    family: Literal["mlp"]
+    hidden: PositiveInt = Field(64, description="Hidden units.")
+
+
+class _Similarity(_OfTokens):
+    standardise: bool = Field(
+        False, description="Scale columns by their mean and deviation over train first."
+    )
+    temperature: bool = Field(
+        True, description="Fit a factor and an offset; false: an offset alone."
+    )
+
+
+class DotScorer(_Similarity):
+    """g = scale x.y + offset."""
+
+    family: Literal["dot"]
+
+
+class CosineScorer(_Similarity):
+    """g = scale cos(x, y) + offset."""
+
+    family: Literal["cosine"]
+
+
+class PositionScorer(_Scorer):
+    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; reads no token."""
+
+    family: Literal["position"]
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the convex scorers."
+    )
+    steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
+
+
+class Baseline(_Scorer):
+    """A closed form that reads no token.
+
+    `majority`: one constant. `image_majority`: the best constant of every test image, a bound.
+    `class_oracle`: whether the true classes are the same.
+    """
+
+    family: Literal["baseline"]
+    kind: Literal["majority", "image_majority", "class_oracle"] = Field(
+        "majority",
+        description="`majority`: one constant; `image_majority`: the best constant of every test "
+        "image, which no scorer without tokens can pass; `class_oracle`: the true classes.",
+    )
+
+
+AnyScorer = Annotated[
+    LinearScorer
+    | DiagonalScorer
+    | QuadraticScorer
+    | LowRankScorer
+    | ClassScorer
+    | ClassPosition
+    | IdentityScorer
+    | MlpScorer
+    | DotScorer
+    | CosineScorer
+    | PositionScorer
+    | Baseline,
+    Field(discriminator="family"),
+]

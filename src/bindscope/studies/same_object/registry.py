@@ -1,0 +1,20 @@
+"""Scorers by the name that a configuration gives their family; see `core.registries`."""
+
+from __future__ import annotations
+
+_SCORERS = "bindscope.studies.same_object.scorers"
+
+FAMILIES = {
+    "linear": f"{_SCORERS}.linear:fit",
+    "diagonal": f"{_SCORERS}.diagonal:fit",
+    "quadratic": f"{_SCORERS}.quadratic:fit",
+    "low_rank": f"{_SCORERS}.low_rank:fit",
+    "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
+    "class_position": f"{_SCORERS}.class_position:fit",
+    "identity_pointwise": f"{_SCORERS}.identity_pointwise:fit",
+    "mlp": f"{_SCORERS}.mlp:fit",
+    "dot": f"{_SCORERS}.similarity:fit",
+    "cosine": f"{_SCORERS}.similarity:fit",
+    "position": f"{_SCORERS}.position:fit",
+    "baseline": f"{_SCORERS}.baselines:fit",
+}

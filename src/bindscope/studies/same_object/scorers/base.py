@@ -1,0 +1,139 @@
+"""What a scorer is, and what a fit of one returns.
+
+A scorer gives every pair of patches of an image a logit in nats: above 0 says that they are of the
+same object. A family is a function ``fit(config, task) -> list[Fitted]``; the registry names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bindscope.fitting.standardise import Standardiser
+from bindscope.studies.same_object.data import Block, PairData, Pairs, TokenNorm, standardiser
+
+LN2 = float(np.log(2.0))
+
+
+class Scorer(Protocol):
+    """Logits of pairs."""
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the logits of a block's pairs in nats, float32 (P,)."""
+
+
+@runtime_checkable
+class Pointwise(Protocol):
+    """A scorer that names every patch, and is graded on that too."""
+
+    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
+        """Return, by column, how many of a block are right, and of how many."""
+
+
+class Loss(NamedTuple):
+    """A loss of a history: after how many steps, on which split (train, val), in bits a pair."""
+
+    step: int
+    split: str
+    loss_bits: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One scorer of a fit, which is one row of the table.
+
+    Attributes
+    ----------
+    scorer
+        Gives the logits of blocks that `Task.pairs` reads.
+    scaling, norm
+        How tokens are read for it.
+    seed
+        Of its fit; 0 of what has none.
+    rank
+        Rank of its form, where it is chosen; 0 of other families.
+    columns
+        What only the fit knows of the row: steps, flags, ridge, norm of the gradient, spectrum.
+    weights
+        Flat name -> array: all that the scorer needs, scaling included.
+    history
+        Losses on the way.
+    """
+
+    scorer: Scorer
+    scaling: Standardiser | None = None
+    norm: TokenNorm = "none"
+    seed: int = 0
+    rank: int = 0
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    history: Sequence[Loss] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a fit is given.
+
+    Attributes
+    ----------
+    train, val
+        Patches of the two splits that a fit may see.
+    memory
+        Bytes that the blocks of both may take.
+    device
+        Where it computes.
+    seeds
+        Seeds of families that have one.
+    """
+
+    train: PairData
+    val: PairData
+    memory: int = 2**30
+    device: str = "cpu"
+    seeds: Sequence[int] = (0,)
+
+    def scaling(self, norm: TokenNorm = "none") -> Standardiser:
+        """Return the scaling by mean and deviation of the valid tokens of train."""
+        return standardiser(self.train, norm)
+
+    def pairs(self, scaling: Standardiser | None, norm: TokenNorm = "none") -> tuple[Pairs, Pairs]:
+        """Return train and val, in memory where both fit."""
+        n = [split.n_images for split in (self.train, self.val)]
+        shares = [self.memory * k // max(1, sum(n)) for k in n]
+        first, second = (
+            Pairs(split, scaling, norm, share, self.device)
+            for split, share in zip((self.train, self.val), shares, strict=True)
+        )
+        return first, second
+
+
+def scaling_arrays(scaling: Standardiser | None) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the arrays of a scaling by name, for the weights of a scorer."""
+    return {} if scaling is None else {"mean": scaling.mean, "scale": scaling.scale}
+
+
+def sign_of(block: Block) -> Tensor:
+    """Return -1 for pairs of the same object and 1 for others: softplus(sign g) is the loss."""
+    return 1.0 - 2.0 * block.same.float()
+
+
+def mean_loss(scorer: Scorer, pairs: Pairs) -> float:
+    """Return the mean loss of a split's pairs in bits."""
+    total = 0.0
+    for block in pairs.blocks():
+        margins = scorer.logits(block) * sign_of(block)
+        total += float(softplus(margins).sum(dtype=torch.float64))
+    return total / max(pairs.data.n_pairs, 1) / LN2
+
+
+def simple_columns(scorer: Scorer, pairs: Sequence[Pairs]) -> dict[str, Any]:
+    """Return what a row says of a fit that takes no steps; `pairs` are train and val."""
+    train, val = (mean_loss(scorer, split) for split in pairs)
+    return {"train_loss_bits": train, "val_loss_bits": val, "steps": 0}

@@ -1,0 +1,210 @@
+"""Pointwise scorer over classes: softmax regression of every patch's class, then p.q of a pair.
+
+It is fitted to *class* labels and measured, as all scorers are, on *instance* labels: p.q is the
+probability that two patches are of one class. The paper graded it on class labels, by whether both
+patches are named alike; `same_class_accuracy` is that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.lbfgs import Evaluated, Objective
+from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.scorers.base import (
+    LN2,
+    Fitted,
+    Task,
+    scaling_arrays,
+    simple_columns,
+)
+from bindscope.studies.same_object.scorers.convex import Optimum, follow, optimum_columns
+from bindscope.studies.same_object.scorers.forms import BOUND, Covariance
+from bindscope.studies.same_object.strata import same_class
+
+if TYPE_CHECKING:
+    from bindscope.studies.same_object.probes_config import ClassPosition, ClassScorer
+
+SURE = 1e-9  # the least distance of p.q from 0 and 1
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Softmax of weights (d, C) and bias (C,); a pair scores p.q, that its labels are alike."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def values(self, block: Block) -> Tensor:
+        """Return log-odds of labels up to a constant, (B, M, C)."""
+        return block.x @ self.weights + self.bias
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the log-odds of p.q, float32 (P,)."""
+        p = self.values(block).double().softmax(-1)
+        alike = block.packed(torch.bmm(p, p.transpose(1, 2)))
+        return alike.clamp(SURE, 1 - SURE).logit().float()
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Probabilities):
+    """Softmax regression of classes.
+
+    Attributes
+    ----------
+    classes
+        The C classes, rising, int64; those of train.
+    """
+
+    classes: Tensor
+
+    def named(self, block: Block) -> Tensor:
+        """Return the most probable class, int64 (B, M)."""
+        return self.classes[self.values(block).argmax(-1)]
+
+    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
+        """Return what else the row says of a block: how many are right, and of how many."""
+        named, truth = self.named(block), same_class(block)
+        right = (named == block.classes)[block.valid]
+        agree = block.equal(named) == truth
+        return {
+            "pointwise_accuracy": (float(right.sum()), len(right)),
+            "same_class_accuracy": (float(agree.sum()), len(agree)),
+            "same_class_share": (float(truth.sum()), len(truth)),
+        }
+
+
+def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tokens (T, d) and places of their classes (T,) of patches whose class is known."""
+    labels = block.classes[block.valid]
+    place = torch.searchsorted(classes, labels).clamp_max(len(classes) - 1)
+    known = classes[place] == labels
+    return block.x[block.valid][known], place[known]
+
+
+class _Loss(Evaluated):
+    """Mean cross-entropy of tokens in nats at weights centre + delta, delta (p, 1)."""
+
+    def __init__(self, problem: Softmax, centre: Tensor, l2: float) -> None:
+        penalised = torch.ones(problem.dim + 1, len(problem.classes), device=centre.device)
+        penalised[-1] = 0.0
+        super().__init__(l2 * penalised.view(-1, 1))
+        self.problem, self.centre, self.l2 = problem, centre, l2
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1)."""
+        theta = self.problem.matrix(self.centre + w[:, 0])
+        loss = torch.zeros((), dtype=torch.float64)
+        slope, n = torch.zeros_like(theta, dtype=torch.float64), 0
+        for x, place in self.problem.tokens(self.problem.pairs[0]):
+            values = x @ theta[:-1] + theta[-1]
+            lost = cross_entropy(values, place, reduction="sum")
+            residuals = values.softmax(1)
+            residuals[torch.arange(len(x), device=x.device), place] -= 1
+            slope[:-1] += x.t() @ residuals
+            slope[-1] += residuals.sum(0)
+            loss, n = loss + lost.double().cpu(), n + len(x)
+        return (loss / n).to(w.device)[None], (slope / n).to(w.dtype).view(-1, 1)
+
+    def precondition(self, g: Tensor) -> Tensor:
+        """Take every class to be a regression of its own."""
+        matrix = self.problem.matrix(g[:, 0])
+        values, q = self.problem.covariance.spectrum
+        own = q @ ((q.t() @ matrix[:-1]) / (BOUND * values[:, None] + self.l2))
+        return torch.cat([own, matrix[-1:] / BOUND]).view(-1, 1)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A `convex.Problem`: classes of tokens; weights [(d, C); bias], flattened."""
+
+    pairs: tuple[Pairs, Pairs]
+    classes: Tensor
+    covariance: Covariance
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a token."""
+        return self.pairs[0].data.dim
+
+    def matrix(self, theta: Tensor) -> Tensor:
+        """Return weights and bias (d + 1, C)."""
+        return theta.view(self.dim + 1, len(self.classes))
+
+    def tokens(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
+        """Start a pass over the tokens of known classes."""
+        return (targets(block, self.classes) for block in pairs.blocks())
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train's tokens."""
+        return _Loss(self, centre, l2)
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of tokens in bits."""
+        found, matrix = [], self.matrix(theta)
+        for split in self.pairs:
+            total, n = 0.0, 0
+            for x, place in self.tokens(split):
+                values = x @ matrix[:-1] + matrix[-1]
+                total += float(cross_entropy(values, place, reduction="sum"))
+                n += len(x)
+            found.append(total / max(n, 1) / LN2)
+        return found[0], found[1]
+
+    def scorer(self, theta: Tensor) -> ClassProbabilities:
+        """Return the scorer of weights."""
+        matrix = self.matrix(theta)
+        return ClassProbabilities(matrix[:-1], matrix[-1], self.classes)
+
+
+def softmax_optimum(
+    config: ClassScorer | ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> tuple[Softmax, Optimum]:
+    """Fit the softmax regression, from the shares of the classes."""
+    data = task.train
+    found, counts = np.unique(data.classes[data.valid], return_counts=True)
+    if len(found) < 2:
+        raise InputError(
+            "patch sample of train",
+            f"all valid patches are of {len(found)} class, so that no class can be read",
+            "leave out class_pointwise and class_position, or set `class_groups`",
+        )
+    classes = torch.from_numpy(found.astype(np.int64)).to(task.device)
+    problem = Softmax(pairs, classes, Covariance.of(pairs[0]))
+    matrix = torch.zeros(data.dim + 1, len(found), device=classes.device)
+    matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
+    constant = matrix.view(-1)
+    start = Optimum(constant, *problem.losses(constant))
+    return problem, follow(problem, start, constant, config.l2, config.steps)
+
+
+def fit(config: ClassScorer, task: Task) -> list[Fitted]:
+    """Fit the pointwise scorer over classes."""
+    scaling = task.scaling(config.token_norm)
+    pairs = task.pairs(scaling, config.token_norm)
+    problem, found = softmax_optimum(config, task, pairs)
+    scorer = problem.scorer(found.theta)
+    weights = {
+        "weights": scorer.weights.cpu().numpy(),
+        "bias": scorer.bias.cpu().numpy(),
+        "classes": scorer.classes.cpu().numpy().astype(np.float32),
+    }
+    columns = optimum_columns(found) | simple_columns(scorer, pairs) | {"steps": found.steps}
+    return [
+        Fitted(
+            scorer,
+            scaling,
+            config.token_norm,
+            columns=columns,
+            weights=weights | scaling_arrays(scaling),
+            history=found.history,
+        )
+    ]

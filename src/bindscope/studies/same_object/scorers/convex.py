@@ -1,0 +1,254 @@
+"""Fitting a form to the optimum of its convex loss, with a ridge that validation chooses.
+
+The ridge pulls the weights towards those of the *contained* optimum (that of the linear form for
+the diagonal one, that of the diagonal one for the quadratic), not towards 0: without end it is
+that optimum, and the weaker it is, the smaller the loss of train. So a form never has a greater
+loss of train than the one it contains, at whatever strengths validation chose, nor, as the
+contained optimum is on the path, a greater loss of validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, log
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from bindscope.fitting.lbfgs import Evaluated, Objective, descend
+from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.studies.same_object.scorers.base import Loss, mean_loss, sign_of
+from bindscope.studies.same_object.scorers.forms import Form
+
+FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
+GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this share of it
+STALE = 2  # strengths in a row with a gain on train alone after which validation has chosen
+PERFECT = 1e-4  # bits below which there is nothing left to gain
+TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
+
+
+class Problem(Protocol):
+    """A convex loss of train and the same of validation."""
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train in nats at weights centre + delta, delta (p, 1)."""
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of train and validation at weights (p,), in bits."""
+
+
+class PairObjective(Evaluated):
+    """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves.
+
+    Where the blocks are in memory, margins are too, and a trial of a line search takes no product.
+    """
+
+    def __init__(self, form: Form, pairs: Pairs, centre: Tensor, l2: float) -> None:
+        super().__init__(l2 * form.penalised()[:, None])
+        self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
+        self.n = max(pairs.data.n_pairs, 1)
+        self.margins: list[Tensor] = []
+        self.changes: list[Tensor] = []
+        self.signs: list[Tensor] = []
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
+        theta = self.centre + w[:, 0]
+        loss = torch.zeros((), dtype=torch.float64)
+        slope = torch.zeros_like(theta, dtype=torch.float64)
+        for block in self.pairs.blocks():
+            sign = sign_of(block)
+            margins = self.form.logits(theta, block).mul_(sign)
+            loss = loss + softplus(margins).sum(dtype=torch.float64).cpu()
+            slope = slope + self.form.slope(margins.sigmoid().mul_(sign), block).double()
+            if self.pairs.held:
+                self.margins.append(margins)
+                self.signs.append(sign)
+        return (loss / self.n).to(w.device)[None], (slope / self.n).to(w.dtype)[:, None]
+
+    def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Take note of the line; where margins are held, also of how they change along it."""
+        super().aim(w, direction)
+        if self.pairs.held:
+            self.changes = [
+                self.form.logits(direction[:, 0], block).mul_(sign)
+                for block, sign in zip(self.pairs.blocks(), self.signs, strict=True)
+            ]
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss and its slope along the line at step t, (1,) each."""
+        if not self.pairs.held:
+            return super().trial(t)
+        step, sums = t.to(self.w.dtype), torch.zeros(2, dtype=torch.float64)
+        for margins, change in zip(self.margins, self.changes, strict=True):
+            here = torch.addcmul(margins, step, change)
+            along = here.sigmoid().mul_(change).sum(dtype=torch.float64)
+            sums += torch.stack([softplus(here).sum(dtype=torch.float64), along]).cpu()
+        loss, slope = (sums / self.n).to(t.device)
+        return loss[None], slope[None]
+
+    def arrive(self, t: Tensor) -> Tensor:
+        """Go to the step; return the gradient (p, 1)."""
+        if not self.pairs.held:
+            return super().arrive(t)
+        step, total = t.to(self.w.dtype), torch.zeros((), dtype=torch.float64, device=t.device)
+        each = zip(self.pairs.blocks(), self.margins, self.changes, self.signs, strict=True)
+        for block, margins, change, sign in each:
+            margins.addcmul_(step, change)
+            total = total + self.form.slope(margins.sigmoid().mul_(sign), block).double()
+        return (total / self.n).to(self.w.dtype)[:, None]
+
+    def precondition(self, g: Tensor) -> Tensor:
+        """Return about the inverse Hessian times (p, 1)."""
+        return self.form.precondition(g[:, 0], self.l2)[:, None]
+
+
+class Scores(Protocol):
+    """What gives logits (P,) at weights (p,)."""
+
+    def logits(self, theta: Tensor, block: Block) -> Tensor:
+        """Return logits (P,)."""
+
+
+@dataclass(frozen=True)
+class FormScorer:
+    """A form with its weights theta (p,)."""
+
+    form: Scores
+    theta: Tensor
+
+    def logits(self, block: Block) -> Tensor:
+        """Return logits (P,)."""
+        return self.form.logits(self.theta, block)
+
+
+@dataclass(frozen=True)
+class PairProblem:
+    """A form on the pairs of train and validation."""
+
+    form: Form
+    pairs: tuple[Pairs, Pairs]
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train's pairs."""
+        return PairObjective(self.form, self.pairs[0], centre, l2)
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of pairs."""
+        train, val = (mean_loss(FormScorer(self.form, theta), split) for split in self.pairs)
+        return train, val
+
+    def at(self, theta: Tensor) -> Optimum:
+        """Return weights as an optimum that nothing was fitted for."""
+        return Optimum(theta, *self.losses(theta))
+
+
+@dataclass
+class Optimum:
+    """Weights that validation chose on the path of a form.
+
+    Attributes
+    ----------
+    theta
+        Weights (p,).
+    l2
+        Ridge strength; infinite where they are those of the contained optimum.
+    train_bits, val_bits
+        Mean losses there, in bits a pair.
+    gradient_norm
+        Length of the gradient of the penalised mean loss, in nats.
+    short
+        About how far it is above the optimum of that strength, in nats.
+    steps
+        Iterations of the whole path.
+    history
+        Losses after each strength.
+    """
+
+    theta: Tensor
+    train_bits: float
+    val_bits: float
+    l2: float = inf
+    gradient_norm: float = 0.0
+    short: float = 0.0
+    steps: int = 0
+    history: list[Loss] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the fit is at its optimum."""
+        return self.short <= UNENDED
+
+
+def follow(
+    problem: Problem,
+    contained: Optimum,
+    centre: Tensor,
+    strengths: Sequence[float],
+    iterations: int,
+) -> Optimum:
+    """Fit along the path of ridge strengths; return what validates best.
+
+    Parameters
+    ----------
+    problem
+        What is fitted.
+    contained
+        The optimum that it starts from.
+    centre
+        Its weights as weights of this problem, (p,).
+    strengths
+        Ridge strengths, in any order, with which the path begins; it goes on by factors of ten
+        while validation gains.
+    iterations
+        Most iterations of a strength.
+    """
+    best = replace(contained, theta=centre, l2=inf)
+    history = [Loss(0, "train", best.train_bits), Loss(0, "val", best.val_bits)]
+    delta, before, steps, stale = torch.zeros_like(centre)[:, None], best.train_bits, 0, 0
+    given, l2 = sorted(strengths, reverse=True), inf
+    while stale < STALE and best.val_bits > PERFECT and (given or l2 > WEAKEST * FACTOR**0.5):
+        l2 = given.pop(0) if given else l2 / FACTOR
+        objective = problem.objective(centre, l2)
+        solution = descend(objective, delta, iterations=iterations, tolerance=TOLERANCE)
+        delta, steps = solution.w, steps + solution.iterations
+        theta = centre + delta[:, 0]
+        found = Optimum(theta, *problem.losses(theta), l2, short=float(solution.decrement))
+        history += [Loss(steps, "train", found.train_bits), Loss(steps, "val", found.val_bits)]
+        fell, gained = before - found.train_bits, best.val_bits - found.val_bits
+        if gained > GAIN * best.val_bits:
+            stale = 0
+        elif fell > GAIN * before:
+            stale += 1
+        before = found.train_bits
+        if gained > 0:
+            best = found
+    if best.l2 < inf:
+        w = (best.theta - centre)[:, None]
+        last = problem.objective(centre, best.l2)
+        best.gradient_norm = float((last.begin(w)[1] + last.ridge * w).norm())
+    best.steps, best.history = steps, history
+    return best
+
+
+def start(size: int, pairs: Pairs) -> Tensor:
+    """Return weights (p,) that know only the share of pairs of the same object; the last is b."""
+    ones, n = float(pairs.data.same_of_images.sum()), pairs.data.n_pairs
+    theta = torch.zeros(size, device=pairs.device)
+    theta[-1] = log((ones + 0.5) / (n - ones + 0.5))
+    return theta
+
+
+def optimum_columns(found: Optimum) -> dict[str, Any]:
+    """Return what a row says of how the optimum was found."""
+    return {
+        "train_loss_bits": found.train_bits,
+        "val_loss_bits": found.val_bits,
+        "steps": found.steps,
+        "l2": found.l2 if isfinite(found.l2) else None,
+        "gradient_norm": found.gradient_norm,
+        "flags": [] if found.ended else ["not_converged"],
+    }

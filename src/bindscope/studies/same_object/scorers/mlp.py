@@ -1,0 +1,95 @@
+"""A perceptron on [x * y, |x - y|] of a pair: symmetric, and the control of capacity.
+
+The only scorer that makes vectors of pairs; it makes them for a few pairs at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, softplus
+
+from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.scorers.base import (
+    LN2,
+    Fitted,
+    Task,
+    scaling_arrays,
+    sign_of,
+    simple_columns,
+)
+from bindscope.studies.same_object.scorers.descended import descended
+
+if TYPE_CHECKING:
+    from bindscope.studies.same_object.probes_config import MlpScorer
+
+GROUP = 2**22  # numbers of the pairs that are made at a time
+
+
+class Perceptron(nn.Module):
+    """g = v gelu(U [x * y, |x - y|] + c) + b."""
+
+    def __init__(self, dim: int, hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        first = torch.randn(2 * dim, hidden, generator=generator) / (2 * dim) ** 0.5
+        self.first, self.bias = nn.Parameter(first), nn.Parameter(torch.zeros(hidden))
+        self.last = nn.Parameter(torch.zeros(hidden, 1))
+        self.offset = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return logits (P,) of tokens (P, d)."""
+        hidden = torch.cat([x * y, (x - y).abs()], dim=1) @ self.first + self.bias
+        return (gelu(hidden) @ self.last + self.offset).squeeze(1)
+
+    def of(self, block: Block) -> Tensor:
+        """Return the logits of a block's pairs, (P,), a group of them at a time."""
+        x = block.x.reshape(-1, block.x.shape[-1])
+        step = max(1, GROUP // (2 * x.shape[1]))
+        groups = zip(torch.split(block.left, step), torch.split(block.right, step), strict=True)
+        found = [self(x[left], x[right]) for left, right in groups]
+        return torch.cat(found) if found else x.new_zeros(0)
+
+
+@dataclass(frozen=True)
+class MlpPairs:
+    """The scorer of a fitted perceptron."""
+
+    module: Perceptron
+
+    def logits(self, block: Block) -> Tensor:
+        """Return logits (P,)."""
+        return self.module.of(block)
+
+
+def pair_loss(module: Perceptron, block: Block) -> tuple[Tensor, int]:
+    """Return the loss of a block's pairs in bits, summed, and their number."""
+    margins = module.of(block) * sign_of(block)
+    return softplus(margins).sum() / LN2, len(margins)
+
+
+def fit(config: MlpScorer, task: Task) -> list[Fitted]:
+    """Fit a perceptron of each seed."""
+    scaling = task.scaling(config.token_norm)
+    pairs = task.pairs(scaling, config.token_norm)
+    dim = task.train.dim
+    fitted = []
+    for seed, module, columns, history in descended(
+        config, task, pairs, lambda g: Perceptron(dim, config.hidden, g), pair_loss
+    ):
+        scorer = MlpPairs(module)
+        weights = {name: value.cpu().numpy() for name, value in module.state_dict().items()}
+        fitted.append(
+            Fitted(
+                scorer,
+                scaling,
+                config.token_norm,
+                seed,
+                columns=simple_columns(scorer, pairs) | columns,
+                weights=weights | scaling_arrays(scaling),
+                history=history,
+            )
+        )
+    return fitted

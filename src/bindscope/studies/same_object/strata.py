@@ -1,0 +1,74 @@
+"""Kinds of pairs: whether both patches are of one class, how far apart they are, how large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bindscope.studies.same_object.data import Block
+
+ALL = "all"
+CLASSES = ("different", "same")
+# Distances between the centres of two patches, in patches; and the largest of each bin.
+DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
+FARTHEST = (1.5, 3.0, 6.0, 12.0)
+# Share of an image's sampled patches that the smaller object of a pair has; the most of each bin.
+SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
+LARGEST = (0.05, 0.2)
+SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES))
+CELLS = int(np.prod(SHAPE))
+
+
+class Stratum(NamedTuple):
+    """Pairs of some kinds; `all` where a kind does not matter."""
+
+    same_class: str
+    distance: str
+    size: str
+
+
+def cells(block: Block) -> Tensor:
+    """Return the cell of each pair, a kind of each of the three, int64 (P,)."""
+    left, right = block.both(block.positions)
+    distance = (left - right).norm(dim=-1)
+    far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+    small, other = block.both(object_shares(block))
+    size = torch.minimum(small, other)
+    large = torch.bucketize(size, size.new_tensor(LARGEST))
+    one = same_class(block).long()
+    return (one * len(DISTANCES) + far) * len(SIZES) + large
+
+
+def same_class(block: Block) -> Tensor:
+    """Whether two patches have the same class, bool (P,); what has none is like nothing.
+
+    With `background: object`, patches without an object are one, of a class of its own.
+    """
+    a, b = block.both(block.classes)
+    equal = (a == b) & (a != 0)
+    return equal | (block.same & (a == 0) & (b == 0))
+
+
+def object_shares(block: Block) -> Tensor:
+    """Return the share of an image's valid patches that are of a patch's object, (B, M)."""
+    equal = block.instances[:, :, None] == block.instances[:, None, :]
+    counted = (equal & block.valid[:, None, :]).sum(2).float()
+    return counted / block.valid.sum(1, keepdim=True).clamp_min(1)
+
+
+def strata() -> Iterator[tuple[Stratum, npt.NDArray[np.bool_]]]:
+    """Yield all strata, and which cells each holds, bool (CELLS,); first that of all pairs."""
+    names = ((ALL, *CLASSES), (ALL, *DISTANCES), (ALL, *SIZES))
+    for places in product(*(range(len(axis)) for axis in names)):
+        inside = np.ones(SHAPE, bool)
+        for axis, place in enumerate(places):
+            if place:
+                wanted = np.arange(SHAPE[axis]) == place - 1
+                inside &= np.expand_dims(wanted, tuple(a for a in range(3) if a != axis))
+        yield Stratum(*(axis[i] for axis, i in zip(names, places, strict=True))), inside.ravel()

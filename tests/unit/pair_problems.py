@@ -1,0 +1,50 @@
+"""Patch samples that are made of nothing but numbers: blobs of objects on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.known import Planted, planted_tokens
+
+GRID = (8, 8)
+OFFSETS = {"train": 0, "val": 100_000, "test": 200_000}
+
+
+def blobs(n, seed, objects=5, n_classes=4, patches=32, background=0.1):
+    """Labels of n images: each patch belongs to the nearest of a few centres; some are nobody's.
+
+    Classes are drawn with repetitions, so that most images have several objects of a class.
+    """
+    draw = np.random.default_rng(seed)
+    rows, columns = GRID
+    cells = np.stack(np.divmod(np.arange(rows * columns), columns), -1)
+    sample = {name: np.zeros((n, patches), np.int16) for name in ("instances", "classes")}
+    sample["patches"] = np.zeros((n, patches), np.int16)
+    for i in range(n):
+        centres = draw.uniform(0, rows, (objects, 2))
+        nearest = ((cells[:, None] - centres) ** 2).sum(-1).argmin(1) + 1
+        nearest[draw.random(len(cells)) < background] = 0
+        of = np.append(0, draw.integers(1, n_classes + 1, objects))
+        chosen = np.sort(draw.choice(len(cells), patches, replace=False))
+        sample["patches"][i], sample["instances"][i] = chosen, nearest[chosen]
+        sample["classes"][i] = of[nearest[chosen]]
+    return sample
+
+
+def planted_splits(planted=None, n=(200, 80, 120), background="ignore", **shape):
+    """Train, val and test with planted features."""
+    planted = planted or Planted()
+    found = []
+    for (name, offset), count in zip(OFFSETS.items(), n, strict=True):
+        data = PairData.of(blobs(count, hash_of(name), **shape), None, GRID, background)
+        tokens = planted_tokens(data.instances, data.classes, data.positions, GRID, planted, offset)
+        found.append(replace(data, tokens=ArrayRows(tokens)))
+    return found
+
+
+def hash_of(name):
+    return list(OFFSETS).index(name)

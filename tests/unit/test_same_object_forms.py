@@ -1,0 +1,282 @@
+"""Forms and their losses against literal twins; the convex fits."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from pair_problems import GRID, blobs, planted_splits
+from pair_twins import block_of, literal_logits, literal_loss
+from scipy.optimize import minimize
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.probes_config import (
+    DiagonalScorer,
+    LinearScorer,
+    LowRankScorer,
+    QuadraticScorer,
+)
+from bindscope.studies.same_object.scorers import diagonal, linear, low_rank, quadratic
+from bindscope.studies.same_object.scorers.base import Task, mean_loss
+from bindscope.studies.same_object.scorers.convex import PairObjective
+from bindscope.studies.same_object.scorers.forms import Covariance, Diagonal, Linear, Quadratic
+from bindscope.studies.same_object.scorers.low_rank import SignedForm
+
+B, M, D = 3, 6, 4
+FAMILIES = {
+    "linear": (linear, LinearScorer),
+    "diagonal": (diagonal, DiagonalScorer),
+    "quadratic": (quadratic, QuadraticScorer),
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def easy():
+    """Splits on which no scorer is perfect."""
+    return planted_splits(Planted(noise=1.0, classes=1.5, rank=8, dim=32), n=(80, 40, 40))
+
+
+def forms():
+    covariance = Covariance(torch.eye(D, dtype=torch.float64))
+    return {"linear": Linear(covariance), "diagonal": Diagonal(covariance),
+            "quadratic": Quadratic(covariance)}  # fmt: skip
+
+
+def problem(seed=0):
+    draw = np.random.default_rng(seed)
+    valid = np.ones((B, M), bool)
+    valid[0, 2] = valid[1, :3] = False
+    return draw.standard_normal((B, M, D)), draw.integers(0, 3, (B, M)), valid, draw
+
+
+def as_matrix(kind, theta):
+    """What weights mean, as (W, a, b)."""
+    if kind == "linear":
+        return torch.zeros(D, D, dtype=theta.dtype), theta[:D], theta[D]
+    if kind == "diagonal":
+        return torch.diag(theta[:D]), theta[D : 2 * D], theta[2 * D]
+    return theta[: D * D].view(D, D), theta[D * D : -1], theta[-1]
+
+
+@pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
+    x, instances, valid, draw = problem()
+    form = forms()[kind]
+    theta = torch.tensor(draw.standard_normal(form.size))
+    if kind == "quadratic":
+        own = form.matrix(theta)
+        own.copy_((own + own.t()) / 2)
+    block = block_of(torch.tensor(x, dtype=dtype), instances, valid)
+    wide = block_of(torch.tensor(x), instances, valid)
+    literal = literal_logits(wide.x, *as_matrix(kind, theta))
+    tight = 1e-10 if dtype == torch.float64 else 2e-5
+    found = form.logits(theta.to(dtype), block)
+    torch.testing.assert_close(found.double(), wide.packed(literal), rtol=tight, atol=tight)
+
+    leaf = theta.clone().requires_grad_()
+    with torch.enable_grad():
+        logits = literal_logits(wide.x, *as_matrix(kind, leaf))
+        loss = literal_loss(logits, wide.instances, wide.valid)
+    loss.backward()
+    expected = leaf.grad
+    if kind == "quadratic":  # of a symmetric W
+        own = expected[: D * D].view(D, D)
+        expected = torch.cat([((own + own.t()) / 2).reshape(-1), expected[D * D :]])
+    sign = 1 - 2 * block.same.to(dtype)
+    residuals = (sign * found).sigmoid() * sign / len(found)
+    torch.testing.assert_close(
+        form.slope(residuals, block).double(), expected, rtol=10 * tight, atol=tight
+    )
+
+
+def test_the_signed_form_equals_the_literal_expansion():
+    x, instances, valid, draw = problem()
+    form = SignedForm(forms()["linear"], torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64))
+    theta = torch.tensor(draw.standard_normal(form.size))
+    block = block_of(torch.tensor(x), instances, valid)
+
+    def literal(theta):
+        rows = form.rows(theta)
+        matrix = (rows * form.signs[:, None]).t() @ rows
+        return matrix, literal_logits(block.x, matrix, theta[form.own : -1], theta[-1])
+
+    torch.testing.assert_close(form.logits(theta, block), block.packed(literal(theta)[1]))
+    leaf = theta.clone().requires_grad_()
+    with torch.enable_grad():
+        matrix, logits = literal(leaf)
+        loss = literal_loss(logits, block.instances, block.valid)
+        pull = (matrix.square().sum() + leaf[form.own : -1].square().sum()) / 2
+        (loss + 0.3 * pull).backward()
+    sign = 1 - 2 * block.same.double()
+    found = form.logits(theta, block)
+    residuals = (sign * found).sigmoid() * sign / len(found)
+    value, slope = form.ridge(theta)
+    torch.testing.assert_close(value, pull.detach())
+    torch.testing.assert_close(form.slope(theta, residuals, block) + 0.3 * slope, leaf.grad)
+
+
+def test_pairs_are_those_of_valid_patches_once_each():
+    x, instances, valid, _ = problem()
+    block = block_of(torch.tensor(x), instances, valid)
+    expected = [
+        (n * M + i, n * M + j)
+        for n in range(B)
+        for i in range(M)
+        for j in range(i + 1, M)
+        if valid[n, i] and valid[n, j]
+    ]
+    assert list(zip(block.left.tolist(), block.right.tolist(), strict=True)) == expected
+    n = valid.sum(1)
+    assert len(expected) == (n * (n - 1) // 2).sum()
+    full = block_of(torch.zeros(2, 64, 1), np.ones((2, 64), int), np.ones((2, 64), bool))
+    assert len(full.index) == 2 * 64 * 63 // 2
+    values = torch.arange(float(len(expected)))
+    assert torch.equal(block.packed(block.unpacked(values)), values)
+
+
+@pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
+def test_scores_do_not_depend_on_the_order_of_a_pair(kind):
+    x, instances, valid, draw = problem()
+    form = forms()[kind]
+    theta = torch.tensor(draw.standard_normal(form.size))
+    if kind == "quadratic":
+        form.matrix(theta).copy_(form.matrix(theta) + form.matrix(theta).t().clone())
+    block = block_of(torch.tensor(x), instances, valid)
+    back = block_of(torch.tensor(x[:, ::-1].copy()), instances[:, ::-1].copy(),
+                    valid[:, ::-1].copy())  # fmt: skip
+    scores, other = (b.unpacked(form.logits(theta, b)) for b in (block, back))
+    torch.testing.assert_close(scores, other.flip(1, 2).transpose(1, 2))
+
+
+def test_background_rules():
+    instances, valid = torch.tensor([[0, 0, 1, 1, 2]]), torch.ones(1, 5, dtype=torch.bool)
+    block = block_of(torch.zeros(1, 5, 1), instances, valid)
+    assert block.same.sum() == 1  # as "ignore" and "negative": 0 is no object
+    assert replace(block, background="object").same.sum() == 2
+    sample = {"patches": np.arange(5)[None], "instances": instances.numpy(),
+              "classes": instances.numpy()}  # fmt: skip
+    assert PairData.of(sample, None, (1, 5), "ignore").valid.sum() == 3
+    assert PairData.of(sample, None, (1, 5), "negative").n_pairs == 10
+
+
+def test_what_stands_where_there_is_no_patch_reaches_nothing():
+    data = PairData.of(blobs(6, 0), np.ones((6, 32, 3), np.float16), GRID)
+    hidden = np.where(data.valid[..., None], np.float16(1), np.float16(np.nan))
+    for block in Pairs(replace(data, tokens=ArrayRows(hidden))).blocks():
+        assert torch.isfinite(block.x).all()
+
+
+def test_tokens_of_other_patches_are_refused():
+    with pytest.raises(InputError, match="one patch sample"):
+        PairData.of(blobs(6, 0), np.zeros((6, 31, 3), np.float32), GRID)
+
+
+@pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
+def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
+    """Held or read anew, in blocks of any size: the same loss, gradient and line."""
+    train = easy[0]
+    found = []
+    for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
+        pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
+        assert pairs.held == (memory > 0)
+        form = {"linear": Linear, "diagonal": Diagonal, "quadratic": Quadratic}[kind](
+            Covariance.of(pairs)
+        )
+        theta = torch.linspace(-0.1, 0.1, form.size)
+        objective = PairObjective(form, pairs, theta, 0.1)
+        zero = torch.zeros(form.size, 1)
+        loss, slope = objective.begin(zero)
+        objective.aim(zero, -slope)
+        trial, along = objective.trial(torch.full((1,), 0.5))
+        there = objective.arrive(torch.full((1,), 0.5))
+        found.append((loss, slope, trial, along, there))
+    assert Pairs(train, block=5000).images < 10
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
+def test_the_optimum_is_scipys(easy, kind):
+    """A fixed ridge around other weights: the minimum that an independent optimiser finds."""
+    this = linear.Fit.of(
+        LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
+    )
+    form = {"linear": Linear, "diagonal": Diagonal, "quadratic": Quadratic}[kind](this.covariance)
+    centre = torch.zeros(form.size)
+    centre[-1] = -0.5
+    objective = PairObjective(form, this.pairs[0], centre, 0.01)
+
+    def value(delta):
+        w = torch.tensor(delta, dtype=torch.float32)[:, None]
+        loss, slope = PairObjective(form, this.pairs[0], centre, 0.01).begin(w)
+        pull = objective.ridge * w
+        return float(loss + (pull * w).sum() / 2), (slope + pull).double().numpy()[:, 0]
+
+    reference = minimize(value, np.zeros(form.size), jac=True, method="L-BFGS-B",
+                         options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-6})  # fmt: skip
+    solution = descend(objective, torch.zeros(form.size, 1), tolerance=1e-7)
+    own, slope = value(solution.w[:, 0].double().numpy())
+    assert own < value(np.zeros(form.size))[0] - 1e-3
+    assert own == pytest.approx(reference.fun, abs=1e-6)
+    assert np.linalg.norm(slope) < 1e-3
+    assert float(solution.decrement) <= 1e-7
+
+
+def split_of(data, n, dims):
+    """The first images, and the first numbers of every token."""
+    tokens = data.tokens.read(0, n)[..., :dims]
+    return PairData(ArrayRows(tokens), data.instances[:n], data.classes[:n], data.valid[:n],
+                    data.positions[:n], data.grid, data.background)  # fmt: skip
+
+
+def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
+    task = Task(*easy[:2])
+    rows = [
+        module.fit(config(name="p", family=kind), task)[0].columns
+        for kind, (module, config) in FAMILIES.items()
+    ]
+    for poorer, richer in pairwise(rows):
+        for loss in ("train_loss_bits", "val_loss_bits"):
+            assert richer[loss] <= poorer[loss] + 1e-6
+    assert rows[2]["val_loss_bits"] < rows[1]["val_loss_bits"] - 0.01
+    assert all(row["flags"] == [] for row in rows)
+
+
+def test_the_loss_of_validation_never_rises_with_the_rank(easy):
+    config = LowRankScorer(name="p", family="low_rank", ranks=(2, 8, 32, 64))
+    fitted = low_rank.fit(config, Task(*easy[:2]))
+    assert [one.rank for one in fitted] == [2, 8, 32]  # tokens have no 64 dimensions
+    losses = [one.columns["val_loss_bits"] for one in fitted]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > losses[1] + 0.01
+    task = Task(*easy[:2])
+    for one in fitted:  # directions that a smaller rank left are 0
+        val = mean_loss(one.scorer, task.pairs(one.scaling)[1])
+        assert val == pytest.approx(one.columns["val_loss_bits"], abs=1e-6)
+
+
+def test_a_fit_that_is_cut_short_says_so(easy):
+    config = QuadraticScorer(name="p", family="quadratic", steps=1, l2=(1e-3,))
+    [fitted] = quadratic.fit(config, Task(*easy[:2]))
+    assert fitted.columns["flags"] == ["not_converged"]
+
+
+def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
+    config = QuadraticScorer(name="p", family="quadratic")
+    first, second = (quadratic.fit(config, Task(*easy[:2]))[0] for _ in range(2))
+    assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
+    [streamed] = quadratic.fit(config, Task(*easy[:2], memory=0))
+    for loss in ("train_loss_bits", "val_loss_bits"):
+        assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)

@@ -1,0 +1,248 @@
+"""Metrics, strata and controls against brute force on a few images of a few patches."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pair_problems import GRID, blobs, planted_splits
+from pair_twins import couples
+from sklearn.linear_model import LogisticRegression
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object import histogram
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
+from bindscope.studies.same_object.metrics import COARSE, measure, tally
+from bindscope.studies.same_object.probes_config import Baseline
+from bindscope.studies.same_object.strata import strata
+
+NATS = np.log(2.0)
+
+
+def scored(n=3, m=5, seed=0, rounded=False):
+    """A few patches, a score of each pair that is read off the tokens, and the pairs one by one."""
+    draw = np.random.default_rng(seed)
+    sample = {
+        "patches": np.sort([draw.choice(64, m, replace=False) for _ in range(n)], axis=1),
+        "instances": draw.integers(1, 3, (n, m)),
+        "classes": draw.integers(1, 3, (n, m)),
+    }
+    sample["patches"][0, 1] = -1
+    tokens = draw.standard_normal((n, m, 2)).astype(np.float32)
+    data = PairData.of(sample, tokens, GRID)
+
+    def logits(block):
+        a, b = block.both(block.x)
+        found = (a * b).sum(-1) * 2
+        return found.round() if rounded else found
+
+    scorer = SimpleNamespace(logits=logits)
+    rows = list(couples(data.instances, data.classes, data.positions, data.valid))
+    g = np.array([2 * (tokens[n, i] * tokens[n, j]).sum() for n, i, j, *_ in rows], np.float64)
+    return data, scorer, rows, np.round(g) if rounded else g
+
+
+def measured(data, scorer, calibration=UNCHANGED, **options):
+    edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
+    found = tally(scorer, Pairs(data, **options), edges)
+    return measure(found, calibration, 200, 0)
+
+
+def literal(rows, g):
+    """The metrics of pairs, one by one."""
+    same = np.array([row[3] for row in rows])
+    right = (g > 0) == same
+    found = {
+        "n_pairs": len(rows),
+        "positives": same.mean(),
+        "accuracy": right.mean(),
+        "loss_bits": np.mean(np.logaddexp(0, np.where(same, -g, g))) / NATS,
+    }
+    if 0 < same.sum() < len(same):
+        found["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
+        wins = [(a > b) + (a == b) / 2 for a in g[same] for b in g[~same]]
+        found["auc"] = np.mean(wins)
+    return found
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("block", [1, 2**22])
+def test_a_row_is_what_counting_pairs_one_by_one_gives(rounded, block):
+    data, scorer, rows, g = scored(rounded=rounded)
+    row, _ = measured(data, scorer, block=block)
+    for name, value in literal(rows, g).items():
+        assert row[name] == pytest.approx(value, abs=1e-6), name
+    assert row["auc_error"] < (0.5 if rounded else 1e-9)
+    image, same = np.array([r[0] for r in rows]), np.array([r[3] for r in rows])
+    best = sum(max(s.sum(), (~s).sum()) for s in (same[image == n] for n in range(3)))
+    assert row["image_majority_accuracy"] == pytest.approx(best / len(rows))
+    assert row["class_oracle_accuracy"] == pytest.approx(np.mean([r[4] == r[3] for r in rows]))
+    p = 1 / (1 + np.exp(-g))
+    place = np.minimum((p * 15).astype(int), 14)
+    gaps = [abs(np.sum(p[place == b]) - same[place == b].sum()) for b in range(15)]
+    assert row["ece"] == pytest.approx(sum(gaps) / len(g), abs=2e-4)
+    assert row["n_images"] == 3
+    assert row["base_entropy_bits"] == pytest.approx(
+        -same.mean() * np.log2(same.mean()) - (1 - same.mean()) * np.log2(1 - same.mean())
+    )
+
+
+def test_strata_are_what_counting_pairs_one_by_one_gives():
+    data, scorer, rows, g = scored(n=6, m=12)
+    _, found = measured(data, scorer)
+    kinds = {
+        "same_class": np.array(["same" if r[4] else "different" for r in rows]),
+        "distance": np.array(
+            [("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")[
+                np.searchsorted((1.5, 3, 6, 12), r[5])] for r in rows]
+        ),
+        "size": np.array(
+            [("up to 5 %", "5 to 20 %", "over 20 %")[np.searchsorted((0.05, 0.2), r[6])]
+             for r in rows]
+        ),
+    }  # fmt: skip
+    seen = 0
+    for row in found:
+        inside = np.ones(len(rows), bool)
+        for name, kind in kinds.items():
+            inside &= (row[name] == "all") | (kind == row[name])
+        assert inside.any()
+        expected = literal([r for r, kept in zip(rows, inside, strict=True) if kept], g[inside])
+        for name, value in expected.items():
+            error = row["auc_error"] + 1e-9 if name == "auc" else 1e-6
+            assert row[name] == pytest.approx(value, abs=error), name
+        if "auc" not in expected:
+            assert row["auc"] is row["balanced_accuracy"] is row["balanced_accuracy_low"] is None
+        seen += row["n_pairs"] * (row["same_class"] != "all") * (row["distance"] != "all") * (
+            row["size"] != "all"
+        )  # fmt: skip
+    assert seen == len(rows)
+
+
+def test_cells_of_all_strata_make_a_partition_on_every_axis():
+    found = dict(strata())
+    everything = next(iter(found.values()))
+    assert everything.all()
+    for axis in range(3):
+        parts = [
+            inside for stratum, inside in found.items()
+            if stratum[axis] != "all" and stratum.count("all") == 2
+        ]  # fmt: skip
+        assert np.array_equal(np.sum(parts, axis=0), everything)
+
+
+def test_intervals_resample_images():
+    """The accuracy's interval is that of a ratio of sums over drawn images."""
+    data, scorer, rows, g = scored(n=40, m=6)
+    row, _ = measured(data, scorer)
+    image = np.array([r[0] for r in rows])
+    right = (g > 0) == np.array([r[3] for r in rows])
+    sums = np.array([[right[image == n].sum(), (image == n).sum()] for n in range(40)])
+    draw = np.random.default_rng(5)
+    drawn = sums[draw.integers(0, 40, (4000, 40))].sum(1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    assert row["accuracy_low"] == pytest.approx(low, abs=0.01)
+    assert row["accuracy_high"] == pytest.approx(high, abs=0.01)
+    assert row["auc_low"] < row["auc"] < row["auc_high"]
+
+
+def test_bins_are_in_the_order_of_numbers_and_zero_has_no_sign():
+    numbers = np.array([-np.inf, -3e38, -1, -1e-30, -0.0, 0.0, 1e-30, 0.7, 1, 1.01, 3e38, np.inf],
+                       np.float32)  # fmt: skip
+    keys = histogram.ordered_keys(numbers)
+    assert np.all(np.diff(keys) >= 0)
+    assert keys[4] == keys[5]
+    assert keys[7] < keys[8] < keys[9]
+    assert keys.max() < histogram.BINS
+
+
+def test_platts_map_is_the_logistic_regression_of_the_logits():
+    draw = np.random.default_rng(0)
+    g = draw.normal(0, 3, 5000).astype(np.float32)
+    same = draw.random(5000) < 1 / (1 + np.exp(-(0.4 * g - 1)))
+    counted = Histogram()
+    counted.add(g[:2000], same[:2000])
+    counted.add(g[2000:], same[2000:])
+    found = counted.calibrated()
+    model = LogisticRegression(C=1e8).fit(g[:, None], same)
+    assert found.scale == pytest.approx(model.coef_[0, 0], rel=5e-3)
+    assert found.offset == pytest.approx(model.intercept_[0], rel=5e-3)
+    assert counted.calibration_error(found) < 0.03 < counted.calibration_error()
+    z = np.where(same, -1, 1) * (found.scale * g + found.offset)
+    assert counted.loss_bits(found) == pytest.approx(np.logaddexp(0, z).mean() / NATS, abs=1e-4)
+    fixed = counted.calibrated(temperature=False)
+    assert fixed.scale == 1.0
+    assert (same - 1 / (1 + np.exp(-(g + fixed.offset)))).mean() == pytest.approx(0, abs=1e-3)
+
+
+def test_platts_map_of_one_number_or_of_a_perfect_scorer_is_finite():
+    constant, perfect = Histogram(), Histogram()
+    constant.add(np.full(100, 2.5, np.float32), np.arange(100) < 30)
+    by = constant.calibrated()
+    assert by.scale * 2.5 + by.offset == pytest.approx(np.log(30 / 70), abs=0.05)
+    perfect.add(np.linspace(-1, 1, 100).astype(np.float32), np.arange(100) >= 50)
+    assert np.isfinite(perfect.calibrated()).all()
+    assert perfect.auc() == (1.0, 0.0)
+    assert Histogram().calibrated() == Calibration(1.0, 0.0)
+
+
+def test_logits_that_are_not_finite_are_flagged():
+    counted = Histogram()
+    counted.add(np.array([0.5, np.nan], np.float32), np.array([True, False]))
+    assert not counted.finite
+    assert counted.counts.sum() == 1
+
+
+def test_labels_that_are_permuted_across_images_move_as_a_whole():
+    data = PairData.of(blobs(9, 0), None, GRID)
+    found = data.controlled("permuted_images", 3)
+    homes = [
+        [k for k in range(9) if np.array_equal(data.instances[k], labels)]
+        for labels in found.instances
+    ]
+    assert sorted(home for [home] in homes) == list(range(9))
+    assert all(home != [k] for k, home in enumerate(homes))
+    assert not found.valid[~data.valid].any()
+    again = data.controlled("permuted_images", 3)
+    assert np.array_equal(found.instances, again.instances)
+
+
+def test_labels_that_are_permuted_within_an_image_stay_there():
+    data = PairData.of(blobs(9, 0), None, GRID)
+    found = data.controlled("permuted_within", 3)
+    assert not np.array_equal(found.instances, data.instances)
+    assert np.array_equal(found.valid, data.valid)
+    for n in range(9):
+        pairs = [
+            sorted(zip(d.instances[n][d.valid[n]], d.classes[n][d.valid[n]], strict=True))
+            for d in (data, found)
+        ]
+        assert pairs[0] == pairs[1]
+    assert np.array_equal(found.same_of_images, data.same_of_images)
+
+
+def test_a_split_without_a_pair_or_of_one_kind_is_refused():
+    train, val, test = planted_splits(n=(10, 10, 10))
+    none = replace(train, valid=np.zeros_like(train.valid))
+    one = replace(train, instances=np.ones_like(train.instances))
+    probe = Baseline(name="p", family="baseline")
+    for odd in (none, one):
+        with pytest.raises(InputError, match="patch sample of train"):
+            fit_probe(probe, odd, val, test)
+    with pytest.raises(InputError, match="patch sample of test"):
+        fit_probe(probe, train, val, replace(test, valid=none.valid))
+
+
+def test_a_test_split_of_one_kind_has_rows_without_an_area():
+    train, val, test = planted_splits(n=(10, 10, 10))
+    one = replace(
+        test, instances=np.ones_like(test.instances), tokens=ArrayRows(test.tokens.values)
+    )
+    [result] = fit_probe(Baseline(name="p", family="baseline"), train, val, one)
+    assert result.row["auc"] is result.row["balanced_accuracy"] is result.row["auc_low"] is None
+    assert result.row["positives"] == 1.0
+    assert torch.is_grad_enabled()
