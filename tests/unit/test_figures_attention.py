@@ -8,7 +8,11 @@ from sample_tables import KEYS, given
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_information.attention_maps import attention_share, summary
+from bindscope.studies.binding_information.attention_maps import (
+    attention_share,
+    of_objects,
+    summary,
+)
 from bindscope.studies.binding_information.tables import ATTENTION
 
 
@@ -22,6 +26,14 @@ def by_pixels(weights, mask, grid, edge_y, edge_x):
                 columns = x < edge_x[column + 1] and x + 1 > edge_x[column]
                 touched[row, column] |= rows and columns
     return weights.reshape(grid)[touched].sum() / weights.sum(), touched.mean()
+
+
+def test_what_is_no_object_of_the_code_has_no_share():
+    masks = np.array([[[0, 1], [2, 3]], [[3, 2], [1, 0]]], np.uint8)
+    cells = np.array([[4, -1, 7], [4, 7, -1]])  # a bar, and stuff
+    shown = of_objects(masks, cells)
+    assert shown.dtype == np.uint8
+    assert shown.tolist() == [[[0, 1], [0, 3]], [[0, 2], [1, 0]]]
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,7 @@ ROOMS: dict[str, set[str]] = {
     "report/": {"report"},
     "report/chapter.py": {"report", *of_studies("quoted")},
     "scenes/": {"scenes", "training"},
+    "scenes/clutter/": set(),  # no clutter in this preset
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "sources/": set(),  # no scenes of this preset are read

@@ -90,7 +90,7 @@ def is_type(value: Any) -> bool:
 NO_FIELDS = ("bindscope.config.entities", "bindscope.config.wording")
 
 
-OF_STUDY = tuple(f".{name}" for name in keys.OUTSIDE_STUDY)
+OF_STUDY = (*(f".{name}" for name in keys.OUTSIDE_STUDY), "_config")
 
 
 def is_configuration(module: str) -> bool:
@@ -123,7 +123,7 @@ def subclasses(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def test_configuration_classes_compute_nothing() -> None:
-    for path in (*(SOURCE / "config").glob("*.py"), *(SOURCE / "studies").glob("*/config.py")):
+    for path in (*(SOURCE / "config").glob("*.py"), *(SOURCE / "studies").glob("*/*config.py")):
         name = path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".")
         importlib.import_module(f"bindscope.{name}")
     mine = [model for model in subclasses(Model) if is_configuration(model.__module__)]

@@ -209,6 +209,15 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "ShapesRenderer.margin_px": ("datasets.0.render.margin_px", 2, {"scenes", *TRAINING}),
     "ShapesRenderer.placement": ("datasets.0.render.placement", "grid", {"scenes", *TRAINING}),
     "ShapesRenderer.antialias": ("datasets.0.render.antialias", 2, {"scenes", *TRAINING}),
+    "ClutterRenderer.kind": ("datasets.19.render", {"kind": "shapes"}, DRAWN),
+    **{
+        f"ClutterRenderer.{key}": (f"datasets.19.render.{key}", value, DRAWN)
+        for key, value in {
+            "size_px": 56, "object_px": [14], "small_px": 11, "small": 0.2,
+            "textures": ["plain", "dots"], "two_textures": 0.1, "duplicates": 0.1, "patch_px": 7,
+            "touching": 0.1, "occluders": 0.1, "occluder_px": 3, "stuff": 3, "unlabelled": 0.1,
+        }.items()
+    },
     "SolidsRenderer.kind": ("datasets.10.render", {"kind": "shapes"}, DRAWN),
     "SolidsRenderer.backend": ("datasets.10.render.backend", {"kind": "mitsuba"}, DRAWN),
     "SolidsRenderer.size_px": ("datasets.10.render.size_px", 40, DRAWN),

@@ -51,10 +51,13 @@ class StoreImages:
     ----------
     store
         A scenes shard with an array ``images``, uint8 (n, H, W, 3).
+    n_scenes
+        How many there are to be, the shard's first ones. Default: all.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, n_scenes: int | None = None) -> None:
         self.store = store
+        self._n = store.layout("images").n_rows if n_scenes is None else n_scenes
         layout = store.layout("images")
         self._step = layout.chunk_rows * max(1, READ_BYTES // layout.chunk_bytes)
         self._block = lru_cache(1)(
@@ -67,7 +70,7 @@ class StoreImages:
         return self.store.layout("images").shape[1]
 
     def __len__(self) -> int:
-        return self.store.layout("images").n_rows
+        return self._n
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
         start, stop, _ = rows.indices(len(self))
@@ -78,6 +81,28 @@ class StoreImages:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class SampledPatches:
+    """Some patches of each image, the same ones in several layers.
+
+    Attributes
+    ----------
+    writer
+        The store, being written: ``patches`` (layer, n, M, dim), and attributes as `extract` says.
+    layers
+        The layers, which must be of one width and one patch grid.
+    patches
+        int (n, M): places in the patch grid in raster order, -1 = none, whose tokens are 0.
+    grid
+        Rows and columns of the patch grid that `patches` is about.
+    """
+
+    writer: StoreWriter
+    layers: Sequence[Layer]
+    patches: NDArray[np.integer]
+    grid: tuple[int, int]
+
+
 def extract(
     model: Model,
     images: StoreImages | NDArray[np.uint8],
@@ -85,6 +110,7 @@ def extract(
     *,
     pooled: StoreWriter | None = None,
     patches: Mapping[Layer, StoreWriter] | None = None,
+    sampled: SampledPatches | None = None,
 ) -> None:
     """Write pooled tokens of all layers, patch tokens of some, or both in one forward pass.
 
@@ -108,6 +134,8 @@ def extract(
     patches
         Likewise by layer, 0 to n_layers or "final". Without `pooled` the forward pass stops after
         the deepest of them.
+    sampled
+        Some patches of each image in several layers.
 
     Raises
     ------
@@ -122,6 +150,8 @@ def extract(
     sinks = [] if pooled is None else _pooled_sinks(model, len(images), pooled, extraction.dtype)
     for layer, writer in (patches or {}).items():
         sinks.append(_patch_sink(model, layer, len(images), writer, extraction.dtype))
+    if sampled is not None:
+        sinks.append(_sampled_sink(model, len(images), sampled, extraction.dtype))
     _prepare(model, sinks)
     layers = ordered_layers(
         [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
@@ -281,6 +311,55 @@ def _patch_sink(model: Model, layer: Layer, n: int, writer: StoreWriter, dtype: 
         patch_arrays(n, shape.dim, shape.token_map, dtype), shape, {"layer": str(layer)},
         lambda _, tokens: {"patches": tokens[:, shape.token_map.patches], "cls": tokens[:, 0]},
         _only,
+    )  # fmt: skip
+
+
+def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> _Sink:
+    """Return the sink of some patches of each image."""
+    layers = ordered_layers(sampled.layers, model.n_layers, model.revision)
+    all_shapes = layer_shapes(model)
+    if absent := [layer for layer in layers if layer not in all_shapes]:
+        raise ModelError(
+            model.revision, f"there is no layer {absent[0]!r}",
+            f"ask for one of {', '.join(map(str, all_shapes))}",
+        )  # fmt: skip
+    shapes = [all_shapes[layer] for layer in layers]
+    shape = shapes[-1]
+    if any(other.dim != shape.dim for other in shapes):
+        raise ModelError(
+            model.revision, f"layers {', '.join(map(str, layers))} differ in width",
+            "read layers of one width together: give each width a block of its own",
+        )  # fmt: skip
+    for other in shapes:
+        if other.token_map.grid != tuple(sampled.grid):
+            rows, columns = other.token_map.grid
+            raise ModelError(
+                model.revision,
+                f"has {rows} x {columns} patches, and the sampled ones are of a grid of "
+                f"{sampled.grid[0]} x {sampled.grid[1]}",
+                f"sample patches of its own grid: patch_grid: [{rows}, {columns}]",
+            )
+    if len(sampled.patches) != n:
+        raise ValueError(f"patches of {len(sampled.patches)} images for {n} images")
+    places = torch.from_numpy(np.asarray(sampled.patches, np.int64))
+    at = 0
+
+    def choose(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        nonlocal at
+        here = places[at : at + len(tokens)].to(tokens.device)
+        if layer == layers[-1]:
+            at += len(tokens)
+        found = torch.take_along_dim(
+            tokens[:, all_shapes[layer].token_map.patches], here.clamp(min=0)[:, :, None], 1
+        )
+        return {"patches": found.masked_fill_((here < 0)[:, :, None], 0)}
+
+    names = [str(layer) for layer in layers]
+    stored = (len(layers), n, sampled.patches.shape[1], shape.dim)
+    return _Sink(
+        sampled.writer, dtype, layers, f"sampled patches of layers {', '.join(names)}",
+        {"patches": ArrayLayout.plan(stored, dtype, 1)}, shape, {"layers": names}, choose,
+        torch.stack,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bindscope.config.base import Groups, Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import (
     READ_SPLITS,
@@ -140,7 +141,12 @@ class ShapesRenderer(Model):
         return self
 
 
-Renderer = Annotated[ShapesRenderer | SolidsRenderer | PhotosRenderer, Field(discriminator="kind")]
+Renderer = Annotated[
+    ShapesRenderer | ClutterRenderer | SolidsRenderer | PhotosRenderer,
+    Field(discriminator="kind"),
+]
+FAST = (ShapesRenderer, ClutterRenderer)
+"""Renderers that draw as fast as a training takes scenes."""
 
 
 class SceneDistribution(Model):
@@ -163,8 +169,10 @@ class SceneDistribution(Model):
 
     @model_validator(mode="after")
     def _drawable(self) -> Self:
-        if isinstance(self.render, ShapesRenderer) and len(self.space.groups) != 2:
-            raise ValueError("the shapes renderer draws exactly two groups (colour, shape)")
+        if isinstance(self.render, FAST) and len(self.space.groups) != 2:
+            raise ValueError(
+                f"the {self.render.kind} renderer draws exactly two groups (colour, shape)"
+            )
         if isinstance(self.render, SolidsRenderer):
             groups = {group.name: group.size for group in self.space.groups}
             if problem := undrawable(self.render, groups):
@@ -172,7 +180,7 @@ class SceneDistribution(Model):
         if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
             raise ValueError(
                 "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
-                "use a `uniform` or `balanced` space, or leave out render"
+                "use `kind: clutter`, a `uniform` or `balanced` space, or leave out render"
             )
         return self
 

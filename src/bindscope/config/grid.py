@@ -1,4 +1,4 @@
-"""What the fits of every study are laid out on: datasets x models x layers x seeds x controls."""
+"""What the fits of every study are laid out on: datasets x models x layers x seeds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 TOKENS: tuple[Tokens, ...] = get_args(Tokens)
-Control = Literal["none", "shuffled_labels"]
-CONTROLS: tuple[Control, ...] = get_args(Control)
 
 
 class Grid(Model):
-    """A grid of fits: datasets x models x layers x seed blocks x controls."""
+    """A grid of fits: datasets x models x layers x seed blocks."""
 
     name: Slug = Field(description="What this grid is for; only for people.")
     datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
@@ -32,9 +30,6 @@ class Grid(Model):
     )
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds; each block is one job, a new block refits nothing."
-    )
-    controls: tuple[Control, ...] = Field(
-        ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
     )
 
 

@@ -98,7 +98,7 @@ class Training(Model):
     dataset: Slug = Field(description="Dataset whose kind of scenes is learnt.")
     scenes: Literal["fresh", "dataset"] | None = Field(
         None,
-        description="`fresh`: scenes that no dataset holds, drawn for each step (shapes renderer "
+        description="`fresh`: scenes that no dataset holds, drawn for each step (shapes, clutter "
         "only); `dataset`: its train and val scenes, passed over again and again. Default: fresh "
         "where that is possible.",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bindscope.config.base import Model
-from bindscope.config.codes import Dataset, ShapesRenderer
+from bindscope.config.codes import FAST, Dataset
 from bindscope.config.grid import unknown
 from bindscope.config.models import Controlled
 from bindscope.config.wording import instead
@@ -60,9 +60,9 @@ def _training(where: str, model: Controlled, datasets: Mapping[str, Dataset]) ->
     if render is None:
         yield f"{where}.training.dataset: dataset {name!r} has no render section"
         return
-    if model.training.scenes == "fresh" and not isinstance(render, ShapesRenderer):
+    if model.training.scenes == "fresh" and not isinstance(render, FAST):
         yield (
-            f"{where}.training.scenes: only the shapes renderer draws fresh scenes, and {name!r} "
+            f"{where}.training.scenes: only shapes and clutter draw fresh scenes, and {name!r} "
             f"has {render.kind!r}; use `scenes: dataset`"
         )
     patch = model.architecture.patch_px

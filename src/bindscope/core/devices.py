@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256
@@ -31,6 +32,15 @@ def visible_devices() -> list[str]:
         str(getattr(torch.cuda.get_device_properties(index), "uuid", index))
         for index in range(torch.cuda.device_count())
     ]
+
+
+def made_current(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Let "cuda" mean a device that `hold_device` gave, in a ``with`` statement."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
 
 
 @contextlib.contextmanager

@@ -33,8 +33,9 @@ OUTSIDE = (
     "bindscope.core.keys", "bindscope.core.progress", "bindscope.core.registries",
     "bindscope.studies.build", "bindscope.cli", "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
-# The same of every study.
+# The same of every study; parts of its configuration are called `<part>_config`.
 OUTSIDE_STUDY = ("config", "products", "registry", "study")
+_OF_STUDY = (*(f".{name}" for name in OUTSIDE_STUDY), "_config")
 
 NUMERIC = {
     "matplotlib": "matplotlib", "numpy": "numpy", "pandas": "pandas", "PIL": "pillow",
@@ -113,7 +114,7 @@ def _module_file(name: str, root: Path) -> Path | None:
 
 
 def _is_outside(name: str) -> bool:
-    if name.startswith("bindscope.studies.") and name.rpartition(".")[2] in OUTSIDE_STUDY:
+    if name.startswith("bindscope.studies.") and name.endswith(_OF_STUDY):
         return True
     return any(name == o or (o != "bindscope" and name.startswith(f"{o}.")) for o in OUTSIDE)
 

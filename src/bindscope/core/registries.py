@@ -21,6 +21,7 @@ SPACES = {
 
 RENDERERS = {
     "shapes": "bindscope.scenes.shapes:render",
+    "clutter": "bindscope.scenes.clutter.render:render",
     "solids": "bindscope.scenes.solids.render:render",
 }
 
@@ -62,6 +63,7 @@ OBJECTIVES = {
 # Studies in the order of the report's chapters; `datasets` looks at what the others drew.
 STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
+    "same_object": "bindscope.studies.same_object.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bindscope.config.base import Group
-from bindscope.config.codes import Dataset, ShapesRenderer
+from bindscope.config.codes import FAST, Dataset
 from bindscope.config.models import AnyModel
 from bindscope.config.observed import ClevrSource, TableSource
 from bindscope.config.solids import SolidsRenderer
@@ -74,7 +74,7 @@ def _values(dataset: Dataset, i: int, group: Group) -> list[str]:
         return list(source.values[group.name])
     if isinstance(source, ClevrSource):
         return list(VALUES[group.name])
-    palette = (tuple(COLOURS), SHAPES)[i] if isinstance(render, ShapesRenderer) else ()
+    palette = (tuple(COLOURS), SHAPES)[i] if isinstance(render, FAST) else ()
     if group.size <= len(palette):
         return list(palette[: group.size])
     return [str(value) for value in range(group.size)]

@@ -91,11 +91,13 @@ SHARED_STEPS = {step.name: step for step in _SHARED}
 NAME = SLUG.strip("^$")
 WILDCARDS = {
     "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
+    "control": "[a-z_]+",
     "dataset": NAME,
     "figure": r"[a-z_]+",
     "key": r"[0-9a-f]{8}",
     "layer": r"[0-9]+|final",
     "model": NAME,
+    "probe": NAME,
     "seeds": r"[0-9]+(?:_[0-9]+)*",
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",

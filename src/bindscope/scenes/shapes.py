@@ -127,7 +127,7 @@ def render(
     """Draw scenes; see `bindscope.scenes.render.render_scenes`."""
     config = dataset.render
     assert isinstance(config, ShapesRenderer)
-    n_colours, n_shapes = _palette_sizes(dataset, config)
+    n_colours, n_shapes = palette_sizes(dataset, config.object_px, config.antialias)
     box, largest = config.object_px, largest_scene(dataset.space)
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
@@ -157,22 +157,40 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
     return sliding_window_view(canvas, (height, width), axis=(1, 2), writeable=True)
 
 
-def _palette_sizes(dataset: SceneDistribution, config: ShapesRenderer) -> tuple[int, int]:
-    """Return the number of colours and shapes, if they can be drawn and told apart."""
+def palette_sizes(
+    dataset: SceneDistribution, object_px: int, antialias: int = 1
+) -> tuple[int, int]:
+    """Return the number of colours and of shapes of a dataset's two groups.
+
+    Parameters
+    ----------
+    dataset
+        Its first group is the colour, its second the shape.
+    object_px
+        Side of the smallest object's box.
+    antialias
+        As in `coverage`.
+
+    Raises
+    ------
+    ConfigError
+        If the palette has fewer, or two shapes look alike at this size.
+    """
     n_colours, n_shapes = (group.size for group in dataset.space.groups)
+    assert dataset.render is not None
     for group, known in zip(dataset.space.groups, (tuple(COLOURS), SHAPES), strict=True):
         if group.size > len(known):
             raise ConfigError(
                 f"dataset {dataset.name!r}, space.groups, {group.name!r}",
-                f"has {group.size} values, and the shapes renderer knows {len(known)} "
-                f"({', '.join(known)})",
+                f"has {group.size} values, and the {dataset.render.kind} renderer knows "
+                f"{len(known)} ({', '.join(known)})",
                 f"lower the group's size to {len(known)} or less",
             )
-    _, masks = stamps(config.object_px, config.antialias, n_colours, n_shapes)
+    masks = coverage(object_px, antialias)[:n_shapes] >= 0.5
     if len(np.unique(masks.reshape(n_shapes, -1), axis=0)) < n_shapes:
         raise ConfigError(
             f"dataset {dataset.name!r}, render.object_px",
-            f"{config.object_px} px are too few to tell the {n_shapes} shapes apart",
-            "raise object_px",
+            f"{object_px} px are too few to tell the {n_shapes} shapes apart",
+            "draw larger objects",
         )
     return n_colours, n_shapes

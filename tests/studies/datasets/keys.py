@@ -10,6 +10,7 @@ FOLLOWING = {
     **{f"{name}.*": ASSIGNMENTS for name in ("Download", "SyntheticRelease")},
     # all but `kind`: there are none of other scenes
     "SolidsRenderer.[!k]*": STATISTICS,
+    "ClutterRenderer.[!k]*": STATISTICS,
     "GenomeSource.[!k]*": ASSIGNMENTS,
 }  # fmt: skip
 

@@ -52,7 +52,8 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
         None if cls is None else cls.read(0, n),
         objects,
     )
-    cells, masks = shard.read("cells", first), shard.read("masks", first)
+    cells = shard.read("cells", first)
+    masks = of_objects(shard.read("masks", first), cells)
     # The map of the j-th object is that of the head of its cell; -1 pads scenes with fewer.
     maps = np.take_along_axis(heads, np.maximum(cells, 0)[:, :, None].astype(np.int64), axis=1)
     token_map = activations.token_map
@@ -69,6 +70,13 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
         "baseline": baseline[present],
         "scene": np.nonzero(present)[0],
     }
+
+
+def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
+    """Set what is no object of the code (an occluder, stuff) to 0 in masks (S, H, W)."""
+    kept = np.where(cells >= 0, np.arange(1, cells.shape[1] + 1), 0).astype(masks.dtype)
+    ids = np.concatenate([np.zeros((len(kept), 1), masks.dtype), kept], axis=1)
+    return ids[np.arange(len(masks))[:, None, None], masks]
 
 
 def summary(

@@ -149,7 +149,16 @@ AnyProbe = Annotated[
 ]
 
 
-class FitBlock(Grid):
+Control = Literal["none", "shuffled_labels"]
+
+
+class _Controlled(Grid):
+    controls: tuple[Control, ...] = Field(
+        ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
+    )
+
+
+class FitBlock(_Controlled):
     """A grid of fits: datasets x models x layers x tokens x probes x seed blocks x controls."""
 
     tokens: tuple[Tokens, ...] = Field(
@@ -162,7 +171,7 @@ class FitBlock(Grid):
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class LearningCurve(Grid):
+class LearningCurve(_Controlled):
     """Fits on growing shares of the train scenes, laid out as those of `fits`."""
 
     tokens: tuple[Tokens, ...] = Field(("cls",), description="What the probe reads; as in `fits`.")

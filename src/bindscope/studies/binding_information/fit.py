@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
-from bindscope.core.devices import hold_device
+from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import Rows, whole
@@ -77,19 +76,10 @@ def run_fit(
     probe: AnyProbe, data: ProbeData, seeds: Sequence[int], control: str
 ) -> list[FitResult]:
     """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
-    with hold_device(probe.device) as device, _current(device):
+    with hold_device(probe.device) as device, made_current(device):
         if control == "shuffled_labels":
             return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
         return fit(probe, data, seeds)
-
-
-def _current(device: str) -> contextlib.AbstractContextManager[Any]:
-    """Let "cuda" mean this device."""
-    if device == "cpu":
-        return contextlib.nullcontext()
-    import torch
-
-    return torch.cuda.device(device)
 
 
 def fit_row(

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from bindscope.config.base import SLUG
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import CONTROLS, depth
+from bindscope.config.grid import depth
 from bindscope.config.models import KnownAnswer
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
@@ -252,7 +251,6 @@ STUDY = Study(
     problems=problems,
     products=add_products,
     steps=STEPS,
-    wildcards={"control": "|".join(CONTROLS), "probe": SLUG.strip("^$")},
     tables=(
         TableEntry("binding_information", f"{_HERE}.tables:BINDING_INFORMATION", _binding_table),
         TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention_table),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bindscope.config.base import Model
+from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
 from bindscope.config.solids import SolidsRenderer
@@ -52,16 +55,20 @@ def _add_assignment_priors(graph: Graph, dataset: Dataset) -> None:
 
 
 def _add_statistics(graph: Graph, dataset: Dataset) -> None:
-    """How much is hidden in the scenes that are drawn of a dataset of solids."""
-    if not isinstance(dataset.render, SolidsRenderer):
+    """How much is hidden in the scenes that are drawn of a dataset whose objects overlap."""
+    render = dataset.render
+    if isinstance(render, SolidsRenderer):
+        about: dict[str, Any] = {
+            "backend": render.backend.kind,
+            "camera_height": render.camera_height,
+        }
+    elif isinstance(render, ClutterRenderer):
+        about = {"backend": render.kind, "camera_height": None}
+    else:
         return
     by_split: dict[str, list[Product]] = {
         split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS
     }
     drawn = {split: found for split, found in by_split.items() if found}  # some only train a model
     if drawn:
-        about = {
-            "backend": dataset.render.backend.kind,
-            "camera_height": dataset.render.camera_height,
-        }
         graph.add("scene_statistics", {"dataset": dataset.name}, {"about": about}, drawn)

@@ -179,21 +179,25 @@ class PriorTable:
 SCENE_STATISTICS = RowTable(
     TableSchema(
         name="scene_statistics",
-        version=1,
-        description="One row per dataset of solids and split: what is hidden in its scenes. The "
-        "table exists where a configuration draws such scenes.",
+        version=2,
+        description="One row per dataset of solids or clutter and split: what is hidden in its "
+        "scenes. The table exists where a configuration draws such scenes.",
         columns=(
             DATASET,
             _SPLIT,
             label(
-                "backend", "Who drew the images.", "config `render.backend`", values=tuple(BACKENDS)
+                "backend",
+                "Who drew the images.",
+                "config `render.backend`, or `clutter`",
+                values=(*BACKENDS, "clutter"),
             ),
             Column(
                 "camera_height",
                 "float64",
                 "scene units",
-                "Camera above the ground, without its jitter.",
+                "Camera above the ground, without its jitter; empty for clutter, which has none.",
                 "config `render.camera_height`",
+                null="allowed",
                 low=0.0,
             ),
             count("n_scenes", "scenes", "Scenes of the split that were drawn.", "`scenes`"),

@@ -7,7 +7,7 @@ from math import log2
 import pandas as pd
 
 from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.strata import ALL, CLASSES, DISTANCES, SIZES
+from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES
 from bindscope.tables.rules import TOLERANCE, near
 from bindscope.tables.schema import (
     DATASET,
@@ -25,7 +25,6 @@ from bindscope.tables.schema import (
 
 CONTROLS = ("none", "permuted_images", "permuted_within")
 FLAGS = ("diverged", "not_converged")
-NO_MODEL = "none"  # model and layer of a probe that reads no token
 
 _METRICS = "`studies.same_object.metrics`"
 _FIT = "`studies.same_object.scorers`"

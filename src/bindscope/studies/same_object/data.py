@@ -21,10 +21,10 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array, ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
+from bindscope.studies.same_object.config import Control
 
 Background = Literal["object", "ignore", "negative"]
 TokenNorm = Literal["none", "layernorm", "l2"]
-Control = Literal["none", "permuted_images", "permuted_within"]
 BLOCK = 2**22  # numbers of a block of images: tokens, or scores of pairs
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
 NORM_EPSILON = 1e-6

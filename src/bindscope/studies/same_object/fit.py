@@ -41,12 +41,15 @@ class ProbeResult:
         Flat name -> float32 array.
     history
         Rows {seed, rank, step, split, loss_bits}.
+    of_images
+        float32 (n, 2): pairs of each test image that are told right, and its pairs.
     """
 
     row: dict[str, Any]
     strata: list[dict[str, Any]]
     weights: Mapping[str, npt.NDArray[np.float32]]
     history: list[dict[str, Any]]
+    of_images: npt.NDArray[np.float32]
 
 
 @flushed()
@@ -151,4 +154,6 @@ def _measured(
     history = [
         {"seed": fitted.seed, "rank": fitted.rank, **loss._asdict()} for loss in fitted.history
     ]
-    return ProbeResult(row, [names | one for one in strata], fitted.weights, history)
+    return ProbeResult(
+        row, [names | one for one in strata], fitted.weights, history, found.of_images()
+    )

@@ -11,38 +11,14 @@ anything of e.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, NonNegativeFloat
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
+from bindscope.studies.same_object.planted_config import Planted
 
 CLASS, PLACE, ROTATION, IMAGE = range(4)  # what a generator is for
-
-
-class Planted(Model):
-    """What the features hold, each part in deviations of a dimension of its own."""
-
-    dim: PositiveInt = Field(48, description="Dimensions of a token.")
-    rank: PositiveInt = Field(16, description="Dimensions of e, the rank of the binding.")
-    class_dims: PositiveInt = Field(12, description="Dimensions of the class part.")
-    place_dims: PositiveInt = Field(8, description="Dimensions of the part of the place.")
-    binding: NonNegativeFloat = Field(1.0, description="Size of e.")
-    classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
-    position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
-    nuisance: NonNegativeFloat = Field(
-        0.0, description="Deviation of noise in the dimensions that hold nothing else."
-    )
-    noise: NonNegativeFloat = Field(0.2, description="Deviation of the noise in all dimensions.")
-    rotated: bool = Field(True, description="Whether Q is a rotation; false: the identity.")
-    shuffled: Literal["no", "image"] = Field(
-        "no", description="`image`: the e of patches change places within their image."
-    )
-    seed: NonNegativeInt = Field(0, description="Seed of all directions and of the noise.")
 
 
 def planted_tokens(

@@ -54,6 +54,12 @@ class Tally:
     by_cell: npt.NDArray[np.int64]
     fine: Histogram
 
+    def of_images(self) -> npt.NDArray[np.float32]:
+        """Return pairs that are told right, and pairs, of each image; (n, 2)."""
+        sums = self.sums.sum(1)
+        right = sums[:, RIGHT_SAME] + sums[:, RIGHT_DIFFERENT]
+        return np.stack([right, sums[:, PAIRS]], axis=1).astype(np.float32)
+
 
 def tally(scorer: Scorer, pairs: Pairs, edges: npt.NDArray[np.float32]) -> Tally:
     """Go once over a split; `edges` (COARSE - 1,) are those between the coarse bins."""
@@ -152,7 +158,7 @@ def measure(
     row = _whole(found, sums, calibration)
     samples = ratios(drawn.sum(1))
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
-    samples["auc"] = areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift
+    samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
     return row, _strata(found, sums, drawn)
 

@@ -12,15 +12,10 @@ import torch
 from torch import Tensor
 
 from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES
 
-ALL = "all"
-CLASSES = ("different", "same")
-# Distances between the centres of two patches, in patches; and the largest of each bin.
-DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
-FARTHEST = (1.5, 3.0, 6.0, 12.0)
-# Share of an image's sampled patches that the smaller object of a pair has; the most of each bin.
-SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
-LARGEST = (0.05, 0.2)
+FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin
+LARGEST = (0.05, 0.2)  # the largest share of each bin
 SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES))
 CELLS = int(np.prod(SHAPE))
 

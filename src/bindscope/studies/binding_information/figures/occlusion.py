@@ -31,6 +31,7 @@ STUDY = "occlusion"
 def _rows(table: pd.DataFrame, statistics: pd.DataFrame) -> pd.DataFrame:
     """Last layers of models read at two heights or more: `x` is height, `hidden` in percent."""
     test = statistics[statistics["split"] == "test"].set_index("dataset")
+    test = test[test["camera_height"].notna()]  # scenes that a camera sees
     rows = curve_rows(table)
     rows = rows[rows["dataset"].isin(test.index)].copy()
     rows["x"] = rows["dataset"].map(test["camera_height"]).astype(float)

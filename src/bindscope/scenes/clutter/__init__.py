@@ -1,0 +1,1 @@
+"""Cluttered scenes: textured shapes that hide one another, on stuff."""

@@ -1,0 +1,240 @@
+"""The study's section of the configuration: patches, probes of pairs, grids of fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.codes import Dataset
+from bindscope.config.grid import Grid, grid_problems, unknown
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
+from bindscope.config.references import repeated
+from bindscope.config.zoo import read_manifest
+from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.sampling_config import PatchSampling
+
+if TYPE_CHECKING:
+    from bindscope.config.root import Config
+
+Control = Literal["none", "permuted_images", "permuted_within"]
+PatchGrid = tuple[PositiveInt, PositiveInt]
+
+
+class UsedScenes(SplitCounts):
+    """How many scenes of each split are used, the first ones."""
+
+
+class PairFits(Grid):
+    """A grid of fits: datasets x models x layers x probes x seed blocks x controls."""
+
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    controls: tuple[Control, ...] = Field(
+        ("none",),
+        description="`permuted_images` gives every image the labels of another one, "
+        "`permuted_within` lets labels change places within their image.",
+    )
+    layers_per_job: PositiveInt = Field(
+        8,
+        description="Layers that are read in one forward pass and fitted by one job; a layer more "
+        "remakes the last block of layers alone.",
+    )
+    patch_grid: PatchGrid | None = Field(
+        None,
+        description="Rows and columns of the models' patches. Default: as zoo and controlled "
+        "models say; others need it.",
+    )
+
+
+class PlantedModel(Planted):
+    """Tokens with known content: what a chain of probes must find in them, and what not."""
+
+    name: Slug = Field(description="Name in paths, tables and figures, as if it were a model's.")
+    patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
+        ((0,),), description="Seeds of the probes; each block is one job."
+    )
+    controls: tuple[Control, ...] = Field(("none",), description="As of `fits`.")
+
+
+class Maps(Model):
+    """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
+
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    probes: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of quadratic probes whose scores are shown."
+    )
+    scenes: PositiveInt = Field(4, description="Number of test scenes.")
+
+
+class Intervals(Model):
+    """Intervals of test scores."""
+
+    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test images.")
+    bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
+
+
+class SeedGroup(Model):
+    """Models that differ in their training seed alone; figures and text show their mean."""
+
+    name: Slug = Field(description="Name in figures and in the report.")
+    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+
+
+class PairSection(Model):
+    """Which pairs of patches, which probes of them, on which models."""
+
+    sampling: PatchSampling = Field(PatchSampling(), description="Patches and their labels.")
+    scenes: UsedScenes | None = Field(
+        None, description="Scenes used of each split, the first ones. Default: all of them."
+    )
+    probes: tuple[AnyScorer, ...] = Field(min_length=1, description="Probes of pairs.")
+    fits: tuple[PairFits, ...] = Field(min_length=1, description="What is fitted where.")
+    planted: tuple[PlantedModel, ...] = Field(
+        (), description="Tokens with known content, and what is fitted to them."
+    )
+    maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
+    intervals: Intervals = Field(Intervals(), description="Intervals.")
+    groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
+
+
+def patch_grid(
+    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
+) -> PatchGrid | None:
+    """Return rows and columns of a model's patches; None where its configuration does not say."""
+    if block.patch_grid or isinstance(model, KnownAnswer):
+        return block.patch_grid
+    if isinstance(model, Zoo):
+        manifest = read_manifest(model.source)
+        side = model.input_px or int(manifest["input_px"])
+        patch = int(manifest["recipe"]["model"]["architecture"]["patch_px"])
+    elif isinstance(model, Controlled):
+        drawn = dataset.render.size_px if dataset.render else 0
+        side, patch = (
+            model.input_px or model.training.input_px or drawn,
+            model.architecture.patch_px,
+        )
+    else:
+        return model.grid if isinstance(model, PythonModel) else None
+    return side // patch, side // patch
+
+
+def problems(config: Config, section: PairSection) -> Iterator[str]:
+    """Yield what in the section does not fit the rest of the configuration."""
+    datasets = {dataset.name: dataset for dataset in config.datasets}
+    models: dict[str, AnyModel] = {model.name: model for model in config.models}
+    for key in ("probes", "fits", "planted", "groups"):
+        yield from repeated(key, [entry.name for entry in getattr(section, key)])
+    for i, entry in enumerate(section.planted):
+        where = f"planted.{i}"
+        if entry.name in models or entry.name == NO_MODEL:
+            yield f"{where}.name: {entry.name!r} is taken; choose a name that no model has"
+        yield from unknown(f"{where}.datasets", entry.datasets, datasets)
+        yield from _pairs(where, section, entry, datasets)
+    if NO_MODEL in models:
+        yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
+    for i, block in enumerate(section.fits):
+        where = f"fits.{i}"
+        yield from grid_problems(where, block, datasets, models)
+        yield from _pairs(where, section, block, datasets)
+        known = [models[name] for name in block.models if name in models]
+        used = [datasets[name] for name in block.datasets if name in datasets]
+        yield from _models(where, block, known, used)
+    if section.maps:
+        yield from _maps(section, section.maps, datasets, models)
+    for i, group in enumerate(section.groups):
+        yield from unknown(f"groups.{i}.models", group.models, models)
+
+
+def _models(
+    where: str, block: PairFits, models: Iterable[AnyModel], datasets: Iterable[Dataset]
+) -> Iterator[str]:
+    """Models see images, and their patch grid is known."""
+    for model in models:
+        if isinstance(model, KnownAnswer):
+            yield (
+                f"{where}.models: {model.name!r} encodes codes and has no patches of an image; "
+                "use an entry of `planted`"
+            )
+            continue
+        for dataset in datasets:
+            if dataset.render and patch_grid(model, dataset, block) is None:
+                yield (
+                    f"{where}.patch_grid: the configuration of {model.name!r} does not say how "
+                    "many patches it has; give rows and columns, such as [16, 16]"
+                )
+
+
+def _maps(
+    section: PairSection,
+    maps: Maps,
+    datasets: Mapping[str, Dataset],
+    models: Mapping[str, AnyModel],
+) -> Iterator[str]:
+    """Maps are of quadratic probes, of what is fitted."""
+    probes = {probe.name: probe for probe in section.probes}
+    yield from unknown("maps.datasets", maps.datasets, datasets)
+    yield from unknown("maps.models", maps.models, models)
+    yield from unknown("maps.probes", maps.probes, probes)
+    for name in maps.probes:
+        if name in probes and probes[name].family != "quadratic":
+            yield f"maps.probes: {name!r} is not quadratic; maps are drawn of such probes alone"
+    fitted = {
+        (dataset, model)
+        for block in section.fits
+        if set(maps.probes) <= set(block.probes) and "none" in block.controls
+        for dataset in block.datasets
+        for model in block.models
+    }
+    for dataset in maps.datasets:
+        for model in maps.models:
+            if (dataset, model) not in fitted:
+                yield (
+                    f"maps: no entry of `fits` fits these probes to {model!r} on {dataset!r}; "
+                    "add it there, or leave it out here"
+                )
+            if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:
+                yield f"maps.scenes: more than a shard of {dataset!r} holds; ask for fewer"
+
+
+def _pairs(
+    where: str,
+    section: PairSection,
+    block: PairFits | PlantedModel,
+    datasets: Mapping[str, Dataset],
+) -> Iterator[str]:
+    """Probes are there, and so are scenes to fit them to."""
+    yield from unknown(f"{where}.probes", block.probes, {p.name: p for p in section.probes})
+    for name in block.datasets:
+        if name in datasets:
+            yield from _scenes(where, section, datasets[name])
+
+
+def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]:
+    """Scenes are drawn, there are enough, and their classes are made of groups that there are."""
+    if dataset.render is None:
+        yield f"{where}.datasets: {dataset.name!r} has no images; give it a render section"
+    groups = {group.name: group for group in dataset.space.groups}
+    yield from unknown("sampling.class_groups", section.sampling.class_groups or (), groups)
+    if section.scenes:
+        for split in SPLITS:
+            asked, there = getattr(section.scenes, split), getattr(dataset.n_scenes, split)
+            if asked > there:
+                yield (
+                    f"scenes.{split}: {asked} scenes, but {dataset.name!r} has {there}; "
+                    "ask for no more"
+                )
+
+
+def used_scenes(section: PairSection, dataset: Dataset) -> Mapping[str, int]:
+    """Return how many scenes of each split of a dataset are used."""
+    counts = section.scenes or dataset.n_scenes
+    return {split: getattr(counts, split) for split in SPLITS}

@@ -1,0 +1,124 @@
+"""What a probe says of a query patch and every patch of the scene (the paper's Fig. 2 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import ORANGE
+from bindscope.figures.style import new_figure, styled
+
+_CELL_IN = 0.92
+_COLUMNS = 6  # of maps, beside the scene
+_ROWS = 8
+
+Shown = tuple[str, str, NDArray[np.float32]]
+"""Model (and probe, where there are several), layer, and probabilities (n, Q, P)."""
+
+
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the maps of all models on the first dataset that has any."""
+    dataset = inputs.of("maps")[0].names["dataset"]
+    scenes: dict[str, NDArray[Any]] = {}
+    shown: list[Shown] = []
+    several = len({given.names["probe"] for given in inputs.of("maps")}) > 1
+    for given in inputs.of("maps"):
+        name = given.names["model"]
+        label = f"{name}, {given.names['probe']}" if several else name
+        if given.names["dataset"] != dataset:
+            continue
+        arrays = load_file(given.path)
+        scenes = scenes or arrays
+        for layer in given.names["layers"].split("-"):
+            shown.append((label, layer, arrays[f"scores-{layer}"]))
+    return {"dataset": dataset, "scenes": scenes, "shown": shown}
+
+
+def available(dataset: str, scenes: Mapping[str, Any], shown: Sequence[Shown]) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    del dataset, shown
+    if (scenes["queries"] >= 0).any():
+        return None
+    return "No scene has an object to ask about."
+
+
+@styled
+def draw(dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown]) -> Figure:
+    """Draw scenes with a query patch, and its map per model and layer.
+
+    Parameters
+    ----------
+    dataset, scenes, shown
+        As `read` returns them.
+    """
+    queries = scenes["queries"]
+    places = [(int(i), int(j)) for i, j in np.argwhere(queries >= 0)][:_ROWS]
+    chosen = _chosen(shown)
+    figure = new_figure(0.5 + _CELL_IN * len(places))
+    grid = figure.subplots(len(places), 1 + len(chosen), squeeze=False)
+    for row, (scene, query) in zip(grid, places, strict=True):
+        image = scenes["images"][scene]
+        _blank(row)
+        row[0].imshow(image, interpolation="nearest")
+        _mark(row[0], scenes, int(queries[scene, query]))
+        for axes, (_, _, scores) in zip(row[1:], chosen, strict=True):
+            values = scores[scene, query].reshape([int(n) for n in scenes["grid"]])
+            height, width = image.shape[:2]
+            drawn = axes.imshow(
+                values, cmap="viridis", vmin=0, vmax=1, interpolation="nearest",
+                extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+            )  # fmt: skip
+            _mark(axes, scenes, int(queries[scene, query]))
+    grid[0, 0].set_title(dataset, fontsize=7.5)
+    for axes, (model, layer, _) in zip(grid[0, 1:], chosen, strict=True):
+        axes.set_title(f"{model}\nlayer {layer}", fontsize=7)
+    figure.colorbar(
+        drawn, ax=grid, shrink=0.5, aspect=30, pad=0.02, label="probability of the same object"
+    )
+    return figure
+
+
+def _chosen(shown: Sequence[Shown]) -> list[Shown]:
+    """Return maps that fit on the page: of every model as many layers, spread over its depth."""
+    models = list(dict.fromkeys(model for model, _, _ in shown))[:_COLUMNS]
+    each = max(1, _COLUMNS // len(models))
+    found: list[Shown] = []
+    for model in models:
+        layers = [entry for entry in shown if entry[0] == model]
+        taken = np.unique(np.linspace(0, len(layers) - 1, min(each, len(layers))).round())
+        found += [layers[int(i)] for i in taken]
+    return found
+
+
+def _blank(row: Sequence[Axes]) -> None:
+    for axes in row:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+
+
+def _mark(axes: Axes, scenes: Mapping[str, NDArray[Any]], place: int) -> None:
+    """Draw the query patch's outline."""
+    rows, columns = (int(n) for n in scenes["grid"])
+    height, width = scenes["images"].shape[1:3]
+    high, wide = height / rows, width / columns
+    row, column = divmod(place, columns)
+    axes.add_patch(
+        Rectangle(
+            (column * wide - 0.5, row * high - 0.5),
+            wide,
+            high,
+            fill=False,
+            edgecolor=ORANGE,
+            linewidth=1.2,
+        )
+    )

@@ -1,0 +1,131 @@
+"""Each model at its best layer, beside the published table (the paper's Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY, INK
+from bindscope.figures.style import handle, legend_below, new_figure, styled, values_along_x
+from bindscope.studies.same_object.names import (
+    LINES,
+    LOOK_OF_POSITION,
+    family_order,
+    family_shown,
+)
+from bindscope.studies.same_object.published import read_published
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.views import at_best_layers, of_positions, read_shown
+
+_SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
+          "mlp", "quadratic")  # fmt: skip
+_VERSIONS = {"v1": {"marker": "o", "markerfacecolor": "white"}, "revised": {"marker": "*"}}
+
+
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the paper's."""
+    return {**read_shown(inputs, SAME_OBJECT_SCHEMA), "published": read_published(inputs)}
+
+
+def _rows(table: pd.DataFrame) -> pd.DataFrame:
+    rows = at_best_layers(table)
+    return rows[rows["family"].isin(_SHOWN)]
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    rows = _rows(table)
+    if (rows["family"] == "quadratic").any():
+        return None
+    return "No quadratic probe read tokens of a model, which is what the paper's table compares."
+
+
+@styled
+def draw(table: pd.DataFrame, published: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Draw the accuracy of each model's best layer.
+
+    Parameters
+    ----------
+    table, models, published
+        As `read` returns them.
+    """
+    rows, positions = _rows(table), of_positions(table)
+    published = published[published["quantity"] == "accuracy_percent"]
+    datasets = list(dict.fromkeys(rows["dataset"]))
+    heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
+    n_published = published["model"].nunique() + 1
+    figure = new_figure(0.9 + 0.42 * (sum(heights) + 2 * len(heights)))
+    left, right = figure.subfigures(1, 2, width_ratios=(1.7, 1))
+    ours = left.subplots(len(datasets), 1, sharex=True, squeeze=False, height_ratios=heights)
+    for axes, dataset in zip(ours.flat, datasets, strict=True):
+        part = rows[rows["dataset"] == dataset]
+        order = [name for name in models if name in set(part["group"])]
+        _panel(axes, part, positions[positions["dataset"] == dataset], order)
+        axes.set_title(f"here: {dataset}", fontsize=8)
+    ours[-1, 0].set_xlabel("accuracy at the layer that validation prefers, %")
+    _published_panel(right.subplots(), published, n_published)
+    legend_below(figure, _entries(rows, positions), 4)
+    return figure
+
+
+def _panel(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, order: Sequence[str]) -> None:
+    families = sorted(rows["family"].unique(), key=family_order)
+    for y, model in enumerate(order):
+        of_model = rows[rows["group"] == model]
+        for _, row in of_model.iterrows():
+            shown = family_shown(str(row["family"]))
+            at = y + 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
+            values = [100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high")]
+            axes.plot(values[1:], [at, at], color=shown.colour, linewidth=1)
+            axes.plot(values[0], at, color=shown.colour, marker=shown.marker, markersize=4.5)
+        best = of_model[of_model["family"] == "quadratic"]
+        for _, row in best.iterrows():
+            axes.annotate(
+                f"layer {row['layer']}", (100 * float(row["accuracy_high"]), y), xytext=(6, 0),
+                textcoords="offset points", fontsize=7, va="center", color=GREY,
+            )  # fmt: skip
+    for column, _, look in LINES:
+        if rows[column].notna().any():
+            axes.axvline(100 * rows[column].mean(), linewidth=1.0, **look)
+    for value in positions["accuracy"].dropna():
+        axes.axvline(100 * value, linewidth=1.0, **LOOK_OF_POSITION)
+    axes.set_yticks(range(len(order)), order)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    values_along_x(axes)
+
+
+def _published_panel(axes: Axes, published: pd.DataFrame, n: int) -> None:
+    models = list(dict.fromkeys(published["model"]))
+    for y, model in enumerate(models):
+        for _, row in published[published["model"] == model].iterrows():
+            look = _VERSIONS.get(str(row["version"]), {"marker": "x"})
+            axes.plot(row["value"], y, color=INK, linestyle="none", **look)
+    axes.set_yticks(range(len(models)), models, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_title("published: ADE20K", fontsize=8)
+    axes.set_xlabel("accuracy, %")
+    axes.set_ylim(n - 0.5, -0.7)
+    values_along_x(axes)
+
+
+def _entries(rows: pd.DataFrame, positions: pd.DataFrame) -> list[Any]:
+    shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
+    entries = [
+        handle(s.name, color=s.colour, marker=s.marker, linewidth=1, markersize=4.5) for s in shown
+    ]
+    if len(positions):
+        entries.append(handle("position alone", linewidth=1.0, **LOOK_OF_POSITION))
+    entries += [handle(name, linewidth=1.0, **look) for _, name, look in LINES]
+    return [
+        *entries,
+        *(
+            handle(f"paper, {name}", color=INK, linestyle="none", **look)
+            for name, look in _VERSIONS.items()
+        ),
+    ]

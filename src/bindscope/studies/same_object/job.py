@@ -1,0 +1,172 @@
+"""One job: a probe of pairs, fitted to each layer of a block and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from bindscope.activations.reader import RowReader
+from bindscope.core.errors import StoreError
+from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.rows import Rows
+from bindscope.studies.same_object.data import Background, PairData
+from bindscope.studies.same_object.fit import ProbeResult, fit_probe
+from bindscope.studies.same_object.marks import NO_MODEL, weights_name
+from bindscope.studies.same_object.probes_config import AnyScorer
+
+SAMPLE_ARRAYS = ("patches", "instances", "classes")
+
+
+@dataclass(frozen=True)
+class FirstPatches:
+    """The first patches of each image, as `fitting.rows.Rows`: behind them there are none."""
+
+    rows: Rows
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Images, patches, and numbers of a token."""
+        return self.rows.shape[0], self.width, *self.rows.shape[2:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns."""
+        return self.rows.dtype
+
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return images [start, stop), in `out` where given."""
+        found: NDArray[Any] = self.rows.read(start, stop)[:, : self.width]
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+
+def pair_data(
+    sample: Store, tokens: Sequence[Store], layer: str, background: Background
+) -> PairData:
+    """Put the patches of a split and their tokens in one layer together; tokens are read later.
+
+    Parameters
+    ----------
+    sample
+        Store of the rule `patch_samples`.
+    tokens
+        Stores of the rule `sampled` or `same_object_known`, in the order of their scenes; none for
+        what reads labels and positions alone.
+    layer
+        Name of the layer.
+    background
+        As configured.
+
+    Raises
+    ------
+    StoreError
+        If tokens and patches are not of the same images.
+    """
+    arrays = {name: sample.read(name) for name in SAMPLE_ARRAYS}
+    # Few images have as many patches as were drawn at most; products of all grow with the square.
+    width = max(1, int((arrays["patches"] >= 0).sum(1).max()))
+    rows, columns = sample.attributes["grid"]
+    reader = RowReader(list(tokens), ["patches"], layer) if tokens else None
+    wanted = arrays["patches"].shape
+    if reader is not None and reader.shape[:2] != wanted:
+        raise StoreError(
+            str(tokens[0].manifest.path),
+            f"holds tokens of {reader.shape[0]} x {reader.shape[1]} patches, and the sample "
+            f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
+            "run snakemake again, which makes both of the same images",
+        )
+    arrays = {name: values[:, :width] for name, values in arrays.items()}
+    read = None if reader is None else FirstPatches(reader, width)
+    return PairData.of(arrays, read, (rows, columns), background)
+
+
+def fit_layers(
+    probe: AnyScorer,
+    samples: Sequence[str],
+    tokens: Mapping[str, Sequence[str]],
+    spec: Mapping[str, Any],
+) -> Iterator[tuple[str, ProbeResult, dict[str, int | str]]]:
+    """Fit a probe to each layer of a block.
+
+    Parameters
+    ----------
+    probe
+        Its configuration.
+    samples
+        Manifests of the patches of train, val and test.
+    tokens
+        Manifests of their tokens by split; empty for what reads labels and positions alone.
+    spec
+        The job's `layers`, `seeds`, `control`, `background` and `intervals`.
+
+    Yields
+    ------
+    The layer's name, what was found, and columns that only this job knows: grid and counts.
+    """
+    opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
+    stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
+    skipped = len(opened["test"].attributes["skipped"])
+    for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
+        data = {
+            split: pair_data(opened[split], stores[split], layer, spec["background"])
+            for split in SPLITS
+        }
+        counts = {f"n_{split}_images": _with_pairs(data[split]) for split in ("train", "val")}
+        about = {"grid": "x".join(map(str, data["test"].grid)), "n_skipped": skipped, **counts}
+        results = fit_probe(
+            probe, data["train"], data["val"], data["test"], seeds=spec["seeds"],
+            control=spec["control"], **spec["intervals"],
+        )  # fmt: skip
+        for result in results:
+            yield layer, result, about
+
+
+def _with_pairs(data: PairData) -> int:
+    return int((data.pairs_of_images > 0).sum())
+
+
+def write_results(
+    output: Any,
+    results: Iterator[tuple[str, ProbeResult, dict[str, int | str]]],
+    names: Mapping[str, Any],
+) -> None:
+    """Write rows, strata, weights, histories, and what is told right of each test image.
+
+    Parameters
+    ----------
+    output
+        Paths `rows`, `strata`, `weights`, `history`, `images`.
+    results
+        What `fit_layers` yields.
+    names
+        Columns that the job knows: dataset, model, probe, family, control, keys.
+    """
+    rows, strata, history = [], [], []
+    weights: dict[str, NDArray[Any]] = {}
+    of_images: dict[str, NDArray[Any]] = {}
+    for layer, result, about in results:
+        here = {**names, "layer": layer, "grid": about["grid"]}
+        rank = int(result.row["rank"] or 0)
+        rows.append({**result.row, **about, **here, "rank": rank})
+        strata += [{**row, **here, "rank": rank} for row in result.strata]
+        history += [{"layer": layer, **row} for row in result.history]
+        which = weights_name(layer, result.row["seed"], rank)
+        weights |= {
+            f"{which}.{name}": np.ascontiguousarray(value) for name, value in result.weights.items()
+        }
+        of_images[which] = result.of_images
+    write_atomic(output.weights, save(weights))
+    write_atomic(output.images, save(of_images))
+    write_json(output.history, history)
+    write_atomic(output.strata, "".join(canonical_json(row) + "\n" for row in strata))
+    write_atomic(output.rows, "".join(canonical_json(row) + "\n" for row in rows))

@@ -1,0 +1,325 @@
+"""Frozen samples: the patches of each image that all models and probes of a grid are asked about.
+
+Which patches of an image are drawn depends on the seed, the split, the image's number in it and the
+grid, not on how many images there are or how they are cut into shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import InputError, StoreError
+from bindscope.core.progress import Progress
+from bindscope.core.splits import SplitName
+from bindscope.core.store.reader import Store, open_store
+from bindscope.core.store.writer import StoreWriter
+from bindscope.scenes.placement import RandomWords
+from bindscope.studies.same_object.patch_labels import Grid, PatchLabels, patch_labels
+from bindscope.studies.same_object.sampling_config import PatchSampling
+
+STREAM = (int.from_bytes(b"patches", "big"),)  # apart from the words that place objects
+UNLABELLED = "no patch shows a labelled object"
+TOO_FEW = "fewer than two valid patches"
+ONE_OBJECT = "all valid patches are of one object"
+
+
+@dataclass(frozen=True)
+class PatchSamples:
+    """Sampled patches of successive images, padded with -1 and 0 behind the last one.
+
+    Attributes
+    ----------
+    arrays
+        `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
+        `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows`
+        uint8 (n, M): the crop that the patch was seen in, always 0 as images are seen whole. In a
+        store also `textures` and `copy_of` int16 (n, M) of the patch's object, as the scenes have
+        them (`scenes.clutter.render`); 0 where they have none.
+    skipped
+        (image, reason) of those without patches.
+    """
+
+    arrays: dict[str, NDArray[Any]]
+    skipped: list[tuple[int, str]]
+
+
+def valid_patches(labels: PatchLabels, sampling: PatchSampling) -> NDArray[np.bool_]:
+    """Tell which patches take part, by background, purity and stuff; bool (n, P)."""
+    valid = np.asarray(labels.purity >= np.float32(sampling.min_purity))
+    if sampling.background == "ignore":
+        valid &= labels.instances > 0
+    if sampling.stuff == "drop":
+        valid &= ~labels.stuff
+    return valid
+
+
+def skip_reasons(labels: PatchLabels, valid: NDArray[np.bool_]) -> list[str | None]:
+    """Say of each image why no pair of its patches can be asked about; None where one can."""
+    unlabelled = ~labels.instances.any(axis=1)
+    too_few = valid.sum(axis=1) < 2
+    smallest = np.where(valid, labels.instances, np.iinfo(np.int16).max).min(axis=1)
+    largest = np.where(valid, labels.instances, -1).max(axis=1)
+    reasons = np.select(
+        [unlabelled, too_few, smallest == largest], [UNLABELLED, TOO_FEW, ONE_OBJECT], ""
+    )
+    return [reason or None for reason in reasons.tolist()]
+
+
+def draw_patches(
+    valid: NDArray[np.bool_], n_patches: int, seed: int, split: SplitName, start: int
+) -> NDArray[np.int16]:
+    """Draw patches of each image without replacement, all of its valid ones if there are no more.
+
+    Parameters
+    ----------
+    valid
+        bool (n, P).
+    n_patches
+        How many are drawn.
+    seed, split, start
+        Seed, split, and the number in it of the first image.
+
+    Returns
+    -------
+    int16 (n, min(n_patches, P))
+        Numbers of patches, ascending, -1 behind the last one.
+    """
+    width = min(n_patches, valid.shape[1])
+    words = RandomWords(seed, split, start).at(STREAM, 0, *valid.shape)
+    last = np.iinfo(np.uint64).max
+    keys = np.where(valid, words >> np.uint64(1), last)
+    chosen = np.argsort(keys, axis=1, kind="stable")[:, :width]
+    beyond = valid.shape[1]
+    chosen = np.where(np.take_along_axis(valid, chosen, axis=1), chosen, beyond)
+    chosen.sort(axis=1)
+    return np.where(chosen < beyond, chosen, -1).astype(np.int16)
+
+
+def sample(
+    labels: PatchLabels, sampling: PatchSampling, split: SplitName, start: int
+) -> PatchSamples:
+    """Choose patches of successive images; `start` is the number in `split` of the first one."""
+    valid = valid_patches(labels, sampling)
+    reasons = skip_reasons(labels, valid)
+    valid &= np.array([reason is None for reason in reasons], bool)[:, None]
+    patches = draw_patches(valid, sampling.n_patches, sampling.seed, split, start)
+    there = patches >= 0
+
+    def of(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+        taken = np.take_along_axis(values, np.maximum(patches, 0).astype(np.intp), axis=1)
+        return np.where(there, taken, 0).astype(dtype)
+
+    arrays = {
+        "patches": patches,
+        "instances": of(labels.instances, np.int16),
+        "classes": of(labels.classes, np.int16),
+        "stuff": of(labels.stuff, np.uint8),
+        "purity": of(labels.purity, np.float32),
+        "windows": np.zeros(patches.shape, np.uint8),
+    }
+    skipped = [(start + i, reason) for i, reason in enumerate(reasons) if reason]
+    return PatchSamples(arrays, skipped)
+
+
+def write_samples(
+    shards: Sequence[Path | str],
+    split: SplitName,
+    n_images: int,
+    grid: Grid,
+    groups: Mapping[str, int],
+    sampling: PatchSampling,
+    writer: StoreWriter,
+) -> None:
+    """Sample the patches of the first images of a split into a store that is being written.
+
+    Its attributes are `split`, `grid` (rows, columns), `n_images` and `skipped`, a list of
+    ``{"image": number, "reason": text}``.
+
+    Parameters
+    ----------
+    shards
+        Manifests of the split's scenes, in order.
+    split
+        train, val or test.
+    n_images
+        How many of its scenes are used.
+    grid
+        Rows and columns of patches.
+    groups
+        The space's feature groups: name -> number of values, in the order of the object code.
+    sampling
+        The rules.
+    writer
+        The store.
+
+    Raises
+    ------
+    StoreError
+        If a shard is damaged or has no masks.
+    InputError
+        If the grid does not fit, a mask holds an id without a class, there are fewer scenes than
+        `n_images`, or none of them can be used.
+    """
+    width = min(sampling.n_patches, prod(grid))
+    for name, dtype in _DTYPES.items():
+        writer.create(name, (n_images, width), dtype)
+    skipped: list[tuple[int, str]] = []
+    done, progress = 0, Progress(n_images, "images")
+    for block in _blocks(shards, n_images, groups, sampling):
+        labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
+        found = sample(labels, sampling, split, done)
+        instances = found.arrays["instances"]
+        more = {name: of_objects(values, instances) for name, values in block.more.items()}
+        for name, values in (found.arrays | more).items():
+            writer.write(name, values)
+        skipped += found.skipped
+        done += len(block.masks)
+        progress.advance(len(block.masks))
+    _check_use(shards, done, n_images, skipped)
+    writer.attributes.update(
+        split=split,
+        grid=list(grid),
+        n_images=n_images,
+        skipped=[{"image": image, "reason": reason} for image, reason in skipped],
+    )
+
+
+_DTYPES = {
+    "patches": "int16", "instances": "int16", "classes": "int16", "stuff": "uint8",
+    "purity": "float32", "windows": "uint8", "textures": "int16", "copy_of": "int16",
+}  # fmt: skip
+_MORE = ("textures", "copy_of")  # of objects, where the scenes have them
+
+
+class _Block(NamedTuple):
+    """Successive scenes: masks (n, H, W), and of every id its class, its stuff flag, and more."""
+
+    where: str
+    masks: NDArray[Any]
+    classes: NDArray[np.int16]
+    stuff: NDArray[Any]
+    more: dict[str, NDArray[Any]]
+
+
+def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
+    """Give each patch what its object has: (n, ids) and int16 (n, M) make (n, M), 0 for id 0."""
+    padded = np.concatenate([np.zeros((len(values), 1), values.dtype), values], axis=1)
+    return np.take_along_axis(padded, instances.astype(np.intp), axis=1)
+
+
+def _blocks(
+    shards: Sequence[Path | str], n: int, groups: Mapping[str, int], sampling: PatchSampling
+) -> Iterator[_Block]:
+    """Read the first `n` scenes, a chunk of masks at a time."""
+    for path in shards:
+        if n <= 0:
+            return
+        store = open_store(path)
+        _check_masks(store, str(path))
+        layout = store.layout("masks")
+        for first in range(0, min(layout.n_rows, n), layout.chunk_rows):
+            rows = slice(first, min(first + layout.chunk_rows, layout.n_rows, n))
+            cells = store.read("cells", rows)
+            nothing = np.zeros(cells.shape, np.int16)
+            more = {
+                name: store.read(name, rows) if name in store.names else nothing
+                for name in ("stuff", *_MORE)
+            }
+            own = store.read("classes", rows) if "classes" in store.names else None
+            classes = object_classes(cells, own, groups, sampling.class_groups)
+            where = f"{path}, from scene {first}"
+            yield _Block(where, store.read("masks", rows), classes, more.pop("stuff"), more)
+        n -= layout.n_rows
+
+
+def object_classes(
+    cells: NDArray[np.int16],
+    own: NDArray[np.int16] | None,
+    groups: Mapping[str, int],
+    chosen: Sequence[str] | None,
+) -> NDArray[np.int16]:
+    """Give each object a class above 0.
+
+    Parameters
+    ----------
+    cells
+        int16 (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
+    own
+        int16 (n, M): classes that the scenes come with, if they do.
+    groups
+        Feature groups: name -> number of values, in the order of the object code.
+    chosen
+        Groups whose values make the class; None: `own` where there are, else all groups.
+
+    Returns
+    -------
+    int16 (n, M)
+        Objects of the code have classes from 1 to the number of combinations of the chosen groups;
+        what else the scenes hold (stuff, occluders) has its own class behind these; 0 = none.
+
+    Raises
+    ------
+    InputError
+        If a chosen group is none of the space's.
+    """
+    if chosen is None and own is not None:
+        return own
+    names = tuple(groups) if chosen is None else tuple(chosen)
+    if unknown := [name for name in names if name not in groups]:
+        raise InputError(
+            "sampling.class_groups",
+            f"{unknown[0]!r} is no feature group of the dataset ({', '.join(groups)})",
+            "name some of its groups, or leave class_groups out",
+        )
+    sizes = tuple(groups.values())
+    values = dict(zip(groups, np.unravel_index(np.maximum(cells, 0), sizes), strict=True))
+    picked = [groups[name] for name in names]
+    of_code = np.ravel_multi_index([values[name] for name in names], picked) + 1
+    rest = np.zeros_like(cells) if own is None else np.where(own > 0, own + prod(picked), 0)
+    return np.where(cells >= 0, of_code, rest).astype(np.int16)
+
+
+def _check_masks(store: Store, where: str) -> None:
+    """Refuse scenes without masks, or whose masks are of another size than the images."""
+    if "masks" not in store.names:
+        raise StoreError(
+            where,
+            "these scenes have no masks, so no one knows which patches are of one object",
+            "use a dataset that is drawn, or whose source has masks",
+        )
+    masks, images = store.layout("masks").shape[1:3], store.layout("images").shape[1:3]
+    if masks != images:
+        raise StoreError(
+            where,
+            f"masks of {masks[0]} x {masks[1]} pixels and images of {images[0]} x {images[1]}",
+            "make them anew: both must show the same pixels",
+        )
+
+
+def _check_use(
+    shards: Sequence[Path | str], found: int, wanted: int, skipped: Sequence[tuple[int, str]]
+) -> None:
+    """Refuse fewer scenes than were asked for, and a split in which none can be used."""
+    where = str(shards[0]) if shards else "patch_samples"
+    if found < wanted:
+        raise InputError(
+            where,
+            f"the split has {found} scenes and {wanted} are asked for",
+            "lower `scenes` of the study, or raise the dataset's n_scenes",
+        )
+    if len(skipped) == wanted:
+        counted = Counter(reason for _, reason in skipped)
+        reasons = ", ".join(f"{reason}: {n}" for reason, n in counted.most_common())
+        raise InputError(
+            where,
+            f"none of the {wanted} images has two patches to compare ({reasons})",
+            "lower sampling.min_purity, choose another `background` or `stuff`, or other scenes",
+        )

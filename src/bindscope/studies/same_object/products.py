@@ -1,0 +1,291 @@
+"""What the study computes: patches of images, their tokens, fits of probes of pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bindscope.config.codes import Dataset
+from bindscope.config.grid import layers_of
+from bindscope.config.models import AnyModel, KnownAnswer
+from bindscope.core.graph import Graph, Product, once
+from bindscope.core.interfaces import Step
+from bindscope.core.splits import SPLITS
+from bindscope.graph.activations import add_weights, model_code, model_slice
+from bindscope.graph.data import add_scenes
+from bindscope.graph.shared import Shared
+from bindscope.graph.steps import store
+from bindscope.studies.same_object.config import (
+    AnyScorer,
+    Maps,
+    PairFits,
+    PairSection,
+    PatchGrid,
+    PlantedModel,
+    patch_grid,
+    used_scenes,
+)
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.registry import FAMILIES
+
+_ACTIVATIONS = "results/activations/{dataset}/{model}"
+_FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
+_BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
+WITHOUT_MODEL = ("position", "baseline")
+SEEDED = ("identity_pointwise", "mlp")  # the fit of any other probe has one optimum
+
+
+def _fit_outputs(base: str) -> dict[str, str]:
+    return {
+        "rows": f"{base}.jsonl",
+        "strata": f"{base}.strata.jsonl",
+        "images": f"{base}.images.safetensors",
+        "weights": f"{base}.safetensors",
+        "history": f"{base}.history.json",
+    }
+
+
+STEPS = (
+    Step(
+        "patch_samples",
+        store("results/patch_samples/{dataset}/{grid}-{split}-{key}"),
+        makes="patches",
+    ),
+    Step(
+        "sampled",
+        store(f"{_ACTIVATIONS}/sampled-{{layers}}/{{split}}-{{shard}}-{{key}}"),
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
+    Step(
+        "same_object_known",
+        store(f"{_ACTIVATIONS}/planted-{{grid}}/{{split}}-{{key}}"),
+        makes="activations",
+    ),
+    Step("same_object_fit", _fit_outputs(_FIT), leaf=True, makes="fits of pairs"),
+    Step(
+        "same_object_baseline",
+        _fit_outputs(_BASELINE),
+        script="same_object_fit.py",
+        leaf=True,
+        makes="fits of pairs",
+    ),
+    Step(
+        "same_object_maps",
+        {"maps": "results/same_object/{dataset}/{model}/maps-{layers}/{probe}-{key}.safetensors"},
+        reads={"fit": ("weights",), "weights": ("weights",)},
+        leaf=True,
+        makes="score maps",
+    ),
+)
+
+
+def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
+    """Add the score maps of every fit of the probes that they show."""
+    of_probes = [probe for probe in section.probes if probe.name in maps.probes]
+    for dataset in maps.datasets:
+        scenes = used_shards(graph, section, shared.datasets[dataset], "test")[:1]
+        for model in (shared.models[name] for name in maps.models):
+            assert not isinstance(model, KnownAnswer)
+            weights = add_weights(graph, model, shared.datasets, shared.models.values())
+            for probe in of_probes:
+                names = {"dataset": dataset, "model": model.name, "probe": probe.name}
+                for fit in graph.of("same_object_fit", control="none", **names):
+                    content = {
+                        "model": model_slice(model),
+                        "layers": json.loads(fit.spec)["layers"],
+                        "seed": 0,  # of what has none
+                        "token_norm": probe.model_dump()["token_norm"],
+                        "n_scenes": maps.scenes,
+                        "threads": model.extraction.threads,
+                        "device": model.extraction.device,
+                    }
+                    graph.add(
+                        "same_object_maps",
+                        {**names, "layers": fit.wildcards["layers"]},
+                        content,
+                        {"fit": fit, "scenes": scenes, "weights": [weights] if weights else []},
+                        runs=model_code(model),
+                    )
+
+
+def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
+    """Add every fit of the section, and all it needs."""
+    for block in section.fits:
+        for dataset in (shared.datasets[name] for name in block.datasets):
+            for model in (shared.models[name] for name in block.models):
+                grid = patch_grid(model, dataset, block)
+                assert grid is not None
+                _Fits(graph, shared, section, block, dataset, model, grid).add()
+    for planted in section.planted:
+        for dataset in (shared.datasets[name] for name in planted.datasets):
+            grid = planted.patch_grid
+            _Fits(graph, shared, section, planted, dataset, planted, grid).add()
+    if section.maps:
+        _add_maps(graph, shared, section, section.maps)
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """Fits of all probes of a block on one model's tokens of one dataset."""
+
+    graph: Graph
+    shared: Shared
+    section: PairSection
+    block: PairFits | PlantedModel
+    dataset: Dataset
+    model: AnyModel | PlantedModel
+    grid: PatchGrid
+
+    def add(self) -> None:
+        """Add the fits of every block of layers, probe, control and block of seeds."""
+        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
+        known = {probe.name: probe for probe in self.section.probes}
+        for layers in self._layer_blocks():
+            tokens = self._tokens(layers, samples)
+            for probe in (known[name] for name in self.block.probes):
+                for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
+                    self._fits(probe, seeds, layers, tokens, samples)
+
+    def _layer_blocks(self) -> list[tuple[int | str, ...]]:
+        """Cut the layers into what one forward pass reads."""
+        if isinstance(self.model, PlantedModel) or isinstance(self.block, PlantedModel):
+            return [(0,)]
+        layers, size = layers_of(self.model, self.block), self.block.layers_per_job
+        return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
+
+    def _tokens(
+        self, layers: tuple[int | str, ...], samples: Mapping[str, Product]
+    ) -> dict[str, list[Product]]:
+        """Add the tokens of the sampled patches, by split."""
+        if isinstance(self.model, PlantedModel):
+            return _add_planted(self.graph, self.model, self.dataset, samples)
+        assert not isinstance(self.model, KnownAnswer)
+        weights = add_weights(
+            self.graph, self.model, self.shared.datasets, self.shared.models.values()
+        )
+        return {
+            split: self._sampled(self.model, layers, weights, split, samples[split])
+            for split in SPLITS
+        }
+
+    def _sampled(
+        self,
+        model: AnyModel,
+        layers: tuple[int | str, ...],
+        weights: Product | None,
+        split: str,
+        samples: Product,
+    ) -> list[Product]:
+        assert not isinstance(model, KnownAnswer)
+        content = {
+            "model": model_slice(model),
+            "threads": model.extraction.threads,
+            "device": model.extraction.device,
+            "layers": list(layers),
+        }
+        size = getattr(self.dataset.shard_size, split)
+        made = []
+        for i, scenes in enumerate(used_shards(self.graph, self.section, self.dataset, split)):
+            used = used_scenes(self.section, self.dataset)[split]
+            rows = {"start": i * size, "stop": min((i + 1) * size, used)}
+            names = {
+                "dataset": self.dataset.name, "model": model.name, "layers": joined(layers),
+                "split": split, "shard": scenes.wildcards["shard"],
+            }  # fmt: skip
+            inputs = {"scenes": scenes, "samples": samples, "weights": [weights] if weights else []}
+            made.append(
+                self.graph.add(
+                    "sampled", names, {**content, **rows}, inputs, runs=model_code(model)
+                )
+            )
+        return made
+
+    def _fits(
+        self,
+        probe: AnyScorer,
+        seeds: tuple[int, ...],
+        layers: tuple[int | str, ...],
+        tokens: Mapping[str, Sequence[Product]],
+        samples: Mapping[str, Product],
+    ) -> None:
+        names = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
+        content = {
+            "probe": probe.model_dump(mode="json", exclude={"name"}),
+            "seeds": list(seeds),
+            "background": self.section.sampling.background,
+            "intervals": self.section.intervals.model_dump(mode="json"),
+            "threads": probe.threads,
+            "device": probe.device,
+        }
+        inputs: dict[str, list[Product]] = {"samples": [samples[split] for split in SPLITS]}
+        runs = [FAMILIES[probe.family]]
+        if probe.family in WITHOUT_MODEL:
+            content |= {"layers": [], "control": "none"}
+            names["grid"] = joined(self.grid, "x")
+            self.graph.add("same_object_baseline", names, content, inputs, runs=runs)
+            return
+        inputs |= {split: list(found) for split, found in tokens.items()}
+        names |= {"model": self.model.name, "layers": joined(layers)}
+        for control in self.block.controls:
+            self.graph.add(
+                "same_object_fit",
+                {**names, "control": control},
+                {**content, "layers": list(layers), "control": control},
+                inputs,
+                runs=runs,
+            )
+
+
+def joined(parts: Sequence[int | str], by: str = "-") -> str:
+    """Write layers, seeds or a grid as one wildcard."""
+    return by.join(map(str, parts))
+
+
+def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str) -> list[Product]:
+    """Return the shards that hold the scenes that are used of a split."""
+    size = getattr(dataset.shard_size, split)
+    n_shards = -(-used_scenes(section, dataset)[split] // size)
+    return add_scenes(graph, dataset, split)[:n_shards]
+
+
+@once
+def add_patch_samples(
+    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid
+) -> dict[str, Product]:
+    """Add which patches of each image are in pairs, and what they show; by split."""
+    content = {
+        "sampling": section.sampling.model_dump(mode="json"),
+        "groups": [group.model_dump() for group in dataset.space.groups],
+        "grid": list(grid),
+    }
+    return {
+        split: graph.add(
+            "patch_samples",
+            {"dataset": dataset.name, "grid": joined(grid, "x"), "split": split},
+            {**content, "split": split, "n_scenes": used_scenes(section, dataset)[split]},
+            {"scenes": used_shards(graph, section, dataset, split)},
+        )
+        for split in SPLITS
+    }
+
+
+def _add_planted(
+    graph: Graph, planted: PlantedModel, dataset: Dataset, samples: Mapping[str, Product]
+) -> dict[str, list[Product]]:
+    content = {"planted": planted.model_dump(mode="json", include=set(Planted.model_fields))}
+    return {
+        split: [
+            graph.add(
+                "same_object_known",
+                {
+                    "dataset": dataset.name, "model": planted.name, "split": split,
+                    "grid": joined(planted.patch_grid, "x"),
+                },
+                content,
+                {"samples": samples[split]},
+            )
+        ]
+        for split in SPLITS
+    }  # fmt: skip

@@ -1,0 +1,134 @@
+"""Score maps: what a fitted quadratic probe says of query patches and every patch of a scene."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bindscope.core.interfaces import Layer, Model
+from bindscope.models.base import layer_shapes
+from bindscope.studies.same_object.data import normed
+from bindscope.studies.same_object.marks import weights_name
+from bindscope.studies.same_object.patch_labels import count_pixels
+
+QUERIES = 2  # of a scene
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def queries_of(masks: NDArray[np.integer[Any]], grid: tuple[int, int]) -> NDArray[np.int32]:
+    """Choose query patches: of the two objects with most pixels the patch with most of them.
+
+    Parameters
+    ----------
+    masks
+        (n, H, W): object of each pixel, 0 = none.
+    grid
+        Rows and columns of patches.
+
+    Returns
+    -------
+    int32 (n, QUERIES): places in the patch grid; -1 where a scene has fewer objects.
+    """
+    counts = count_pixels(masks, grid)
+    counts[:, :, 0] = 0
+    order = np.argsort(-counts.sum(1), axis=1, kind="stable")[:, :QUERIES]
+    found = np.full((len(masks), QUERIES), -1, np.int32)
+    for i, objects in enumerate(order):
+        for j, number in enumerate(objects):
+            if counts[i, :, number].any():
+                found[i, j] = counts[i, :, number].argmax()
+    return found
+
+
+def tokens_of(
+    model: Model, images: NDArray[np.uint8], layers: Sequence[Layer]
+) -> dict[str, torch.Tensor]:
+    """Return all patch tokens of a few images, float32 (n, P, d) by layer."""
+    shapes = layer_shapes(model)
+    with torch.inference_mode():
+        pixels = model.preprocess(images)
+        return {
+            str(layer): tokens[:, shapes[layer].token_map.patches].float().cpu().clone()
+            for layer, tokens in model.residual_stream(pixels, layers)
+        }
+
+
+def probabilities(
+    weights: Arrays, name: str, tokens: torch.Tensor, queries: NDArray[np.int32], norm: str
+) -> NDArray[np.float32]:
+    """Return what a quadratic probe gives the pairs of query patches and all patches.
+
+    Parameters
+    ----------
+    weights, name
+        What a fit wrote: `matrix`, `linear`, `bias`, `mean` and `scale` under a name.
+    tokens
+        float32 (n, P, d).
+    queries
+        (n, Q), -1 = none, whose scores are 0.
+    norm
+        The probe's `token_norm`.
+
+    Returns
+    -------
+    float32 (n, Q, P): probabilities that both patches are of one object.
+    """
+    part = {
+        key: torch.from_numpy(weights[f"{name}.{key}"])
+        for key in ("matrix", "linear", "bias", "mean", "scale")
+    }
+    x = (normed(tokens, norm) - part["mean"]) * part["scale"]  # type: ignore[arg-type]
+    places = torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
+    asked = torch.take_along_dim(x, places[:, :, None], 1)
+    own = x @ part["linear"]
+    scores = asked @ part["matrix"] @ x.transpose(1, 2) + own[:, None, :] + part["bias"]
+    scores = scores + torch.take_along_dim(own, places, 1)[:, :, None]
+    found: NDArray[np.float32] = scores.sigmoid().numpy()
+    found[queries < 0] = 0
+    return found
+
+
+def score_maps(
+    model: Model,
+    images: NDArray[np.uint8],
+    masks: NDArray[np.integer[Any]],
+    weights: Arrays,
+    layers: Sequence[Layer],
+    seed: int,
+    norm: str,
+) -> dict[str, NDArray[Any]]:
+    """Score query patches of a few scenes against all their patches, layer by layer.
+
+    Parameters
+    ----------
+    model
+        A frozen model.
+    images, masks
+        uint8 (n, H, W, 3) and (n, H, W).
+    weights
+        What the fit of a quadratic probe wrote.
+    layers, seed, norm
+        Of that fit.
+
+    Returns
+    -------
+    `images`, `masks`, `grid` int32 (2,), `queries` int32 (n, Q), and per layer ``scores-<layer>``
+    float32 (n, Q, P).
+    """
+    tokens = tokens_of(model, images, layers)
+    grid = layer_shapes(model)[layers[0]].token_map.grid
+    queries = queries_of(masks, grid)
+    scores = {
+        f"scores-{layer}": probabilities(
+            weights, weights_name(str(layer), seed, 0), tokens[str(layer)], queries, norm
+        )
+        for layer in layers
+    }
+    return {
+        "images": images, "masks": masks.astype(np.uint8), "grid": np.array(grid, np.int32),
+        "queries": queries, **scores,
+    }  # fmt: skip

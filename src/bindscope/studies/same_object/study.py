@@ -1,0 +1,91 @@
+"""Study two, IsSameObject: whether two patches of an image show the same object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bindscope.config.grid import depth
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.graph.shared import Shared
+from bindscope.studies.same_object.config import PairSection, problems
+from bindscope.studies.same_object.products import STEPS, add_products
+
+_HERE = "bindscope.studies.same_object"
+_PUBLISHED = "resources/published/same_object.csv"
+
+
+def _fits(graph: Graph) -> dict[str, list[Product]]:
+    return {"fits": graph.of("same_object_fit", "same_object_baseline")}
+
+
+def _strata(graph: Graph, shared: Shared, section: PairSection) -> Request:
+    return Request(_fits(graph), reads={"fits": ("strata",)})
+
+
+def _rows(graph: Graph, shared: Shared, section: PairSection) -> Request:
+    """Ask for the rows of all fits, and what is known of the models that they name."""
+    depths = {name: depth(model) for name, model in shared.models.items()}
+    depths |= {entry.name: 0 for entry in section.planted}
+    content = {"n_layers": depths, "intervals": section.intervals.model_dump(mode="json")}
+    return Request(_fits(graph), content, {"fits": ("images",)})
+
+
+def _about_table(
+    graph: Graph,
+    shared: Shared,
+    section: PairSection,
+    table: str = "same_object",
+) -> Request:
+    """Ask for a table of the study, the order of the models, and which are seeds of one."""
+    groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
+    names = [*shared.models, *(entry.name for entry in section.planted)]
+    about = {"models": names, "model_groups": groups}
+    return Request({"table": graph.of("table", table=table)}, about)
+
+
+def _measured(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    return _about_table(graph, shared, section) if graph.of("same_object_fit") else None
+
+
+def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if not graph.of("same_object_fit"):
+        return None
+    about = _about_table(graph, shared, section, "same_object_strata")
+    scores = graph.of("table", table="same_object")
+    return Request({**about.inputs, "scores": scores}, about.content)
+
+
+def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    maps = graph.of("same_object_maps")
+    return Request({"maps": maps}) if maps else None
+
+
+def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
+    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
+
+
+STUDY = Study(
+    name="same_object",
+    title="Do two patches belong to the same object?",
+    section=f"{_HERE}.config:PairSection",
+    problems=problems,
+    products=add_products,
+    steps=STEPS,
+    wildcards={
+        "grid": r"[0-9]+x[0-9]+",
+        "layers": r"(?:[0-9]+|final)(?:-(?:[0-9]+|final))*",
+    },
+    tables=(
+        TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
+        TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
+    ),
+    figures=(
+        _figure("same_object_layers", "Same object: layer by layer", _measured),
+        _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
+        _figure("same_object_strata", "Same object: two of one class", _by_stratum),
+        _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
+    ),
+    findings=f"{_HERE}.findings:chapter",
+    resources=(_PUBLISHED,),
+)

@@ -1,0 +1,132 @@
+"""Parts of the study's tables that figures and the report read: curves, best layers, means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bindscope.core.interfaces import Inputs
+from bindscope.statistics.means import half_width
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.tables.schema import TableSchema
+from bindscope.tables.write import read_table
+
+CURVE = ["dataset", "model", "probe", "family"]
+SCORES = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
+
+
+def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
+    """Read what the figures about a table take; `role` is that of the table among the inputs.
+
+    Returns
+    -------
+    table
+        The table, with the `group` of each model: models that differ in their seed alone are one.
+    models
+        Names of groups, and of models that are in none, in the configuration's order.
+    """
+    table = read_table(inputs.paths(role)[0], schema)
+    groups, models = inputs.content["model_groups"], inputs.content["models"]
+    home = home_of(groups)
+    shown = list(dict.fromkeys(home.get(model, model) for model in models))
+    return {"table": with_groups(table, groups), "models": shown}
+
+
+def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the group's name of every model that is in one."""
+    return {model: str(group["name"]) for group in groups for model in group["models"]}
+
+
+def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Add the column `group`; of a model that is in none, its name."""
+    return table.assign(group=table["model"].replace(home_of(groups)))
+
+
+def fitted(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of probes that read tokens and true labels, with `x`, the layer's place."""
+    rows = table[(table["model"] != NO_MODEL) & (table["control"] == "none")].copy()
+    last = rows["layer"] == "final"
+    rows["x"] = pd.to_numeric(rows["layer"].mask(last, "0")).astype(float)
+    if "n_layers" in rows:
+        rows["x"] = rows["x"].mask(last, rows["n_layers"].astype(float) + 1)
+    return rows
+
+
+def of_positions(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of what reads positions alone, one per dataset and grid."""
+    rows = table[table["model"] == NO_MODEL]
+    return rows.groupby(["dataset", "grid"], sort=False)[list(SCORES)].mean().reset_index()
+
+
+def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Average rows over probe seeds, then over the models of a group.
+
+    Parameters
+    ----------
+    rows
+        Rows with a `group`.
+    keys
+        Columns that stay apart, `group` among them.
+
+    Returns
+    -------
+    DataFrame
+        The keys, the means of the numbers, and `n_models`. The ends of an interval are those of the
+        t interval over models where there are several, else the means of the ends, if known.
+    """
+    numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
+    each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
+    found = each.groupby(list(keys), sort=False, dropna=False)
+    means, counts = found[numbers].mean(), found.size()
+    deviations = found[numbers].std()
+    for name in SCORES:
+        if name in numbers:
+            half = pd.Series(half_width(deviations[name], counts), means.index)
+            for end, sign in (("low", -1), ("high", 1)):
+                own = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
+                means[f"{name}_{end}"] = own.mask(counts > 1, means[name] + sign * half)
+    means["n_models"] = counts
+    return means.reset_index()
+
+
+def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
+    """Return the layer of each dataset and group where a family of probe is best on validation.
+
+    Returns
+    -------
+    DataFrame
+        `dataset`, `group`, `layer`; the layer with the lowest mean loss on the validation split.
+    """
+    of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
+    means = of_family.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
+    place = means.groupby(level=["dataset", "group"], sort=False).idxmin()
+    found = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
+    return pd.DataFrame(found, columns=["dataset", "group", "layer"])
+
+
+def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each probe at the layer that validation prefers for it, averaged as `over_models`.
+
+    Returns
+    -------
+    DataFrame
+        A row per dataset, group and probe, with its `layer`, and `depth`, that layer's place from 0
+        (input of the first block) to 1 (output of the last one).
+    """
+    rows = fitted(table)
+    keys = ["dataset", "group", "grid", "probe", "family", "layer", "x", "n_layers"]
+    means = over_models(rows, keys)
+    means = means[means["val_loss_bits"].notna()]
+    best = means.groupby(["dataset", "group", "probe"], sort=False)["val_loss_bits"].idxmin()
+    found = means.loc[best].reset_index(drop=True)
+    found["depth"] = found["x"] / found["n_layers"].astype(float).clip(lower=1)
+    return found
+
+
+def bin_start(label: str) -> float:
+    """Return where a bin of a stratum starts: 0 for `up to 1.5`, 1.5 for `1.5 to 3`."""
+    words = label.split()
+    return 0.0 if label.startswith("up to") else float(words[1 if words[0] == "over" else 0])

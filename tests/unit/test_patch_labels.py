@@ -1,0 +1,128 @@
+"""Labels of patches: the mode over their pixels, by hand and against a loop over pixels."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindscope.core.errors import InputError
+from bindscope.studies.same_object import patch_labels as module
+from bindscope.studies.same_object.patch_labels import check_grid, patch_labels
+
+CLASSES = np.array([[7, 8, 9]])
+NO_STUFF = np.zeros((1, 3), int)
+
+
+def slow_labels(mask: np.ndarray, grid: tuple[int, int]) -> list[tuple[int, float]]:
+    """(id, purity) of each patch, by counting its pixels one by one."""
+    height, width = mask.shape[0] // grid[0], mask.shape[1] // grid[1]
+    found = []
+    for row in range(grid[0]):
+        for column in range(grid[1]):
+            counts: Counter[int] = Counter()
+            for y in range(row * height, (row + 1) * height):
+                for x in range(column * width, (column + 1) * width):
+                    counts[int(mask[y, x])] += 1
+            most = max(counts.values())
+            winner = min(number for number, count in counts.items() if count == most)
+            found.append((winner, most / (height * width)))
+    return found
+
+
+def test_a_patch_has_the_label_of_most_of_its_pixels() -> None:
+    mask = np.array(
+        [
+            [1, 1, 2, 2],
+            [1, 0, 2, 2],
+            [3, 3, 0, 0],
+            [0, 0, 0, 3],
+        ]
+    )
+    labels = patch_labels(mask[None], CLASSES, np.array([[0, 1, 0]]), (2, 2))
+    np.testing.assert_array_equal(labels.instances, [[1, 2, 0, 0]])  # third: a tie of 0 and 3
+    np.testing.assert_array_equal(labels.classes, [[7, 8, 0, 0]])
+    np.testing.assert_array_equal(labels.stuff, [[False, True, False, False]])
+    np.testing.assert_array_equal(labels.purity, np.float32([[0.75, 1, 0.5, 0.75]]))
+
+
+def test_ties_go_to_the_smallest_id_wherever_it_stands() -> None:
+    for mask in ([[3, 1], [1, 3]], [[1, 3], [3, 1]], [[3, 3], [1, 1]]):
+        labels = patch_labels(np.array([mask]), CLASSES, NO_STUFF, (1, 1))
+        assert labels.instances.item() == 1
+        assert labels.purity.item() == 0.5
+
+
+def test_patches_are_numbered_by_rows_on_grids_that_are_not_square() -> None:
+    mask = np.repeat(np.repeat(np.arange(6).reshape(2, 3), 4, axis=0), 2, axis=1)
+    labels = patch_labels(mask[None], np.arange(1, 6)[None], np.zeros((1, 5)), (2, 3))
+    np.testing.assert_array_equal(labels.instances, [np.arange(6)])
+
+
+@st.composite
+def _masks(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, int], int]:
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    n, most = draw(st.integers(0, 4)), draw(st.integers(0, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    masks = rng.integers(0, most + 1, (n, rows * height, columns * width), np.uint8)
+    return masks, (rows, columns), most
+
+
+@settings(max_examples=150, deadline=None)
+@given(_masks(), st.integers(1, 40))
+def test_agrees_with_counting_by_hand_in_blocks_of_any_size(
+    case: tuple[np.ndarray, tuple[int, int], int], block: int
+) -> None:
+    masks, grid, most = case
+    rng = np.random.default_rng(0)
+    classes = rng.integers(1, 300, (len(masks), most))
+    stuff = rng.integers(0, 2, (len(masks), most))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        labels = patch_labels(masks, classes, stuff, grid)
+    for i, mask in enumerate(masks):
+        expected = slow_labels(mask, grid)
+        assert labels.instances[i].tolist() == [number for number, _ in expected]
+        np.testing.assert_allclose(labels.purity[i], [purity for _, purity in expected], rtol=1e-6)
+        for p, (number, _) in enumerate(expected):
+            assert labels.classes[i, p] == (classes[i, number - 1] if number else 0)
+            assert labels.stuff[i, p] == (number > 0 and stuff[i, number - 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(_masks())
+def test_two_patches_of_one_object_have_one_class(
+    case: tuple[np.ndarray, tuple[int, int], int],
+) -> None:
+    masks, grid, most = case
+    classes = np.random.default_rng(1).integers(1, 4, (len(masks), most))
+    labels = patch_labels(masks, classes, np.zeros_like(classes), grid)
+    same = labels.instances[:, :, None] == labels.instances[:, None]
+    assert (labels.classes[:, :, None] == labels.classes[:, None])[same].all()
+
+
+@pytest.mark.parametrize("grid", [(3, 2), (2, 3), (0, 2), (8, 2)])
+def test_a_grid_that_does_not_divide_is_refused(grid: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match=rf"4 x 4 pixels are not cut into {grid[0]} x {grid[1]}"):
+        check_grid((4, 4), grid, "photos")
+
+
+def test_an_id_without_a_class_is_refused_with_its_image() -> None:
+    masks = np.zeros((3, 2, 2), np.uint8)
+    masks[2, 0, 0] = 5
+    with pytest.raises(InputError, match=r"masks, image 2: its mask holds id 5, and no class"):
+        patch_labels(masks, np.ones((3, 3)), np.zeros((3, 3)), (1, 1))
+    masks[2, 0, 0] = 2
+    unknown = np.ones((3, 3), int)
+    unknown[2, 1] = 0
+    with pytest.raises(InputError, match="image 2: its mask holds id 2"):
+        patch_labels(masks, unknown, np.zeros((3, 3)), (1, 1))
+
+
+def test_classes_that_do_not_belong_to_the_masks_are_refused() -> None:
+    with pytest.raises(InputError, match="masks of 2 images come with classes of shape"):
+        patch_labels(np.zeros((2, 2, 2), int), CLASSES, NO_STUFF, (1, 1))

@@ -1,0 +1,288 @@
+"""Frozen samples of patches: which ones take part, what is skipped, that draws do not move."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindscope.codes.sampling import sample_codes
+from bindscope.config.codes import Dataset
+from bindscope.core.errors import InputError, StoreError
+from bindscope.core.store.reader import Store, open_store
+from bindscope.core.store.writer import StoreWriter, write_arrays
+from bindscope.scenes.render import write_scenes
+from bindscope.studies.same_object.patch_labels import PatchLabels
+from bindscope.studies.same_object.patch_samples import (
+    ONE_OBJECT,
+    TOO_FEW,
+    UNLABELLED,
+    draw_patches,
+    object_classes,
+    sample,
+    skip_reasons,
+    valid_patches,
+    write_samples,
+)
+from bindscope.studies.same_object.sampling_config import PatchSampling
+
+GROUPS = {"color": 3, "shape": 2}
+
+
+def labels_of(
+    instances: list[list[int]],
+    purity: list[list[float]] | None = None,
+    stuff: list[list[int]] | None = None,
+) -> PatchLabels:
+    """Labels with classes of ten times the id."""
+    ids = np.array(instances, np.int16)
+    return PatchLabels(
+        ids,
+        ids * 10,
+        np.zeros(ids.shape, bool) if stuff is None else np.array(stuff, bool),
+        np.ones(ids.shape, np.float32) if purity is None else np.array(purity, np.float32),
+    )
+
+
+def test_background_purity_and_stuff_decide_which_patches_take_part() -> None:
+    labels = labels_of([[0, 1, 1, 2]], [[1, 0.4, 0.5, 1]], [[0, 0, 0, 1]])
+    expected = {
+        ("ignore", 0.5, "keep"): [0, 0, 1, 1],
+        ("ignore", 0.0, "keep"): [0, 1, 1, 1],
+        ("ignore", 0.9, "drop"): [0, 0, 0, 0],
+        ("object", 0.5, "drop"): [1, 0, 1, 0],
+        ("negative", 0.9, "keep"): [1, 0, 0, 1],
+    }
+    for (background, purity, stuff), wanted in expected.items():
+        rules = PatchSampling(background=background, min_purity=purity, stuff=stuff)  # type: ignore[arg-type]
+        assert valid_patches(labels, rules).astype(int).tolist() == [wanted]
+
+
+def test_images_without_a_pair_are_skipped_with_their_reason() -> None:
+    labels = labels_of([[0, 0, 0], [1, 0, 0], [2, 2, 0], [1, 2, 0], [1, 1, 1]])
+    ignore = PatchSampling()
+    reasons = skip_reasons(labels, valid_patches(labels, ignore))
+    assert reasons == [UNLABELLED, TOO_FEW, ONE_OBJECT, None, ONE_OBJECT]
+    as_object = PatchSampling(background="object")  # one object and the background are two
+    reasons = skip_reasons(labels, valid_patches(labels, as_object))
+    assert reasons == [UNLABELLED, None, None, None, ONE_OBJECT]
+
+
+def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
+    labels = labels_of([[1, 1, 0, 0], [0, 2, 1, 0], [1, 2, 2, 1]])
+    found = sample(labels, PatchSampling(n_patches=3), "val", 10)
+    assert found.skipped == [(10, ONE_OBJECT)]
+    patches = found.arrays["patches"]
+    assert patches[0].tolist() == [-1, -1, -1]
+    assert patches[1].tolist() == [1, 2, -1]
+    assert len(set(patches[2].tolist())) == 3
+    assert found.arrays["instances"][1].tolist() == [2, 1, 0]
+    assert found.arrays["classes"][1].tolist() == [20, 10, 0]
+    assert found.arrays["purity"][0].tolist() == [0, 0, 0]
+    assert found.arrays["windows"].any() == False  # noqa: E712
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.integers(1, 7), st.integers(1, 30), st.integers(2, 40), st.integers(0, 2**32),
+    st.integers(0, 10**9), st.integers(0, 7),
+)  # fmt: skip
+def test_draws_are_valid_distinct_and_the_same_however_images_are_cut(
+    n: int, n_grid: int, n_patches: int, seed: int, start: int, cut: int
+) -> None:
+    valid = np.random.default_rng(seed).random((n, n_grid)) < 0.6
+    drawn = draw_patches(valid, n_patches, seed, "train", start)
+    parts = [draw_patches(valid[:cut], n_patches, seed, "train", start),
+             draw_patches(valid[cut:], n_patches, seed, "train", start + min(cut, n))]  # fmt: skip
+    np.testing.assert_array_equal(np.concatenate(parts), drawn)
+    assert drawn.shape == (n, min(n_patches, n_grid))
+    for row, allowed in zip(drawn, valid, strict=True):
+        chosen = row[row >= 0].tolist()
+        assert chosen == sorted(set(chosen))
+        assert len(chosen) == min(n_patches, allowed.sum())
+        assert allowed[chosen].all()
+        assert (row[len(chosen) :] == -1).all()
+
+
+def test_every_valid_patch_is_drawn_equally_often_and_splits_differ() -> None:
+    valid = np.ones((4000, 10), bool)
+    valid[:, 3] = False
+    drawn = draw_patches(valid, 3, 0, "train", 0)
+    counts = np.bincount(drawn.ravel(), minlength=10)
+    expected = np.where(np.arange(10) == 3, 0, 4000 * 3 / 9)
+    np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(4000 * 3 / 9))
+    assert (drawn != draw_patches(valid, 3, 0, "val", 0)).any()
+    assert (drawn != draw_patches(valid, 3, 1, "train", 0)).any()
+
+
+def test_classes_come_from_the_scenes_or_from_groups() -> None:
+    cells = np.array([[0, 3, 5, -1, -1]], np.int16)  # color 0 1 2, shape 0 1 1
+    own = np.array([[1, 2, 2, 7, 0]], np.int16)  # the fourth is stuff
+    assert object_classes(cells, own, GROUPS, None).tolist() == own.tolist()
+    assert object_classes(cells, None, GROUPS, None).tolist() == [[1, 4, 6, 0, 0]]
+    assert object_classes(cells, None, GROUPS, ["shape"]).tolist() == [[1, 2, 2, 0, 0]]
+    assert object_classes(cells, own, GROUPS, ["color"]).tolist() == [[1, 2, 3, 10, 0]]
+    assert object_classes(cells, None, GROUPS, ["shape", "color"]).tolist() == [[1, 5, 6, 0, 0]]
+    with pytest.raises(InputError, match="'size' is no feature group"):
+        object_classes(cells, own, GROUPS, ["size"])
+
+
+N = 12
+
+
+def scenes(seed: int = 0, **left_out: bool) -> dict[str, np.ndarray]:
+    """Arrays of scenes of 8 x 8 pixels with three objects, the last of them stuff."""
+    rng = np.random.default_rng(seed)
+    masks = rng.integers(0, 4, (N, 4, 4), np.uint8).repeat(2, axis=1).repeat(2, axis=2)
+    cells = np.array([[0, 5, -1]] * N, np.int16)
+    arrays = {
+        "images": np.zeros((N, 8, 8, 3), np.uint8),
+        "masks": masks,
+        "cells": cells,
+        "classes": np.array([[1, 2, 3]] * N, np.int16),
+        "stuff": np.array([[0, 0, 1]] * N, np.uint8),
+    }
+    return {name: values for name, values in arrays.items() if not left_out.get(name)}
+
+
+def write_shards(folder: Path, arrays: dict[str, np.ndarray], size: int) -> list[Path]:
+    manifests = []
+    for first in range(0, N, size):
+        manifest = folder / f"scenes-{size}-{first}.json"
+        part = {name: values[first : first + size] for name, values in arrays.items()}
+        write_arrays(manifest.with_suffix(".zarr"), manifest, part, spec="{}", code="test")
+        manifests.append(manifest)
+    return manifests
+
+
+def run(
+    folder: Path, shards: list[Path], n: int = N, grid: tuple[int, int] = (4, 4), **rules: object
+) -> Store:
+    manifest = folder / "samples.json"
+    with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:
+        options = PatchSampling.model_validate(rules)
+        write_samples(shards, "test", n, grid, GROUPS, options, writer)
+    return open_store(manifest)
+
+
+def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
+    arrays = scenes()
+    store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
+    assert set(store.names) == {
+        "patches", "instances", "classes", "stuff", "purity", "windows", "textures", "copy_of",
+    }  # fmt: skip
+    assert not store.read("copy_of").any()  # these scenes do not say
+    assert store.attributes["grid"] == [4, 4]
+    assert store.attributes["n_images"] == N
+    assert store.attributes["skipped"] == []
+    patches, instances = store.read("patches"), store.read("instances")
+    assert patches.shape == (N, 16)  # the whole grid
+    for i in range(N):
+        shown = arrays["masks"][i, ::2, ::2].ravel()
+        np.testing.assert_array_equal(patches[i][patches[i] >= 0], np.flatnonzero(shown))
+        np.testing.assert_array_equal(instances[i][patches[i] >= 0], shown[shown > 0])
+        np.testing.assert_array_equal(store.read("stuff")[i] == 1, instances[i] == 3)
+        np.testing.assert_array_equal(store.read("classes")[i], instances[i])
+
+
+def test_neither_shards_nor_the_number_of_scenes_move_a_draw(tmp_path: Path) -> None:
+    arrays = scenes()
+    whole = run(tmp_path, write_shards(tmp_path, arrays, 12), n_patches=5)
+    expected = {name: whole.read(name) for name in whole.names}
+    for size, n in ((4, N), (3, 7), (6, 1)):
+        store = run(tmp_path, write_shards(tmp_path, arrays, size), n, n_patches=5)
+        for name, values in expected.items():
+            np.testing.assert_array_equal(store.read(name), values[:n], err_msg=name)
+
+
+def test_scenes_without_classes_or_stuff_take_theirs_from_the_code(tmp_path: Path) -> None:
+    arrays = scenes(classes=True, stuff=True)
+    arrays["cells"][:, 2] = 3
+    store = run(tmp_path, write_shards(tmp_path, arrays, 12))
+    by_id = np.array([0, 1, 6, 4])
+    np.testing.assert_array_equal(store.read("classes"), by_id[store.read("instances")])
+    assert not store.read("stuff").any()
+
+
+def test_skipped_images_are_listed_and_the_rest_stays(tmp_path: Path) -> None:
+    arrays = scenes()
+    arrays["masks"][3] = 0
+    arrays["masks"][7] = 2
+    store = run(tmp_path, write_shards(tmp_path, arrays, 4))
+    assert store.attributes["skipped"] == [
+        {"image": 3, "reason": UNLABELLED}, {"image": 7, "reason": ONE_OBJECT},
+    ]  # fmt: skip
+    empty = (store.read("patches") < 0).all(axis=1)
+    assert np.flatnonzero(empty).tolist() == [3, 7]
+    json.dumps(store.attributes)
+
+
+def test_bad_scenes_are_refused(tmp_path: Path) -> None:
+    shards = write_shards(tmp_path, scenes(), 12)
+    with pytest.raises(InputError, match="8 x 8 pixels are not cut into 3 x 4"):
+        run(tmp_path, shards, grid=(3, 4))
+    with pytest.raises(InputError, match="has 12 scenes and 13 are asked for"):
+        run(tmp_path, shards, 13)
+    other = tmp_path / "other"
+    with pytest.raises(StoreError, match="have no masks"):
+        run(tmp_path, write_shards(other, scenes(masks=True), 12))
+    small = scenes()
+    small["images"] = small["images"][:, :4, :4]
+    with pytest.raises(StoreError, match="masks of 8 x 8 pixels and images of 4 x 4"):
+        run(tmp_path, write_shards(tmp_path / "small", small, 12))
+    nothing = scenes()
+    nothing["masks"][:] = 0
+    with pytest.raises(InputError, match=rf"none of the 12 images.*{UNLABELLED}: 12"):
+        run(tmp_path, write_shards(tmp_path / "nothing", nothing, 12))
+
+
+def test_options_are_checked() -> None:
+    for bad in ({"n_patches": 1}, {"min_purity": 1.1}, {"background": "skip"},
+                {"class_groups": []}, {"class_groups": ["a", "a"]}):  # fmt: skip
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            PatchSampling.model_validate(bad)
+
+
+CLUTTER = {"kind": "clutter", "size_px": 48, "object_px": [16], "patch_px": 8, "small": 0,
+           "duplicates": 1}  # fmt: skip
+SOLIDS = {"kind": "solids", "size_px": 48, "fixed": {"size": "large"},
+          "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
+SHAPES = {"kind": "shapes", "size_px": 48, "object_px": 16, "margin_px": 0, "placement": "grid"}
+
+
+@pytest.mark.parametrize("render", [SHAPES, CLUTTER, SOLIDS], ids=lambda render: render["kind"])
+def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[str, object]) -> None:
+    counts = {"train": 4, "val": 4, "test": 4}
+    groups = [{"name": name, "size": size} for name, size in GROUPS.items()]
+    dataset = Dataset.model_validate(
+        {
+            "name": "any", "split": {"rule": "random"}, "n_scenes": counts, "shard_size": counts,
+            "space": {"kind": "uniform", "groups": groups, "min_objects": 3, "max_objects": 4},
+            "render": render,
+        }
+    )  # fmt: skip
+    objects = sample_codes(dataset, "test", 0, 4)
+    manifest = tmp_path / "drawn.json"
+    with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:
+        write_scenes(dataset, "test", 0, objects, writer)
+    scenes = open_store(manifest)
+    store = run(tmp_path, [manifest], 4, (6, 6), class_groups=["shape"], min_purity=0.2)
+    patches, instances = store.read("patches"), store.read("instances")
+    masks, cells = scenes.read("masks"), scenes.read("cells")
+    used = patches >= 0
+    assert used.sum() > 4
+    for i, k in np.argwhere(used):
+        row, column = divmod(int(patches[i, k]), 6)
+        shown = masks[i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        number = int(instances[i, k])
+        assert (shown == number).mean() == pytest.approx(store.read("purity")[i, k])
+        cell = cells[i, number - 1]
+        kind = store.read("classes")[i, k]
+        assert kind == cell % 2 + 1 if cell >= 0 else kind > 2
+        for name in ("textures", "copy_of"):
+            known = scenes.read(name)[i, number - 1] if name in scenes.names else 0
+            assert store.read(name)[i, k] == known

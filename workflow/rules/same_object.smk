@@ -1,0 +1,139 @@
+rule patch_samples:
+    input:
+        unpack(made_from("patch_samples")),
+    output:
+        manifest=output_of("patch_samples", "manifest"),
+        store=directory(output_of("patch_samples", "store")),
+    log:
+        log_of("patch_samples"),
+    benchmark:
+        benchmark_of("patch_samples")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=minutes(60),
+    params:
+        spec=spec("patch_samples"),
+        code=code("patch_samples"),
+    script:
+        "../scripts/patch_samples.py"
+
+
+rule sampled:
+    input:
+        unpack(made_from("sampled")),
+    output:
+        manifest=output_of("sampled", "manifest"),
+        store=directory(output_of("sampled", "store")),
+    log:
+        log_of("sampled"),
+    benchmark:
+        benchmark_of("sampled")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("sampled")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("sampled"),
+    params:
+        spec=spec("sampled"),
+        code=code("sampled"),
+    script:
+        "../scripts/sampled.py"
+
+
+rule same_object_known:
+    input:
+        unpack(made_from("same_object_known")),
+    output:
+        manifest=output_of("same_object_known", "manifest"),
+        store=directory(output_of("same_object_known", "store")),
+    log:
+        log_of("same_object_known"),
+    benchmark:
+        benchmark_of("same_object_known")
+    conda:
+        "../../envs/base.yaml"
+    resources:
+        mem_mb=memory(1000),
+        runtime=minutes(60),
+    params:
+        spec=spec("same_object_known"),
+        code=code("same_object_known"),
+    script:
+        "../scripts/same_object_known.py"
+
+
+rule same_object_fit:
+    input:
+        unpack(made_from("same_object_fit")),
+    output:
+        rows=output_of("same_object_fit", "rows"),
+        strata=output_of("same_object_fit", "strata"),
+        images=output_of("same_object_fit", "images"),
+        weights=output_of("same_object_fit", "weights"),
+        history=output_of("same_object_fit", "history"),
+    log:
+        log_of("same_object_fit"),
+    benchmark:
+        benchmark_of("same_object_fit")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("same_object_fit")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(240),
+        gpu=gpus_of("same_object_fit"),
+    params:
+        spec=spec("same_object_fit"),
+        code=code("same_object_fit"),
+    script:
+        "../scripts/same_object_fit.py"
+
+
+use rule same_object_fit as same_object_baseline with:
+    input:
+        unpack(made_from("same_object_baseline")),
+    output:
+        rows=output_of("same_object_baseline", "rows"),
+        strata=output_of("same_object_baseline", "strata"),
+        images=output_of("same_object_baseline", "images"),
+        weights=output_of("same_object_baseline", "weights"),
+        history=output_of("same_object_baseline", "history"),
+    log:
+        log_of("same_object_baseline"),
+    benchmark:
+        benchmark_of("same_object_baseline")
+    threads: threads_of("same_object_baseline")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(240),
+        gpu=gpus_of("same_object_baseline"),
+    params:
+        spec=spec("same_object_baseline"),
+        code=code("same_object_baseline"),
+
+
+rule same_object_maps:
+    input:
+        unpack(made_from("same_object_maps")),
+    output:
+        maps=output_of("same_object_maps", "maps"),
+    log:
+        log_of("same_object_maps"),
+    benchmark:
+        benchmark_of("same_object_maps")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("same_object_maps")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(60),
+        gpu=gpus_of("same_object_maps"),
+    params:
+        spec=spec("same_object_maps"),
+        code=code("same_object_maps"),
+    script:
+        "../scripts/same_object_maps.py"

@@ -1,0 +1,30 @@
+"""Choose and label the patches of a split's images that all models are asked about."""
+
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.core.store.writer import StoreWriter
+from bindscope.studies.same_object.patch_samples import write_samples
+from bindscope.studies.same_object.sampling_config import PatchSampling
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write `patches`, `instances`, `classes`, `stuff`, `purity` and `windows`."""
+    spec = job.spec
+    with StoreWriter(
+        job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
+    ) as writer:
+        write_samples(
+            job.input.scenes, spec["split"], spec["n_scenes"], tuple(spec["grid"]),
+            {group["name"]: group["size"] for group in spec["groups"]},
+            PatchSampling.model_validate(spec["sampling"]), writer,
+        )  # fmt: skip
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

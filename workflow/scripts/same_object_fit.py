@@ -1,0 +1,33 @@
+"""Fit a probe of pairs of patches to each layer of a block."""
+
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.config.entities import entity
+from bindscope.core.devices import hold_device, made_current
+from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.job import fit_layers, write_results
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.probes_config import AnyScorer
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write rows, strata, weights, histories and what is told right of each test image."""
+    spec, probe, wildcards = job.spec, entity(job, "probe", AnyScorer), dict(job.wildcards.items())
+    tokens = {split: job.input[split] for split in SPLITS} if spec["layers"] else {}
+    names = {
+        "dataset": wildcards["dataset"], "model": wildcards.get("model", NO_MODEL),
+        "probe": wildcards["probe"], "family": probe.family, "control": spec["control"],
+        **job.keys,
+    }  # fmt: skip
+    with hold_device(probe.device) as device, made_current(device):
+        write_results(job.output, fit_layers(probe, job.input.samples, tokens, spec), names)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

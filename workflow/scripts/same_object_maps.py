@@ -1,0 +1,38 @@
+"""Score query patches of a few scenes against all patches of the scene."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors.numpy import load_file, save
+
+import bindscope
+from bindscope.config.entities import model_of
+from bindscope.core.devices import hold_device
+from bindscope.core.files import write_atomic
+from bindscope.core.store.reader import open_store
+from bindscope.models.loading import load_model
+from bindscope.studies.same_object.score_maps import score_maps
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write images, masks, queries and the maps of every layer."""
+    spec, scenes = job.spec, open_store(job.input.scenes[0])
+    few = slice(0, spec["n_scenes"])
+    images, masks = scenes.read("images", few), scenes.read("masks", few)
+    weights = next(iter(job.input.weights), None)
+    with hold_device(spec["device"]) as device:
+        model = load_model(model_of(job), weights and Path(weights), device, images.shape[1])
+        fit = load_file(job.input.fit_weights[0])
+        found = score_maps(
+            model, images, masks, fit, spec["layers"], spec["seed"], spec["token_norm"]
+        )
+    write_atomic(job.output.maps, save(found))
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
