@@ -17,7 +17,7 @@ from bindscope.studies.same_object.names import (
     family_order,
     family_shown,
 )
-from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
 from bindscope.studies.same_object.views import fitted, of_positions, over_models, read_shown
 
 _COLUMNS = 4

@@ -19,7 +19,7 @@ from bindscope.studies.same_object.names import (
     family_shown,
 )
 from bindscope.studies.same_object.published import read_published
-from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
 from bindscope.studies.same_object.views import at_best_layers, of_positions, read_shown
 
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",

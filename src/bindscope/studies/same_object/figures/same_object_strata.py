@@ -12,7 +12,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure, styled
 from bindscope.studies.same_object.names import family_order, family_shown
-from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     best_layers,
     bin_start,
