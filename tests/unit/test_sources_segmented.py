@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from PIL import Image
+from segmented_photos import ADE, COCO, MASK, ade, coco, records_of, stored
 
 from bindscope.config.codes import Dataset
-from bindscope.config.observed import PhotosRenderer
 from bindscope.config.segmented import Ade20kSource
-from bindscope.core.errors import BindscopeError, ConfigError, InputError
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
-from bindscope.core.store.reader import open_store
-from bindscope.core.store.writer import StoreWriter
 from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.sources import ade20k, json_list
-from bindscope.sources.base import Scene, Segments, SourceFiles
-from bindscope.sources.masks import check_segments, read_mask, shrink
+from bindscope.sources.base import SourceFiles
+from bindscope.sources.masks import read_mask, shrink
 from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
-from bindscope.sources.photos import PADDING, Placed, write_photos
+from bindscope.sources.photos import PADDING, Placed
 from bindscope.sources.records import Record, read_source, write_records
-from bindscope.studies.same_object.patch_samples import write_samples
-from bindscope.studies.same_object.sampling_config import PatchSampling
 from segmented_releases import (
     BENCHMARK,
     BUILDING,
@@ -49,43 +40,6 @@ from segmented_releases import (
     write_coco,
 )
 
-# Aspect ratios 1:1, 4:3, 16:9 and 3:4; two cars that are different instances; a grey photo.
-ADE = [
-    draw("ADE_train_1", (48, 48), (CAR, WALL, CAR), "training"),
-    draw("ADE_train_2", (64, 48), (BUILDING, ZITHER), "training"),
-    draw("ADE_frame_3", (80, 45), (WALL, 774, 783, 1023, 1024), "training"),
-    draw("ADE_val_1", (36, 48), (BUILDING, CAR), "validation"),
-    draw("ADE_val_2", (50, 50), (CAR, CAR, CAR), "validation", grey=True),
-]
-COCO = [
-    draw("000000000009", (64, 48), (1, 3, 1, 187), "train2017"),
-    draw("000000000025", (48, 64), (1, 1, 199), "train2017", crowds=(2,)),
-    draw("000000000030", (40, 40), (3,), "train2017"),
-    draw("000000000139", (64, 36), (187, 199, 1), "val2017", grey=True),
-]
-
-
-def dataset(kind: str, path: Path, size: int, **changes: Any) -> Dataset:
-    """A dataset of all photos in one split each; keys of the source by `source`."""
-    counts = {"train": 2, "val": 1, "test": 1}
-    render = {"kind": "photos", "size_px": 48, **changes.pop("render", {})}
-    content = {
-        "name": "photos",
-        "space": {"kind": "counted", "groups": [{"name": "class", "size": size}], "max_objects": 9},
-        "split": {"rule": "index", "sizes": counts},
-        "source": {"kind": kind, "path": str(path), **changes.pop("source", {})},
-        "n_scenes": counts, "shard_size": counts, "render": render, **changes,
-    }  # fmt: skip
-    return Dataset.model_validate(content)
-
-
-def ade(path: Path, size: int = 151, **changes: Any) -> Dataset:
-    return dataset("ade20k", path, size, **changes)
-
-
-def coco(path: Path, **changes: Any) -> Dataset:
-    return dataset("coco_panoptic", path, len(COCO_CATEGORIES), **changes)
-
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
@@ -95,30 +49,6 @@ def release(tmp_path: Path) -> Path:
 @pytest.fixture
 def panoptic(tmp_path: Path) -> Path:
     return write_coco(tmp_path / "coco", COCO)
-
-
-def records_of(source: Dataset) -> list[Record]:
-    """All scenes of the two releases, in the source's order."""
-    sizes = {"train": len(ADE) - 2, "val": 1, "test": 1}
-    if source.source and source.source.kind == "coco_panoptic":
-        sizes["train"] = len(COCO) - 2
-    split = type(source.split).model_validate({"rule": "index", "sizes": sizes})
-    _, splits, *_ = read_source(source.model_copy(update={"split": split}))
-    return [record for mine in splits.values() for record in mine]
-
-
-def stored(
-    folder: Path, root: Path, records: Sequence[Record], max_objects: int = 9, **render: Any
-) -> dict[str, Any]:
-    """What `record_scenes` writes of some records."""
-    path = folder / "records.parquet"
-    write_records(path, str(root), {"train": records}, {}, {})
-    with StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer:
-        renderer = PhotosRenderer(kind="photos", **render)
-        write_photos(path, "train", 0, len(records), renderer, max_objects, writer)
-    store = open_store(folder / "s.json")
-    names = ("images", "cells", "masks", "classes", "stuff")
-    return {name: store.read(name) for name in names}
 
 
 # --- round trips ----------------------------------------------------------------------------------
@@ -358,177 +288,6 @@ def test_patch_labels_of_the_stored_mask_are_those_of_the_full_one() -> None:
 
     moved = modes(full, 42) != modes(shrink(full, 518, 518), 14)
     assert 0 < moved.mean() < 0.005
-
-
-@pytest.mark.parametrize("kind", ["ade20k", "coco_panoptic"])
-def test_patches_of_photos_can_be_sampled(
-    kind: str, release: Path, panoptic: Path, tmp_path: Path
-) -> None:
-    of_kind = {"ade20k": (release, ade(release)), "coco_panoptic": (panoptic, coco(panoptic))}
-    root, source = of_kind[kind]
-    records = records_of(source)
-    arrays = stored(tmp_path, root, records, size_px=48)
-    path = tmp_path / "samples.json"
-    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c:c") as writer:
-        groups = {group.name: group.size for group in source.space.groups}
-        write_samples(
-            [tmp_path / "s.json"], "train", len(records), (6, 6), groups, PatchSampling(), writer
-        )
-    found = open_store(path)
-    patches = found.read("patches")
-    skipped = {entry["image"] for entry in found.attributes["skipped"]}
-    assert {i for i, row in enumerate(patches) if (row < 0).all()} == skipped
-    assert len(skipped) < len(records)
-    for i, k in np.argwhere(patches >= 0):
-        row, column = divmod(int(patches[i, k]), 6)
-        shown = arrays["masks"][i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        number = int(np.bincount(shown.ravel()).argmax())
-        assert found.read("instances")[i, k] == number > 0
-        for name in ("classes", "stuff"):
-            assert found.read(name)[i, k] == arrays[name][i, number - 1]
-
-
-# --- what goes wrong ------------------------------------------------------------------------------
-
-MASK = "images/ADE/training/urban/street/ADE_train_1_seg.png"
-
-
-def cut(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-def regrey(path: Path) -> None:
-    Image.open(path).convert("L").save(path)
-
-
-def recode(path: Path) -> None:
-    pixels = np.array(Image.open(path))
-    pixels[..., 0] = 250
-    Image.fromarray(pixels).save(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "damage", "said"),
-    [
-        (MASK, Path.unlink, r"ADE_train_1_seg\.png .*there is no such mask(.|\n)*source\.skip"),
-        (MASK, cut, r"ADE_train_1_seg\.png .*does not decode as a mask(.|\n)*source\.skip"),
-        (MASK, regrey, r"ADE_train_1_seg\.png .*mode L, not RGB"),
-        (MASK, recode, rf"has the class 6\d\d\d, and the index {N_NAMES} names"),
-        (MASK.replace("_seg.png", ".jpg"), Path.unlink, r"training image 0: there is no image"),
-        ("objectInfo150.csv", Path.unlink, r"Info150\.csv: there is no such file(.|\n)*Stuff"),
-        ("objectInfo150.csv", lambda p: p.write_text("wall,0\nsky,0\n"), "has no column 'Name'"),
-        ("objectInfo150.csv", cut, r"has not 150 classes in order, but \d"),
-        ("index_ade20k.pkl", Path.unlink, r"index_ade20k\.pkl: there is no such file"),
-        ("index_ade20k.pkl", cut, r"index_ade20k\.pkl: is no pickle of data"),
-        ("index_ade20k.pkl", lambda p: p.write_bytes(pickle.dumps([1])), "is no index of ADE20K"),
-        ("index_ade20k.pkl",
-         lambda p: p.write_bytes(pickle.dumps(
-             {"objectnames": ["a"], "folder": ["/etc"], "filename": ["x.jpg"]})),
-         "which is no folder of ADE20K"),
-    ],
-)  # fmt: skip
-def test_a_damaged_ade20k_is_named(
-    name: str, damage: Callable[[Path], object], said: str, release: Path
-) -> None:
-    damage(release / name)
-    with pytest.raises(InputError, match=said) as error:
-        records_of(ade(release))
-    assert error.value.remedy
-
-
-class _Attack:
-    def __reduce__(self) -> Any:
-        return os.mkdir, ("made-by-a-pickle",)
-
-
-def test_an_index_that_would_run_something_is_refused(
-    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (release / "index_ade20k.pkl").write_bytes(pickle.dumps({"filename": _Attack()}))
-    with pytest.raises(InputError, match=r"names posix\.mkdir, and holds more than data"):
-        records_of(ade(release))
-    assert not Path("made-by-a-pickle").exists()
-
-
-def test_a_mask_of_another_size_is_named(release: Path, tmp_path: Path) -> None:
-    mask = release / MASK
-    Image.open(mask).resize((24, 48), Image.Resampling.NEAREST).save(mask)
-    with pytest.raises(InputError, match=r"_seg\.png .*is 24 x 48 pixels, and its image 48 x 48"):
-        stored(tmp_path, release, records_of(ade(release)), size_px=48)
-    assert not list(tmp_path.glob("s.*"))
-
-
-def test_a_photo_that_does_not_decode_is_named(release: Path, tmp_path: Path) -> None:
-    cut(release / MASK.replace("_seg.png", ".jpg"))
-    with pytest.raises(InputError, match=r"ADE_train_1\.jpg .*does not decode as an image"):
-        stored(tmp_path, release, records_of(ade(release)), size_px=48)
-
-
-def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
-    content = json.loads(path.read_text())
-    alter(content)
-    path.write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (cut, r"panoptic_train2017\.json"),
-        (Path.unlink, r"panoptic_train2017\.json: cannot be read"),
-        (lambda p: change(p, lambda c: c.pop("categories")), "has no list 'categories'"),
-        (lambda p: change(p, lambda c: c["categories"].pop()), "annotations 1: there is no "
-         "category with the id 199"),
-        (lambda p: change(p, lambda c: c["images"].pop(0)), "annotations 0: there is no image "
-         "with the id 139"),
-        (lambda p: change(p, lambda c: c["annotations"][1].pop("segments_info")),
-         r"annotations 1: is no entry of panoptic annotations \(no 'segments_info'\)"),
-        (lambda p: change(p, lambda c: c["annotations"][0]["segments_info"][1].update(
-            c["annotations"][0]["segments_info"][0])), "is the number of two objects"),
-        (lambda p: (p.parent / "panoptic_train2017" / "000000000009.png").unlink(),
-         r"annotations 0: there is no mask .*000000000009\.png"),
-    ],
-)  # fmt: skip
-def test_damaged_annotations_of_coco_are_named(
-    damage: Callable[[Path], object], said: str, panoptic: Path
-) -> None:
-    damage(panoptic / "annotations" / "panoptic_train2017.json")
-    source = coco(panoptic)
-    if "category" in said:  # a vocabulary of three is what the damaged file says
-        source = dataset("coco_panoptic", panoptic, 3)
-    with pytest.raises(BindscopeError, match=said) as error:
-        records_of(source)
-    assert error.value.remedy
-
-
-def test_a_mask_without_one_of_its_segments_is_named(panoptic: Path, tmp_path: Path) -> None:
-    mask = panoptic / "annotations" / "panoptic_train2017" / "000000000009.png"
-    Image.new("RGB", (64, 48)).save(mask)
-    with pytest.raises(InputError, match=r"000000000009\.png .*has no pixel with the number \d+"):
-        stored(tmp_path, panoptic, records_of(coco(panoptic)), size_px=48)
-
-
-@pytest.mark.parametrize(
-    ("segments", "said"),
-    [
-        (Segments("m.png", "green", (1, 2), (False, False)), "channels 'green' are none of blue"),
-        (Segments("m.png", "blue", (1,), (False,)), "1 numbers and 1 marks of stuff for 2 objects"),
-        (Segments("m.png", "blue", (4, 4), (False, False)), "4 is the number of two objects"),
-    ],
-)
-def test_segments_must_fit_the_objects(segments: Segments, said: str) -> None:
-    scene = Scene("a.jpg", ({"class": "car"},) * 2, "row 1", segments=segments)
-    assert scene.segments is not None
-    with pytest.raises(InputError, match=said):
-        check_segments(scene.segments, len(scene.objects), scene.where)
-
-
-def test_masks_are_for_all_images_of_a_shard_or_for_none(release: Path, tmp_path: Path) -> None:
-    one, two, *_ = records_of(ade(release))
-    bare = Record(two.image, two.where, two.cells, None)
-    with pytest.raises(InputError, match="has no mask, and other images of its shard do"):
-        stored(tmp_path, release, [one, bare], size_px=48)
 
 
 # --- configuration and keys -----------------------------------------------------------------------

@@ -141,6 +141,7 @@ ROOMS: dict[str, set[str]] = {
     "sources/metadata.py": SHEET,
     "statistics/": set(),
     "statistics/bootstrap.py": of_studies("intervals"),
+    "statistics/control_variates.py": {*of_studies("control_variates"), "truth"},
     "statistics/extrapolation.py": of_studies("extrapolation"),
     "statistics/means.py": of_studies("means"),
     "statistics/verdict.py": {"report"},

@@ -20,6 +20,8 @@ from bindscope.core.registries import READERS, resolve
 Box = tuple[float, float, float, float]
 # Folders and zip archives that a file's name starts from; the first that has it counts.
 Roots = str | Sequence[str]
+# How a pixel of a mask becomes a number: B (ADE20K's instances), or R + 256 G + 65536 B (COCO's).
+CHANNELS = ("blue", "red_green_blue")
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Segments:
     file
         Name of the mask file below the reader's `images`; as wide and high as the image.
     channels
-        How a pixel becomes a number, a key of `bindscope.sources.masks.CHANNELS`.
+        How a pixel becomes a number, one of `CHANNELS`.
     ids
         The number of each object; pixels with any other number are unlabelled.
     stuff
@@ -89,6 +91,32 @@ def build_reader(source: Source, split_column: str | None) -> Reader:
     name = source.reader if isinstance(source, PythonSource) else READERS[source.kind]
     reader: Reader = resolve(name)(source, split_column)
     return reader
+
+
+def check_segments(segments: Segments, n_objects: int, where: str) -> None:
+    """Refuse segments that do not say for every object once which pixels are its own.
+
+    Raises
+    ------
+    InputError
+        Naming what is wrong.
+    """
+    problem = None
+    if segments.channels not in CHANNELS:
+        problem = f"channels {segments.channels!r} are none of {', '.join(CHANNELS)}"
+    elif not len(segments.ids) == len(segments.stuff) == n_objects:
+        problem = (
+            f"{len(segments.ids)} numbers and {len(segments.stuff)} marks of stuff for "
+            f"{n_objects} objects"
+        )
+    elif len(set(segments.ids)) < n_objects:
+        problem = f"{_repeated(segments.ids)} is the number of two objects"
+    if problem:
+        raise InputError(where, problem, "give every object a number and a mark of its own")
+
+
+def _repeated(ids: Sequence[int]) -> int:
+    return next(number for i, number in enumerate(ids) if number in ids[:i])
 
 
 class SourceFiles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,10 @@ def _all_three(pixels: Pixels) -> Numbers:
     return red + 256 * green + 65536 * blue
 
 
-# How the pixels of an RGB file become numbers.
-CHANNELS: dict[str, Callable[[Pixels], Numbers]] = {
-    "blue": lambda pixels: pixels[..., 2].astype(np.int32),  # ADE20K's instances
-    "red_green_blue": _all_three,  # COCO's segments: R + 256 G + 65536 B
+# How the pixels of an RGB file become numbers, by `sources.base.CHANNELS`.
+NUMBERS: dict[str, Callable[[Pixels], Numbers]] = {
+    "blue": lambda pixels: pixels[..., 2].astype(np.int32),
+    "red_green_blue": _all_three,
 }
 
 
@@ -79,7 +79,7 @@ def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray
     InputError
         As `read_pixels`, or if the mask has no pixel of an object.
     """
-    numbers = CHANNELS[segments.channels](read_pixels(files, segments.file, where))
+    numbers = NUMBERS[segments.channels](read_pixels(files, segments.file, where))
     known = np.array(segments.ids, np.int32)
     order = np.argsort(known)
     ranked = np.searchsorted(known[order], numbers).clip(max=len(known) - 1)
@@ -107,29 +107,3 @@ def shrink(mask: npt.NDArray[np.uint16], height: int, width: int) -> npt.NDArray
 
 def _nearest(old: int, new: int) -> npt.NDArray[np.intp]:
     return ((2 * np.arange(new) + 1) * old // (2 * new)).astype(np.intp)
-
-
-def check_segments(segments: Segments, n_objects: int, where: str) -> None:
-    """Refuse segments that do not say for every object once which pixels are its own.
-
-    Raises
-    ------
-    InputError
-        Naming what is wrong.
-    """
-    problem = None
-    if segments.channels not in CHANNELS:
-        problem = f"channels {segments.channels!r} are none of {', '.join(CHANNELS)}"
-    elif not len(segments.ids) == len(segments.stuff) == n_objects:
-        problem = (
-            f"{len(segments.ids)} numbers and {len(segments.stuff)} marks of stuff for "
-            f"{n_objects} objects"
-        )
-    elif len(set(segments.ids)) < n_objects:
-        problem = f"{_repeated(segments.ids)} is the number of two objects"
-    if problem:
-        raise InputError(where, problem, "give every object a number and a mark of its own")
-
-
-def _repeated(ids: Sequence[int]) -> int:
-    return next(number for i, number in enumerate(ids) if number in ids[:i])

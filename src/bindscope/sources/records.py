@@ -36,8 +36,8 @@ from bindscope.sources.base import (
     Skipped,
     SourceFiles,
     build_reader,
+    check_segments,
 )
-from bindscope.sources.masks import check_segments
 from bindscope.sources.metadata import damaged, metadata, read_about
 from bindscope.sources.splits import assign
 

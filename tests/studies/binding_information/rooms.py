@@ -27,6 +27,7 @@ FIGURES = _OF_TABLE | _OF_FITS | _OF_MAPS | _OF_CURVES
 _SHOWN = {*_OF_TABLE, *_OF_FITS, *_OF_CURVES, "report"}
 INTERVALS = {*READERS, *_SHOWN}  # what resamples scenes, and what quotes rows
 QUOTED = figures("parts", "parts_layers")
+CONTROL_VARIATES = FITS
 EXTRAPOLATION = {"learning_curve"}
 VALUE_NAMES = figures("breakdown")
 MEANS = _SHOWN

@@ -27,7 +27,7 @@ SHARED: dict[str, set[str]] = {
     "models/base.py": PAIRS | SAMPLED | MAPS,
     **{
         f"models/{name}.py": SAMPLED | MAPS
-        for name in ("controlled", "images", "loading", "stream", "vit")
+        for name in ("attention", "controlled", "edits", "images", "loading", "stream", "vit")
     },
     "scenes/placement.py": SAMPLES,
     "statistics/bootstrap.py": {*PAIRS, *TABLES, *MEANS},

@@ -201,7 +201,6 @@ def curve_rows(
         of_scenes = np.column_stack(
             [sum(found[f"gain_{part}"] for part in parts) for found in gained]
         )
-        finite = bool(np.isfinite(of_scenes).all())
         entropy = float(prior[ENTROPY[quantity]])
         about = {
             "quantity": quantity,
@@ -210,10 +209,7 @@ def curve_rows(
             "n_test_scenes": n_test,
             **code_lengths(results, scenes, n_test, parts),
         }
-        if finite:
-            curve = _curve(of_scenes, scenes, entropy, clusters, config)
-        else:
-            curve = [{"reason": "a test loss is not finite"}] * len(scenes)
+        curve = _curve(of_scenes, scenes, entropy, clusters, config)
         rows += [
             {
                 **about, "seed": result.seed, "n_train_scenes": n, "steps": result.steps,
@@ -241,6 +237,8 @@ def _curve(
     config: Information,
 ) -> list[dict[str, Any]]:
     """Bounds and their asymptote from what each test scene (N, stages) gained, in bits."""
+    if not np.isfinite(gained).all():
+        return [{"reason": "a test loss is not finite"}] * len(scenes)
     samples = resampled_means(gained, config.bootstrap_samples, config.bootstrap_seed, clusters)
     means = gained.mean(axis=0)
     end = _asymptote(means, samples, scenes, most)
