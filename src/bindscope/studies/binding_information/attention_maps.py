@@ -76,7 +76,7 @@ def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
     """Set what is no object of the code (an occluder, stuff) to 0 in masks (S, H, W)."""
     kept = np.where(cells >= 0, np.arange(1, cells.shape[1] + 1), 0).astype(masks.dtype)
     ids = np.concatenate([np.zeros((len(kept), 1), masks.dtype), kept], axis=1)
-    return ids[np.arange(len(masks))[:, None, None], masks]
+    return np.asarray(ids[np.arange(len(masks))[:, None, None], masks])
 
 
 def summary(
