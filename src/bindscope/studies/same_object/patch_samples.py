@@ -176,10 +176,10 @@ def write_samples(
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
         found = sample(labels, sampling, split, done)
-        instances = found.arrays["instances"]
-        more = {name: of_objects(values, instances) for name, values in block.more.items()}
-        for name, values in (found.arrays | more).items():
+        for name, values in found.arrays.items():
             writer.write(name, values)
+        for name, values in block.more.items():
+            writer.write(name, of_objects(values, found.arrays["instances"]))
         skipped += found.skipped
         done += len(block.masks)
         progress.advance(len(block.masks))
