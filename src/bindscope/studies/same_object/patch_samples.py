@@ -140,8 +140,7 @@ def write_samples(
 ) -> None:
     """Sample the patches of the first images of a split into a store that is being written.
 
-    Its attributes are `split`, `grid` (rows, columns), `n_images` and `skipped`, a list of
-    ``{"image": number, "reason": text}``.
+    Attributes: `split`, `grid`, `n_images`, `skipped` (a list of ``{"image": i, "reason": text}``).
 
     Parameters
     ----------
