@@ -211,7 +211,7 @@ def follow(
     delta, before, steps, stale = torch.zeros_like(centre)[:, None], best.train_bits, 0, 0
     given, l2 = sorted(strengths, reverse=True), inf
     while stale < STALE and best.val_bits > PERFECT and (given or l2 > WEAKEST * FACTOR**0.5):
-        l2 = given.pop(0) if given else l2 / FACTOR
+        l2 = given.pop(0) if given else float(f"{l2 / FACTOR:.6g}")
         objective = problem.objective(centre, l2)
         solution = descend(objective, delta, iterations=iterations, tolerance=TOLERANCE)
         delta, steps = solution.w, steps + solution.iterations
