@@ -34,17 +34,23 @@ def quick(config: Config) -> dict[str, Any]:
     draws = set(_other_draws(config))
     used: set[str] = set()
     for name, section in content.get("studies", {}).items():
-        for probe in section.get("probes", ()):
-            if probe["family"] != "linear":
-                probe["steps"] = min(probe.get("steps", PROBE_STEPS), PROBE_STEPS)
+        full = getattr(config.studies, name)
+        for probe, known in zip(section.get("probes", ()), full.probes, strict=True):
+            if probe["family"] != "linear" and hasattr(known, "steps"):
+                probe["steps"] = min(known.steps, PROBE_STEPS)
         for key in {"fits", "learning_curves"} & set(section):
             for block in section[key]:
                 block["datasets"] = [name for name in block["datasets"] if name not in draws]
             blocks = [_few(block, kinds) for block in section[key]]
             used |= {name for block in blocks for name in block["datasets"] + block["models"]}
             section[key] = [part for block in blocks for part in _each_once(block)]
-        if hasattr(getattr(config.studies, name), "information"):
-            section.setdefault("information", {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
+        for key in ("information", "intervals"):
+            if hasattr(full, key):
+                section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
+        if scenes := section.get("scenes"):
+            section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+        if maps := section.get("maps"):
+            maps |= {key: maps[key][:1] for key in ("datasets", "models")}
     content["models"] = [
         _short_training(given, model)
         for given, model in zip(content["models"], config.models, strict=True)

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -95,15 +96,21 @@ def test_a_quick_preset_has_every_kind_of_thing_that_the_preset_has(preset: Path
     for dataset in config.datasets:
         assert dataset.n_scenes == dataset.shard_size
         assert dataset.n_scenes.train <= SCENES["train"]
-    probes = config.studies.binding_information.probes  # type: ignore[attr-defined]
+    probes = [probe for section in sections(config).values() for probe in section.probes]
     assert all(p.steps <= PROBE_STEPS for p in probes if p.family != "linear")
+
+
+def sections(config: Config) -> dict[str, Any]:
+    """Return the sections of the studies that take part, by study."""
+    given = {name: getattr(config.studies, name) for name in type(config.studies).model_fields}
+    return {name: section for name, section in given.items() if section is not None}
 
 
 def kinds(config: Config) -> dict[str, set[object]]:
     """Return what an experiment has, told apart by kind: not every seed, size and layer."""
     graph = build(config)
     products = graph.products.values()
-    fits = graph.of("fit")
+    fits = graph.of("fit", "same_object_fit", "same_object_baseline")
     found: dict[str, set[object]] = {
         "rules": {product.rule for product in products},
         "tables": {product.wildcards["table"] for product in graph.of("table")},
@@ -119,11 +126,12 @@ def kinds(config: Config) -> dict[str, set[object]]:
         },
     }
     for part in ("probe", "tokens", "control"):
-        found[part] = {fit.wildcards[part] for fit in fits}
-    layers = [int(fit.wildcards["layer"]) for fit in fits]
+        found[part] = {fit.wildcards.get(part) for fit in fits}
+    blocks = [fit.wildcards.get("layers", fit.wildcards.get("layer", "")) for fit in fits]
+    layers = [int(layer) for block in blocks for layer in block.split("-") if layer]
     found["layers"] = {min(layers), max(layers)}
-    section = config.studies.binding_information  # type: ignore[attr-defined]
-    found["section"] = {key for key in type(section).model_fields if getattr(section, key)}
+    for name, section in sections(config).items():
+        found[name] = {key for key in type(section).model_fields if getattr(section, key)}
     return found
 
 

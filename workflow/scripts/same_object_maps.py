@@ -24,12 +24,13 @@ def main(job: "Job") -> None:
     spec, scenes = job.spec, open_store(job.input.scenes[0])
     few = slice(0, spec["n_scenes"])
     images, masks = scenes.read("images", few), scenes.read("masks", few)
+    stuff = scenes.read("stuff", few) if "stuff" in scenes.names else None
     weights = next(iter(job.input.weights), None)
     with hold_device(spec["device"]) as device:
         model = load_model(model_of(job), weights and Path(weights), device, images.shape[1])
         fit = load_file(job.input.fit_weights[0])
         found = score_maps(
-            model, images, masks, fit, spec["layers"], spec["seed"], spec["token_norm"]
+            model, images, masks, stuff, fit, spec["layers"], spec["seed"], spec["token_norm"]
         )
     write_atomic(job.output.maps, save(found))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import layers_of
@@ -112,16 +113,17 @@ def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) ->
 
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
+    asked: set[tuple[object, ...]] = set()
     for block in section.fits:
         for dataset in (shared.datasets[name] for name in block.datasets):
             for model in (shared.models[name] for name in block.models):
                 grid = patch_grid(model, dataset, block)
                 assert grid is not None
-                _Fits(graph, shared, section, block, dataset, model, grid).add()
+                _Fits(graph, shared, section, block, dataset, model, grid, asked).add()
     for planted in section.planted:
         for dataset in (shared.datasets[name] for name in planted.datasets):
             grid = planted.patch_grid
-            _Fits(graph, shared, section, planted, dataset, planted, grid).add()
+            _Fits(graph, shared, section, planted, dataset, planted, grid, asked).add()
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
 
@@ -137,16 +139,20 @@ class _Fits:
     dataset: Dataset
     model: AnyModel | PlantedModel
     grid: PatchGrid
+    asked: set[tuple[object, ...]]
 
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
         samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
         known = {probe.name: probe for probe in self.section.probes}
-        for layers in self._layer_blocks():
-            tokens = self._tokens(layers, samples)
-            for probe in (known[name] for name in self.block.probes):
-                for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
-                    self._fits(probe, seeds, layers, tokens, samples)
+        for probe in (known[name] for name in self.block.probes):
+            for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
+                if probe.family in WITHOUT_MODEL:
+                    self._baseline(probe, seeds, samples)
+                    continue
+                for layers in self._layer_blocks():
+                    for control in self.block.controls:
+                        self._fit(probe, seeds, layers, control, samples)
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
@@ -202,16 +208,50 @@ class _Fits:
             )
         return made
 
-    def _fits(
+    def _fit(
         self,
         probe: AnyScorer,
         seeds: tuple[int, ...],
         layers: tuple[int | str, ...],
-        tokens: Mapping[str, Sequence[Product]],
+        control: str,
         samples: Mapping[str, Product],
     ) -> None:
-        names = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
-        content = {
+        """Add a fit of those layers that no block before has asked for: a layer has one row."""
+        place = (self.dataset.name, self.model.name, probe.name, seeds, control)
+        layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.asked)
+        self.asked.update((*place, str(layer)) for layer in layers)
+        if not layers:
+            return
+        names = {
+            "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
+            "probe": probe.name, "control": control, "seeds": joined(seeds, "_"),
+        }  # fmt: skip
+        self.graph.add(
+            "same_object_fit",
+            names,
+            {**self._content(probe, seeds), "layers": list(layers), "control": control},
+            {"samples": list(samples.values()), **self._tokens(layers, samples)},
+            runs=[FAMILIES[probe.family]],
+        )
+
+    def _baseline(
+        self, probe: AnyScorer, seeds: tuple[int, ...], samples: Mapping[str, Product]
+    ) -> None:
+        """Add the fit of a probe that reads no token; all models of a grid share it."""
+        names = {
+            "dataset": self.dataset.name, "grid": joined(self.grid, "x"), "probe": probe.name,
+            "seeds": joined(seeds, "_"),
+        }  # fmt: skip
+        self.graph.add(
+            "same_object_baseline",
+            names,
+            {**self._content(probe, seeds), "layers": [], "control": "none"},
+            {"samples": list(samples.values())},
+            runs=[FAMILIES[probe.family]],
+        )
+
+    def _content(self, probe: AnyScorer, seeds: tuple[int, ...]) -> dict[str, Any]:
+        return {
             "probe": probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
             "background": self.section.sampling.background,
@@ -219,23 +259,6 @@ class _Fits:
             "threads": probe.threads,
             "device": probe.device,
         }
-        inputs: dict[str, list[Product]] = {"samples": [samples[split] for split in SPLITS]}
-        runs = [FAMILIES[probe.family]]
-        if probe.family in WITHOUT_MODEL:
-            content |= {"layers": [], "control": "none"}
-            names["grid"] = joined(self.grid, "x")
-            self.graph.add("same_object_baseline", names, content, inputs, runs=runs)
-            return
-        inputs |= {split: list(found) for split, found in tokens.items()}
-        names |= {"model": self.model.name, "layers": joined(layers)}
-        for control in self.block.controls:
-            self.graph.add(
-                "same_object_fit",
-                {**names, "control": control},
-                {**content, "layers": list(layers), "control": control},
-                inputs,
-                runs=runs,
-            )
 
 
 def joined(parts: Sequence[int | str], by: str = "-") -> str:

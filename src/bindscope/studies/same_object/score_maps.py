@@ -19,13 +19,17 @@ QUERIES = 2  # of a scene
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def queries_of(masks: NDArray[np.integer[Any]], grid: tuple[int, int]) -> NDArray[np.int32]:
-    """Choose query patches: of the two objects with most pixels the patch with most of them.
+def queries_of(
+    masks: NDArray[np.integer[Any]], stuff: NDArray[np.uint8] | None, grid: tuple[int, int]
+) -> NDArray[np.int32]:
+    """Choose query patches: of the two things with most pixels the patch with most of them.
 
     Parameters
     ----------
     masks
         (n, H, W): object of each pixel, 0 = none.
+    stuff
+        (n, M): whether the j-th object is stuff, which is asked about last; None: none is.
     grid
         Rows and columns of patches.
 
@@ -35,7 +39,11 @@ def queries_of(masks: NDArray[np.integer[Any]], grid: tuple[int, int]) -> NDArra
     """
     counts = count_pixels(masks, grid)
     counts[:, :, 0] = 0
-    order = np.argsort(-counts.sum(1), axis=1, kind="stable")[:, :QUERIES]
+    pixels = counts.sum(1)
+    if stuff is not None:
+        things = np.pad(stuff == 0, ((0, 0), (1, 0)), constant_values=True)
+        pixels = np.where(things[:, : pixels.shape[1]], pixels, -1)
+    order = np.argsort(-pixels, axis=1, kind="stable")[:, :QUERIES]
     found = np.full((len(masks), QUERIES), -1, np.int32)
     for i, objects in enumerate(order):
         for j, number in enumerate(objects):
@@ -96,6 +104,7 @@ def score_maps(
     model: Model,
     images: NDArray[np.uint8],
     masks: NDArray[np.integer[Any]],
+    stuff: NDArray[np.uint8] | None,
     weights: Arrays,
     layers: Sequence[Layer],
     seed: int,
@@ -109,6 +118,8 @@ def score_maps(
         A frozen model.
     images, masks
         uint8 (n, H, W, 3) and (n, H, W).
+    stuff
+        uint8 (n, M), or None, as `queries_of` takes it.
     weights
         What the fit of a quadratic probe wrote.
     layers, seed, norm
@@ -121,7 +132,7 @@ def score_maps(
     """
     tokens = tokens_of(model, images, layers)
     grid = layer_shapes(model)[layers[0]].token_map.grid
-    queries = queries_of(masks, grid)
+    queries = queries_of(masks, stuff, grid)
     scores = {
         f"scores-{layer}": probabilities(
             weights, weights_name(str(layer), seed, 0), tokens[str(layer)], queries, norm

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import ORANGE
-from bindscope.figures.style import new_figure, styled
+from bindscope.figures.style import WIDTH_IN, new_figure, styled
 
 _CELL_IN = 0.92
 _COLUMNS = 6  # of maps, beside the scene
@@ -62,7 +62,8 @@ def draw(dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown
     queries = scenes["queries"]
     places = [(int(i), int(j)) for i, j in np.argwhere(queries >= 0)][:_ROWS]
     chosen = _chosen(shown)
-    figure = new_figure(0.5 + _CELL_IN * len(places))
+    wide = min(WIDTH_IN, _CELL_IN * (1 + len(chosen)) + 1.0)
+    figure = new_figure(0.5 + _CELL_IN * len(places), wide)
     grid = figure.subplots(len(places), 1 + len(chosen), squeeze=False)
     for row, (scene, query) in zip(grid, places, strict=True):
         image = scenes["images"][scene]
