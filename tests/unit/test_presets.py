@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bindscope.config.loading import load_file
+from bindscope.config.segmented import Ade20kSource
 from bindscope.core.graph import Graph
 from bindscope.studies.build import build
 
@@ -26,12 +27,23 @@ FIGURE_OF = {
     "calibration": ("calibration",),
 }
 LONGEST_PATH = 200
+LABELS = "tests/fixtures/segmented"
 
 
 @cache
 def plan(name: str) -> Graph:
-    """List a preset's products, in this process."""
-    return build(load_file(FOLDER / f"{name}.yaml"))
+    """List a preset's products, in this process.
+
+    ADE20K needs registration: where a preset reads it, the labels are those of tests/fixtures.
+    """
+    config = load_file(FOLDER / f"{name}.yaml")
+    datasets = [
+        dataset.model_copy(update={"source": dataset.source.model_copy(update={"path": LABELS})})
+        if isinstance(dataset.source, Ade20kSource)
+        else dataset
+        for dataset in config.datasets
+    ]
+    return build(config.model_copy(update={"datasets": tuple(datasets)}))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,6 +15,8 @@ from bindscope.config.codes import Dataset
 from bindscope.config.segmented import Ade20kSource
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.sources import ade20k, json_list
@@ -24,6 +26,8 @@ from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
 from bindscope.sources.photos import PADDING, Placed
 from bindscope.sources.records import Record, read_source, write_records
+from bindscope.studies.same_object.patch_samples import write_samples
+from bindscope.studies.same_object.sampling_config import PatchSampling
 from segmented_releases import (
     BENCHMARK,
     BUILDING,
@@ -288,6 +292,34 @@ def test_patch_labels_of_the_stored_mask_are_those_of_the_full_one() -> None:
 
     moved = modes(full, 42) != modes(shrink(full, 518, 518), 14)
     assert 0 < moved.mean() < 0.005
+
+
+@pytest.mark.parametrize("kind", ["ade20k", "coco_panoptic"])
+def test_patches_of_photos_can_be_sampled(
+    kind: str, release: Path, panoptic: Path, tmp_path: Path
+) -> None:
+    of_kind = {"ade20k": (release, ade(release)), "coco_panoptic": (panoptic, coco(panoptic))}
+    root, source = of_kind[kind]
+    records = records_of(source)
+    arrays = stored(tmp_path, root, records, size_px=48)
+    path = tmp_path / "samples.json"
+    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c:c") as writer:
+        groups = {group.name: group.size for group in source.space.groups}
+        write_samples(
+            [tmp_path / "s.json"], "train", len(records), (6, 6), groups, PatchSampling(), writer
+        )
+    found = open_store(path)
+    patches = found.read("patches")
+    skipped = {entry["image"] for entry in found.attributes["skipped"]}
+    assert {i for i, row in enumerate(patches) if (row < 0).all()} == skipped
+    assert len(skipped) < len(records)
+    for i, k in np.argwhere(patches >= 0):
+        row, column = divmod(int(patches[i, k]), 6)
+        shown = arrays["masks"][i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        number = int(np.bincount(shown.ravel()).argmax())
+        assert found.read("instances")[i, k] == number > 0
+        for name in ("classes", "stuff"):
+            assert found.read(name)[i, k] == arrays[name][i, number - 1]
 
 
 # --- configuration and keys -----------------------------------------------------------------------

@@ -153,6 +153,16 @@ def extract(
     if sampled is not None:
         sinks.append(_sampled_sink(model, len(images), sampled, extraction.dtype))
     _prepare(model, sinks)
+    _run(model, images, extraction, sinks)
+
+
+def _run(
+    model: Model,
+    images: StoreImages | NDArray[np.uint8],
+    extraction: Extraction,
+    sinks: Sequence[_Sink],
+) -> None:
+    """Give every sink the layers that it keeps, batch by batch."""
     layers = ordered_layers(
         [layer for sink in sinks for layer in sink.layers], model.n_layers, model.revision
     )

@@ -21,7 +21,10 @@ SHARED: dict[str, set[str]] = {
     "core/store/listing.py": PAIRS,
     **dict.fromkeys(("core/store/background.py", "core/store/writer.py"), STORES),
     **{f"core/store/{name}.py": STORES | PAIRS | MAPS for name in ("dtypes", "manifest", "reader")},
-    **{f"fitting/{name}.py": PAIRS for name in ("denormals", "lbfgs")},
+    **{
+        f"fitting/{name}.py": PAIRS
+        for name in ("adam", "checkpoint", "denormals", "descent", "lbfgs")
+    },
     **{f"fitting/{name}.py": PAIRS | KNOWN | MAPS for name in ("generators", "rows")},
     **{f"fitting/{name}.py": PAIRS | MAPS for name in ("standardise", "streaming")},
     "models/base.py": PAIRS | SAMPLED | MAPS,

@@ -25,7 +25,7 @@ from bindscope.studies.same_object.config import Control
 
 Background = Literal["object", "ignore", "negative"]
 TokenNorm = Literal["none", "layernorm", "l2"]
-BLOCK = 2**22  # numbers of a block of images: tokens, or scores of pairs
+BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
 NORM_EPSILON = 1e-6
 
@@ -102,9 +102,8 @@ class PairData:
         if background == "ignore":
             valid &= np.asarray(sample["instances"]) != 0
         place = np.stack(np.divmod(np.maximum(patches, 0), grid[1]), axis=-1).astype(np.float32)
-        none = ArrayRows(np.zeros((*patches.shape, 0), np.float32))
         return cls(
-            none if tokens is None else as_rows(tokens),
+            no_tokens(patches.shape) if tokens is None else as_rows(tokens),
             np.asarray(sample["instances"], np.int16),
             np.asarray(sample["classes"], np.int16),
             valid,
@@ -139,7 +138,8 @@ class PairData:
     def same_of_images(self) -> npt.NDArray[np.int64]:
         """Number of pairs of the same object of each image, int64 (n,)."""
         found = np.zeros(self.n_images, np.int64)
-        for block in Pairs(self).blocks():
+        labels = replace(self, tokens=no_tokens(self.valid.shape))
+        for block in Pairs(labels).blocks():
             found += np.bincount(
                 block.image[block.same].numpy() + block.first, minlength=self.n_images
             )
@@ -291,7 +291,7 @@ class Pairs:
         self.data, self.scaling, self.norm = data, scaling, norm
         self.device = torch.device(device)
         patches = data.valid.shape[1]
-        self.images = max(1, block // max(1, patches * max(data.dim, patches)))
+        self.images = max(1, block // max(1, patches * max(data.dim, 4 * patches)))
         needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
         self.held = needs <= memory
         self._blocks: list[Block] | None = None
@@ -330,6 +330,11 @@ class Pairs:
             torch.from_numpy(data.positions[rows]).to(self.device),
             data.background,
         )
+
+
+def no_tokens(shape: tuple[int, ...]) -> ArrayRows:
+    """Return tokens of no numbers for patches (n, M)."""
+    return ArrayRows(np.zeros((*shape, 0), np.float32))
 
 
 def normed(x: Tensor, norm: TokenNorm) -> Tensor:

@@ -15,12 +15,13 @@ from bindscope.core.errors import InputError
 from bindscope.core.files import canonical_json
 from bindscope.core.registries import resolve
 from bindscope.fitting.denormals import flushed
-from bindscope.studies.same_object.data import Control, PairData, Pairs
+from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.metrics import measure, tally, validated
 from bindscope.studies.same_object.registry import FAMILIES
 from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
 
 if TYPE_CHECKING:
+    from bindscope.studies.same_object.config import Control
     from bindscope.studies.same_object.probes_config import AnyScorer
 
 log = logging.getLogger(__name__)

@@ -140,8 +140,7 @@ def write_samples(
 ) -> None:
     """Sample the patches of the first images of a split into a store that is being written.
 
-    Its attributes are `split`, `grid` (rows, columns), `n_images` and `skipped`, a list of
-    ``{"image": number, "reason": text}``.
+    Attributes: `split`, `grid`, `n_images`, `skipped` (a list of ``{"image": i, "reason": text}``).
 
     Parameters
     ----------
@@ -176,10 +175,10 @@ def write_samples(
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
         found = sample(labels, sampling, split, done)
-        instances = found.arrays["instances"]
-        more = {name: of_objects(values, instances) for name, values in block.more.items()}
-        for name, values in (found.arrays | more).items():
+        for name, values in found.arrays.items():
             writer.write(name, values)
+        for name, values in block.more.items():
+            writer.write(name, of_objects(values, found.arrays["instances"]))
         skipped += found.skipped
         done += len(block.masks)
         progress.advance(len(block.masks))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bindscope.fitting.descent import Entry
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, TokenNorm, standardiser
 
@@ -35,14 +36,6 @@ class Pointwise(Protocol):
 
     def graded(self, block: Block) -> dict[str, tuple[float, int]]:
         """Return, by column, how many of a block are right, and of how many."""
-
-
-class Loss(NamedTuple):
-    """A loss of a history: after how many steps, on which split (train, val), in bits a pair."""
-
-    step: int
-    split: str
-    loss_bits: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class Fitted:
     rank: int = 0
     columns: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    history: Sequence[Loss] = ()
+    history: Sequence[Entry] = ()
 
 
 @dataclass(frozen=True)

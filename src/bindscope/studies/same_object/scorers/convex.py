@@ -9,7 +9,7 @@ contained optimum is on the path, a greater loss of validation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, log
 from typing import Any, Protocol
@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bindscope.fitting.descent import Entry
 from bindscope.fitting.lbfgs import Evaluated, Objective, descend
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import Loss, mean_loss, sign_of
+from bindscope.studies.same_object.scorers.base import mean_loss, sign_of
 from bindscope.studies.same_object.scorers.forms import Form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
@@ -40,6 +41,36 @@ class Problem(Protocol):
         """Return the mean losses of train and validation at weights (p,), in bits."""
 
 
+def loss_and_slope(
+    pairs: Pairs,
+    w: Tensor,
+    logits: Callable[[Block], Tensor],
+    slope: Callable[[Tensor, Block], Tensor],
+    note: Callable[[Tensor, Tensor], None] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of a split's pairs in nats (1,) and its gradient, (p, 1) like `w`.
+
+    Parameters
+    ----------
+    logits, slope
+        A block to its logits (P,); residuals (P,) and a block to the gradient (p,) of their product
+        with the logits.
+    note
+        Called with the margins and signs of every block.
+    """
+    loss = torch.zeros((), dtype=torch.float64, device=w.device)
+    total = torch.zeros(len(w), dtype=torch.float64, device=w.device)
+    for block in pairs.blocks():
+        sign = sign_of(block)
+        margins = logits(block).mul_(sign)
+        loss += softplus(margins).sum(dtype=torch.float64)
+        total += slope(margins.sigmoid().mul_(sign), block)
+        if note is not None:
+            note(margins, sign)
+    n = max(pairs.data.n_pairs, 1)
+    return (loss / n)[None], (total / n).to(w.dtype)[:, None]
+
+
 class PairObjective(Evaluated):
     """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves.
 
@@ -57,17 +88,17 @@ class PairObjective(Evaluated):
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
         theta = self.centre + w[:, 0]
-        loss = torch.zeros((), dtype=torch.float64)
-        slope = torch.zeros_like(theta, dtype=torch.float64)
-        for block in self.pairs.blocks():
-            sign = sign_of(block)
-            margins = self.form.logits(theta, block).mul_(sign)
-            loss = loss + softplus(margins).sum(dtype=torch.float64).cpu()
-            slope = slope + self.form.slope(margins.sigmoid().mul_(sign), block).double()
-            if self.pairs.held:
-                self.margins.append(margins)
-                self.signs.append(sign)
-        return (loss / self.n).to(w.device)[None], (slope / self.n).to(w.dtype)[:, None]
+        return loss_and_slope(
+            self.pairs,
+            w,
+            lambda block: self.form.logits(theta, block),
+            self.form.slope,
+            self._hold if self.pairs.held else None,
+        )
+
+    def _hold(self, margins: Tensor, sign: Tensor) -> None:
+        self.margins.append(margins)
+        self.signs.append(sign)
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         """Take note of the line; where margins are held, also of how they change along it."""
@@ -175,7 +206,7 @@ class Optimum:
     gradient_norm: float = 0.0
     short: float = 0.0
     steps: int = 0
-    history: list[Loss] = field(default_factory=list)
+    history: list[Entry] = field(default_factory=list)
 
     @property
     def ended(self) -> bool:
@@ -207,17 +238,17 @@ def follow(
         Most iterations of a strength.
     """
     best = replace(contained, theta=centre, l2=inf)
-    history = [Loss(0, "train", best.train_bits), Loss(0, "val", best.val_bits)]
+    history = [Entry(0, "train", best.train_bits), Entry(0, "val", best.val_bits)]
     delta, before, steps, stale = torch.zeros_like(centre)[:, None], best.train_bits, 0, 0
     given, l2 = sorted(strengths, reverse=True), inf
     while stale < STALE and best.val_bits > PERFECT and (given or l2 > WEAKEST * FACTOR**0.5):
-        l2 = given.pop(0) if given else l2 / FACTOR
+        l2 = given.pop(0) if given else float(f"{l2 / FACTOR:.6g}")
         objective = problem.objective(centre, l2)
         solution = descend(objective, delta, iterations=iterations, tolerance=TOLERANCE)
         delta, steps = solution.w, steps + solution.iterations
         theta = centre + delta[:, 0]
         found = Optimum(theta, *problem.losses(theta), l2, short=float(solution.decrement))
-        history += [Loss(steps, "train", found.train_bits), Loss(steps, "val", found.val_bits)]
+        history += [Entry(steps, "train", found.train_bits), Entry(steps, "val", found.val_bits)]
         fell, gained = before - found.train_bits, best.val_bits - found.val_bits
         if gained > GAIN * best.val_bits:
             stale = 0

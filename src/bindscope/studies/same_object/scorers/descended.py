@@ -14,7 +14,13 @@ from bindscope.fitting.adam import Adam
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import Loss, Task
+from bindscope.studies.same_object.scorers.base import (
+    Fitted,
+    Scorer,
+    Task,
+    scaling_arrays,
+    simple_columns,
+)
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import IdentityScorer, MlpScorer
@@ -72,11 +78,11 @@ class _Images:
 def descended(
     config: IdentityScorer | MlpScorer,
     task: Task,
-    pairs: tuple[Pairs, Pairs],
     make: Callable[[torch.Generator], nn.Module],
     loss: LossOf,
-) -> Iterator[tuple[int, Any, dict[str, Any], list[Loss]]]:
-    """Fit a module of each seed; yield seed, module, columns of its row and history.
+    scorer_of: Callable[[Any], Scorer],
+) -> list[Fitted]:
+    """Fit a module of each seed.
 
     Parameters
     ----------
@@ -84,7 +90,31 @@ def descended(
         Makes a module with weights drawn by a generator.
     loss
         The loss, in bits.
+    scorer_of
+        Makes a scorer of a fitted module.
     """
+    scaling, norm = task.scaling(config.token_norm), config.token_norm
+    pairs, plan, fitted = task.pairs(scaling, norm), _plan(config), []
+    for seed in task.seeds:
+        generator = torch.Generator().manual_seed(seed)
+        run = Run(f"seed {seed}", make(generator).to(task.device))
+        Descent([run], _Images(pairs, config.batch_images, seed, loss), plan).fit()
+        run.restore()
+        moved = moved_since(run, round(LATE * config.steps))
+        flags = ["diverged"] if run.diverged else []
+        if moved > MOVED * max(run.evaluations[0][1], run.best_loss):
+            flags.append("not_converged")
+        scorer = scorer_of(run.module)
+        columns = simple_columns(scorer, pairs) | {"steps": run.steps, "flags": flags}
+        state = run.module.state_dict()
+        weights = {name: value.cpu().numpy() for name, value in state.items()}
+        weights |= scaling_arrays(scaling)
+        fitted.append(Fitted(scorer, scaling, norm, seed, 0, columns, weights, run.history))
+    return fitted
+
+
+def _plan(config: IdentityScorer | MlpScorer) -> Plan:
+    """Return how far and how fast to descend: a rate that rises and falls along a cosine."""
     warm = max(1, round(WARM * config.steps))
 
     def rate(step: int) -> float:
@@ -93,21 +123,9 @@ def descended(
         return config.learning_rate * (1 + cos(pi * (step - warm) / (config.steps - warm))) / 2
 
     every = max(1, config.steps // EVALUATIONS)
-    plan = Plan(
+    return Plan(
         config.steps,
         rate,
         lambda module: Adam(module.parameters(), config.weight_decay),
         lambda step: step % every == 0,
     )
-    for seed in task.seeds:
-        generator = torch.Generator().manual_seed(seed)
-        run = Run(f"seed {seed}", make(generator).to(task.device))
-        images = _Images(pairs, config.batch_images, seed, loss)
-        Descent([run], images, plan).fit()
-        run.restore()
-        moved = moved_since(run, round(LATE * config.steps))
-        flags = ["diverged"] if run.diverged else []
-        if moved > MOVED * max(run.evaluations[0][1], run.best_loss):
-            flags.append("not_converged")
-        history = [Loss(*entry) for entry in run.history]
-        yield seed, run.module, {"steps": run.steps, "flags": flags}, history

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
 from bindscope.studies.same_object.data import Block
-from bindscope.studies.same_object.scorers.base import (
-    LN2,
-    Fitted,
-    Task,
-    scaling_arrays,
-    simple_columns,
-)
+from bindscope.studies.same_object.scorers.base import LN2, Fitted, Task
 from bindscope.studies.same_object.scorers.class_pointwise import Probabilities
 from bindscope.studies.same_object.scorers.descended import LossOf, descended
 
@@ -113,29 +107,11 @@ def identity_loss(criterion: str) -> LossOf:
 
 def fit(config: IdentityScorer, task: Task) -> list[Fitted]:
     """Fit the queries of each seed."""
-    scaling = task.scaling(config.token_norm)
-    pairs = task.pairs(scaling, config.token_norm)
-    dim = task.train.dim
-    fitted = []
-    for seed, module, columns, history in descended(
+    dim, loss = task.train.dim, identity_loss(config.criterion)
+    return descended(
         config,
         task,
-        pairs,
         lambda g: Queries(dim, config.queries, g),
-        identity_loss(config.criterion),
-    ):
-        weight, bias = module.weight.detach(), module.bias.detach()
-        scorer = Probabilities(weight, bias)
-        weights = {"weights": weight.cpu().numpy(), "bias": bias.cpu().numpy()}
-        fitted.append(
-            Fitted(
-                scorer,
-                scaling,
-                config.token_norm,
-                seed,
-                columns=simple_columns(scorer, pairs) | columns,
-                weights=weights | scaling_arrays(scaling),
-                history=history,
-            )
-        )
-    return fitted
+        loss,
+        lambda module: Probabilities(module.weight.detach(), module.bias.detach()),
+    )

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
+from bindscope.fitting.descent import Entry
 from bindscope.fitting.lbfgs import Evaluated, descend
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import Fitted, Loss, Task, mean_loss, sign_of
+from bindscope.studies.same_object.scorers.base import Fitted, Task, mean_loss
 from bindscope.studies.same_object.scorers.convex import (
     TOLERANCE,
     FormScorer,
     Optimum,
+    loss_and_slope,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Linear, Quadratic
 from bindscope.studies.same_object.scorers.linear import Fit
@@ -94,23 +95,18 @@ class _Descent(Evaluated):
     def __init__(self, form: SignedForm, pairs: Pairs, l2: float, sizes: Tensor) -> None:
         super().__init__(torch.zeros(form.size, 1, device=pairs.device))
         self.form, self.pairs, self.l2, self.sizes = form, pairs, l2, sizes
-        self.n = max(pairs.data.n_pairs, 1)
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss (1,) and gradient (p, 1)."""
         theta = w[:, 0]
-        loss = torch.zeros((), dtype=torch.float64)
-        slope = torch.zeros_like(theta, dtype=torch.float64)
-        for block in self.pairs.blocks():
-            sign = sign_of(block)
-            margins = self.form.logits(theta, block).mul_(sign)
-            loss = loss + softplus(margins).sum(dtype=torch.float64).cpu()
-            residuals = margins.sigmoid().mul_(sign)
-            slope = slope + self.form.slope(theta, residuals, block).double()
+        loss, slope = loss_and_slope(
+            self.pairs,
+            w,
+            lambda block: self.form.logits(theta, block),
+            lambda residuals, block: self.form.slope(theta, residuals, block),
+        )
         value, pull = self.form.ridge(theta)
-        loss = loss / self.n + self.l2 * value.double().cpu()
-        slope = slope / self.n + self.l2 * pull.double()
-        return loss.to(w.device)[None], slope.to(w.dtype)[:, None]
+        return loss + self.l2 * value.double(), slope + self.l2 * pull[:, None]
 
     def precondition(self, g: Tensor) -> Tensor:
         """Take two tokens to be drawn alone, and the rows of A to be as large as at the start."""
@@ -140,7 +136,10 @@ class _Ranks:
         for factor in STRONGER:
             found = self._descended(form, theta, self.l2 * factor)
             theta, steps = found.theta, steps + found.steps
-            history += [Loss(steps, "train", found.train_bits), Loss(steps, "val", found.val_bits)]
+            history += [
+                Entry(steps, "train", found.train_bits),
+                Entry(steps, "val", found.val_bits),
+            ]
             if best is None or found.val_bits < best.val_bits:
                 best = found
         assert best is not None

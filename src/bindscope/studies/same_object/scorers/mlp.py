@@ -13,14 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, softplus
 
 from bindscope.studies.same_object.data import Block
-from bindscope.studies.same_object.scorers.base import (
-    LN2,
-    Fitted,
-    Task,
-    scaling_arrays,
-    sign_of,
-    simple_columns,
-)
+from bindscope.studies.same_object.scorers.base import LN2, Fitted, Task, sign_of
 from bindscope.studies.same_object.scorers.descended import descended
 
 if TYPE_CHECKING:
@@ -72,24 +65,5 @@ def pair_loss(module: Perceptron, block: Block) -> tuple[Tensor, int]:
 
 def fit(config: MlpScorer, task: Task) -> list[Fitted]:
     """Fit a perceptron of each seed."""
-    scaling = task.scaling(config.token_norm)
-    pairs = task.pairs(scaling, config.token_norm)
-    dim = task.train.dim
-    fitted = []
-    for seed, module, columns, history in descended(
-        config, task, pairs, lambda g: Perceptron(dim, config.hidden, g), pair_loss
-    ):
-        scorer = MlpPairs(module)
-        weights = {name: value.cpu().numpy() for name, value in module.state_dict().items()}
-        fitted.append(
-            Fitted(
-                scorer,
-                scaling,
-                config.token_norm,
-                seed,
-                columns=simple_columns(scorer, pairs) | columns,
-                weights=weights | scaling_arrays(scaling),
-                history=history,
-            )
-        )
-    return fitted
+    dim, hidden = task.train.dim, config.hidden
+    return descended(config, task, lambda g: Perceptron(dim, hidden, g), pair_loss, MlpPairs)

@@ -1,4 +1,8 @@
-"""Scorer that knows where two patches are and nothing else."""
+"""Scorer that knows where two patches are and nothing else.
+
+All pairs at the same two places have the same logit, so they are counted once for all: a fit reads
+no pair, however many images there are.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
+from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import Fitted, Task
+from bindscope.studies.same_object.scorers.base import LN2, Fitted, Task
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
-    PairProblem,
+    Optimum,
     follow,
     optimum_columns,
     start,
@@ -21,6 +27,8 @@ from bindscope.studies.same_object.scorers.forms import BOUND
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import PositionScorer
+
+LEAST = 1e-8  # curvature that a weight is taken to have
 
 
 @dataclass(frozen=True)
@@ -31,72 +39,144 @@ class Places:
     ----------
     grid
         Rows and columns of the patch grid.
-    curvature
-        About the diagonal of the loss's Hessian, (p,).
     """
 
     grid: tuple[int, int]
-    curvature: Tensor
 
-    @classmethod
-    def of(cls, pairs: Pairs) -> Places:
-        """Count the pairs of a split."""
-        rows, columns = pairs.data.grid
-        empty = cls(pairs.data.grid, torch.zeros(2 * rows * columns + 1))
-        total = empty.curvature.double().to(pairs.device)
-        for block in pairs.blocks():
-            ones = torch.ones(len(block.index), device=pairs.device)
-            total = total + empty.slope(ones, block).double()
-        return cls(pairs.data.grid, (BOUND * total / max(pairs.data.n_pairs, 1)).float())
+    @property
+    def cells(self) -> int:
+        """Number of places."""
+        return self.grid[0] * self.grid[1]
 
     @property
     def size(self) -> int:
         """Number of weights."""
-        return 2 * self.grid[0] * self.grid[1] + 1
+        return 2 * self.cells + 1
 
-    def penalised(self) -> Tensor:
-        """All weights but b."""
-        ones = torch.ones_like(self.curvature)
-        ones[-1] = 0.0
-        return ones
+    def places(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return the places of the first and the second patches, int64 (P,) each."""
+        by = block.positions.new_tensor([self.grid[1], 1])
+        first, second = block.both((block.positions * by).sum(-1).long())
+        return first, second
 
-    def _used(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
-        """Return which weights a pair uses: its offset and two places, int64 (P,) each."""
-        rows, columns = self.grid
-        places = (block.positions * block.positions.new_tensor([columns, 1])).sum(-1).long()
-        first, second = block.both(places + rows * columns)
-        a, b = block.both(block.positions)
-        apart = (a - b).abs()
-        return (apart[:, 0] * columns + apart[:, 1]).long(), first, second
+    def used(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return which weights two places use beside b: int64 (P,) each."""
+        columns = self.grid[1]
+        rows = (torch.div(first, columns, rounding_mode="floor")
+                - torch.div(second, columns, rounding_mode="floor")).abs()  # fmt: skip
+        offset = rows * columns + (first % columns - second % columns).abs()
+        return offset, self.cells + first, self.cells + second
+
+    def values(self, theta: Tensor, used: tuple[Tensor, ...]) -> Tensor:
+        """Return logits (P,) at weights (p,)."""
+        return sum((theta[index] for index in used), theta[-1])
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
-        """Return logits (P,)."""
-        offset, first, second = self._used(block)
-        return theta[offset] + theta[first] + theta[second] + theta[-1]
+        """Return the logits of a block's pairs, (P,)."""
+        return self.values(theta, self.used(*self.places(block)))
 
-    def slope(self, residuals: Tensor, block: Block) -> Tensor:
-        """Return the gradient of the sum of residuals times logits."""
-        out = residuals.new_zeros(self.size)
-        for used in self._used(block):
-            out.index_add_(0, used, residuals)
-        out[-1] = residuals.sum()
+
+@dataclass(frozen=True)
+class Counts:
+    """The pairs of a split by their two places, where there are any.
+
+    Attributes
+    ----------
+    used
+        Which weights each couple of places uses.
+    pairs, same
+        Number of pairs there, and of those of the same object, float64 (K,).
+    """
+
+    used: tuple[Tensor, Tensor, Tensor]
+    pairs: Tensor
+    same: Tensor
+
+    @classmethod
+    def of(cls, form: Places, pairs: Pairs) -> Counts:
+        """Count the pairs of a split."""
+        both = torch.zeros(2, form.cells**2, dtype=torch.int64, device=pairs.device)
+        for block in pairs.blocks():
+            first, second = form.places(block)
+            place = first * form.cells + second
+            both[0] += torch.bincount(place, minlength=form.cells**2)
+            both[1] += torch.bincount(place[block.same], minlength=form.cells**2)
+        there = both[0].nonzero().squeeze(1)
+        first = torch.div(there, form.cells, rounding_mode="floor")
+        counts = both[:, there].double()
+        return cls(form.used(first, there % form.cells), counts[0], counts[1])
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """Return the mean loss in nats at logits (K,)."""
+        return (self.pairs * softplus(logits) - self.same * logits).sum() / self.pairs.sum()
+
+    def pulled(self, values: Tensor, size: int) -> Tensor:
+        """Return the sums (p,) of values (K,) over the couples that use a weight; b: over all."""
+        out = values.new_zeros(size)
+        for index in self.used:
+            out.index_add_(0, index, values)
+        out[-1] = values.sum()
         return out
 
-    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+
+class _Loss(Evaluated):
+    """Mean loss in nats of counted pairs at weights centre + delta."""
+
+    def __init__(self, form: Places, counts: Counts, centre: Tensor, l2: float) -> None:
+        ridge = torch.full((form.size, 1), l2, device=centre.device)
+        ridge[-1] = 0.0
+        super().__init__(ridge)
+        self.form, self.counts, self.centre = form, counts, centre
+        share = counts.pairs / counts.pairs.sum()
+        curvature = BOUND * counts.pulled(share, form.size).float()[:, None] + ridge
+        self.curvature = curvature.clamp_min(LEAST)
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1)."""
+        counts, theta = self.counts, (self.centre + w[:, 0]).double()
+        logits = self.form.values(theta, counts.used)
+        residuals = (counts.pairs * logits.sigmoid() - counts.same) / counts.pairs.sum()
+        slope = counts.pulled(residuals, self.form.size)
+        return counts.loss(logits)[None], slope.to(w.dtype)[:, None]
+
+    def precondition(self, g: Tensor) -> Tensor:
         """Divide by the diagonal."""
-        return gradient / (self.curvature + l2 * self.penalised()).clamp_min(1e-8)
+        return g / self.curvature
+
+
+@dataclass(frozen=True)
+class PlacesProblem:
+    """A `convex.Problem`: the form of places on counts of train and validation."""
+
+    form: Places
+    train: Counts
+    val: Counts
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train's pairs."""
+        return _Loss(self.form, self.train, centre, l2)
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of pairs in bits."""
+        train, val = (
+            float(counts.loss(self.form.values(theta.double(), counts.used))) / LN2
+            for counts in (self.train, self.val)
+        )
+        return train, val
 
 
 def fit(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
     pairs = task.pairs(None)
-    form = Places.of(pairs[0])
-    problem, constant = PairProblem(form, pairs), start(form.size, pairs[0])
-    contained = problem.at(constant)
+    form = Places(task.train.grid)
+    problem = PlacesProblem(form, *(Counts.of(form, split) for split in pairs))
+    constant = start(form.size, pairs[0])
+    contained = Optimum(constant, *problem.losses(constant))
     found = follow(problem, contained, constant, config.l2, config.steps)
-    n = form.grid[0] * form.grid[1]
     theta = found.theta.cpu().numpy()
-    named = {"offsets": theta[:n], "places": theta[n:-1], "bias": theta[-1:]}
+    named = {
+        "offsets": theta[: form.cells], "places": theta[form.cells : -1], "bias": theta[-1:],
+    }  # fmt: skip
     return [
         Fitted(
             FormScorer(form, found.theta),
