@@ -25,6 +25,7 @@ from bindscope.studies.same_object.figures import (
     same_object_layers,
     same_object_maps,
     same_object_models,
+    same_object_ranks,
     same_object_strata,
 )
 from bindscope.studies.same_object.findings import chapter
@@ -271,6 +272,23 @@ def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
     )
     assert reason is not None
     assert "two objects of one class" in reason
+
+
+def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
+    rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
+    rows += [row("a", "2", "low_rank", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
+    table = with_groups(pd.DataFrame(rows), ())
+    spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
+    assert same_object_ranks.available(table=table, spectra=spectra) is None
+    figure = same_object_ranks.draw(table=table, spectra=spectra)
+    left, right = figure.axes
+    np.testing.assert_allclose(left.lines[0].get_ydata(), [71, 72, 74])
+    assert left.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), [3, 2, 1, 0.5])
+    np.testing.assert_array_equal(right.lines[1].get_xdata(), [2])  # the negative one
+    style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
+    none = table[table["family"] == "quadratic"]
+    assert "No probe of low rank" in str(same_object_ranks.available(table=none))
 
 
 def test_both_versions_of_the_published_table_are_there():
