@@ -52,7 +52,16 @@ ALLOWED: dict[str, set[str]] = {
     "assignment_priors": {"numpy", "pyarrow", "scipy"},
     "records": {"numpy", "pyarrow"},
     **dict.fromkeys(
-        ("anchors", "codes", "counted_anchors", "counted_priors", "scene_statistics", "scenes"),
+        (
+            "anchors",
+            "codes",
+            "counted_anchors",
+            "counted_priors",
+            "patch_samples",
+            "same_object_known",
+            "scene_statistics",
+            "scenes",
+        ),
         _STORE,
     ),
     "encoded": {*_STORE, "scipy"},
@@ -61,8 +70,11 @@ ALLOWED: dict[str, set[str]] = {
     "table": _TABLE,
     "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
-    "extract": _TORCH,
-    **dict.fromkeys(("attention", "fit", "learning_curve", "training"), _WEIGHTS),
+    **dict.fromkeys(("extract", "sampled"), _TORCH),
+    **dict.fromkeys(
+        ("attention", "fit", "learning_curve", "same_object_fit", "same_object_maps", "training"),
+        _WEIGHTS,
+    ),
 }
 GROUPS = sorted({tuple(sorted(allowed)) for allowed in ALLOWED.values()})
 

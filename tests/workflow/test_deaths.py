@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from harness import ROOT, Clone
+from test_code_keys import more_sections
 
 from bindscope.scenes.solids.values import VALUES
 from releases import write_clevr, zipped
@@ -41,6 +42,7 @@ def change(clone: Clone, sources: Path) -> None:
             "probes": ["linear"],
         },
         "studies.binding_information.learning_curves.0.datasets": ["own"],
+        "studies.same_object": more_sections()["same_object"],
         "report.figures": ["tokens"],
     })  # fmt: skip
 

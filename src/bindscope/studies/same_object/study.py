@@ -61,6 +61,18 @@ def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     return Request({"maps": maps}) if maps else None
 
 
+def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for the weights of the quadratic fits too, where forms of low rank stand beside them."""
+    families = {probe.name: probe.family for probe in section.probes}
+    fits = graph.of("same_object_fit", control="none")
+    if not any(families[fit.wildcards["probe"]] == "low_rank" for fit in fits):
+        return None
+    quadratic = [fit for fit in fits if families[fit.wildcards["probe"]] == "quadratic"]
+    about = _about_table(graph, shared, section)
+    inputs = {**about.inputs, "fits": quadratic}
+    return Request(inputs, about.content, {"fits": ("weights",)})
+
+
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
@@ -84,6 +96,7 @@ STUDY = Study(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
         _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
         _figure("same_object_strata", "Same object: two of one class", _by_stratum),
+        _figure("same_object_ranks", "Same object: how many directions", _ranks),
         _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
     ),
     findings=f"{_HERE}.findings:chapter",

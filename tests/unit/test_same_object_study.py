@@ -1,0 +1,406 @@
+"""From patch samples to the study's tables, figures and verdicts, without Snakemake."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pair_problems import GRID, blobs
+
+from bindscope.commands.effects import example
+from bindscope.config.root import Config
+from bindscope.core.errors import StoreError
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
+from bindscope.figures import style
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.build import build
+from bindscope.studies.same_object.comparisons import judged
+from bindscope.studies.same_object.figures import (
+    same_object_layers,
+    same_object_maps,
+    same_object_models,
+    same_object_ranks,
+    same_object_strata,
+)
+from bindscope.studies.same_object.findings import chapter
+from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_data, write_results
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.planting import write_planted
+from bindscope.studies.same_object.probes_config import PositionScorer, QuadraticScorer
+from bindscope.studies.same_object.published import read_published
+from bindscope.studies.same_object.score_maps import probabilities, queries_of
+from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
+from bindscope.studies.same_object.views import best_layers, fitted, with_groups
+from bindscope.tables.write import write_table
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
+IMAGES = {"train": 60, "val": 30, "test": 40}
+SPEC = {
+    "seeds": [0], "control": "none", "background": "ignore",
+    "intervals": {"bootstrap_samples": 60, "bootstrap_seed": 0},
+}  # fmt: skip
+PROBES = {
+    "quadratic": QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20),
+    "position": PositionScorer(name="position", family="position", l2=(0.01,), steps=20),
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
+
+
+def write_sample(path, split, count, seed):
+    """A store as the rule `patch_samples` writes it, three of its patches left out at the end."""
+    arrays = blobs(count, seed, patches=16)
+    arrays["patches"][:, -3:] = -1
+    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
+        writer.attributes.update(split=split, grid=list(GRID), skipped=[{"image": 1}])
+        for name, values in arrays.items():
+            writer.create(name, values.shape, str(values.dtype))
+            writer.write(name, values)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Rows of a quadratic probe on planted tokens of two models, and of positions alone."""
+    folder = tmp_path_factory.mktemp("pairs")
+    samples = [
+        write_sample(folder / f"{split}.json", split, IMAGES[split], i)
+        for i, split in enumerate(SPLITS)
+    ]
+    products = []
+    for seed, model in enumerate(("planted-0", "planted-1")):
+        tokens = {}
+        for split, sample in zip(SPLITS, samples, strict=True):
+            path = folder / f"{model}-{split}.json"
+            with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
+                write_planted(Planted(seed=seed, noise=0.3), open_store(sample), writer)
+            tokens[split] = [str(path)]
+        products.append(fitted_product(folder, "quadratic", model, samples, tokens, [0]))
+    products.append(fitted_product(folder, "position", "none", samples, {}, []))
+    content = {
+        "n_layers": {"planted-0": 0, "planted-1": 0},
+        "intervals": SPEC["intervals"],
+    }
+    return SimpleNamespace(
+        folder=folder, samples=samples, tokens=tokens, inputs=Inputs({"fits": products}, content)
+    )
+
+
+def fitted_product(folder, probe, model, samples, tokens, layers):
+    """Fit as the rule does; return the product."""
+    base = folder / f"{probe}-{model}"
+    outputs = ("rows", "strata", "images", "weights", "history")
+    files = {name: str(base.with_suffix(f".{name}.jsonl")) for name in outputs}
+    names = {"dataset": "blobs", "model": model, "probe": probe, "control": "none"}
+    spec = {**SPEC, "layers": layers}
+    results = fit_layers(PROBES[probe], samples, tokens, spec)
+    write_results(SimpleNamespace(**files), results, {**names, "family": probe, **KEYS})
+    return Given({**names, **KEYS}, files)
+
+
+@pytest.fixture(scope="module")
+def table(made):
+    return SAME_OBJECT.build(made.inputs)
+
+
+def test_planted_tokens_go_through_the_same_rules(table):
+    rows = table.set_index("model")
+    assert list(rows["layer"]) == ["none", "0", "0"]
+    assert (rows["n_skipped"] == 1).all()
+    assert (rows["n_images"] <= IMAGES["test"]).all()
+    assert rows["accuracy"]["planted-0"] > 0.95
+    assert rows["accuracy"]["planted-0"] > rows["accuracy"]["none"] + 0.05
+    assert rows["positives"].nunique() == 1  # all were asked about the same pairs
+
+
+def test_the_lead_over_positions_is_the_difference_on_the_same_pairs(table):
+    rows = table.set_index("model")
+    lead = rows.loc["planted-0", "position_lead"]
+    assert lead == pytest.approx(rows["accuracy"]["planted-0"] - rows["accuracy"]["none"])
+    assert rows.loc["planted-0", "position_lead_low"] < lead
+    assert lead < rows.loc["planted-0", "position_lead_high"]
+    assert rows["quadratic_lead"].isna().all()  # there is no other probe of these tokens
+    assert pd.isna(rows.loc["none", "position_lead"])
+
+
+def test_probes_that_were_asked_about_other_pairs_are_not_compared(made):
+    [first, *rest] = made.inputs.of("fits")
+    other = made.folder / "other.images.safetensors"
+    from safetensors.numpy import load_file, save_file
+
+    arrays = load_file(first.files["images"])
+    save_file({name: np.roll(values, 1, axis=0) for name, values in arrays.items()}, other)
+    changed = Given(first.names, {**first.files, "images": str(other)})
+    inputs = Inputs({"fits": [changed, *rest]}, made.inputs.content)
+    with pytest.raises(StoreError, match="on other pairs than its rivals"):
+        SAME_OBJECT.build(inputs)
+
+
+def test_patches_that_no_image_has_take_no_room(made):
+    sample = open_store(made.samples[2])
+    stores = [open_store(path) for path in made.tokens["test"]]
+    data = pair_data(sample, stores, "0", "ignore")
+    assert data.tokens.shape == (IMAGES["test"], 13, Planted().dim)
+    every = stores[0].read("patches", layer="0")
+    np.testing.assert_array_equal(data.tokens.read(3, 9), every[3:9, :13])
+    out = np.empty((6, 13, Planted().dim), np.float32)
+    np.testing.assert_array_equal(data.tokens.read(3, 9, out), every[3:9, :13])
+    some = FirstPatches(ArrayRows(every), 2)
+    assert (some.shape, some.dtype) == ((IMAGES["test"], 2, Planted().dim), every.dtype)
+
+
+def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):
+    tokens = np.zeros((1, 5, 16, 4), np.float32)
+    path = tmp_path / "x.json"
+    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
+        writer.attributes["layers"] = ["0"]
+        writer.create("patches", tokens.shape, "float32", sample_axis=1)
+        writer.write("patches", tokens)
+    with pytest.raises(StoreError, match="tokens of 5 x 16 patches, and the sample"):
+        pair_data(open_store(made.samples[0]), [open_store(path)], "0", "ignore")
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def row(model, layer, family, accuracy, **columns):
+    base = {
+        "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
+        "control": "none", "grid": "8x8", "n_layers": 4, "accuracy": accuracy,
+        "val_loss_bits": 1 - accuracy,
+        **{f"{name}{end}": np.nan for name in ("quadratic_lead", "position_lead")
+           for end in ("", "_low", "_high")},
+    }  # fmt: skip
+    return base | columns
+
+
+def verdicts(rows, groups=()):
+    found = judged(with_groups(pd.DataFrame(rows), groups))
+    return {claim.claim.rpartition(" than ")[2]: claim for claim in found}
+
+
+def test_a_claim_holds_where_its_whole_interval_is_above_zero():
+    lead = {"quadratic_lead": 0.02, "quadratic_lead_low": 0.01, "quadratic_lead_high": 0.03}
+    behind = {"quadratic_lead": -0.02, "quadratic_lead_low": -0.03, "quadratic_lead_high": -0.01}
+    open_ = {"quadratic_lead": 0.02, "quadratic_lead_low": -0.01, "quadratic_lead_high": 0.05}
+    found = verdicts([
+        row("a", "2", "quadratic", 0.9),
+        row("a", "2", "diagonal", 0.88, **lead),
+        row("a", "2", "class_position", 0.92, **behind),
+        row("a", "2", "linear", 0.88, **open_),
+    ])  # fmt: skip
+    assert found["the diagonal probe"].verdict == "holds"
+    assert found["the diagonal probe"].points == pytest.approx(2.0)
+    assert found["the probe of class and position"].verdict == "does not"
+    assert found["the linear probe"].verdict == "undecided"
+
+
+def test_of_several_seeds_the_interval_is_over_seeds():
+    rows = []
+    for i, lead in enumerate((0.01, 0.02, 0.03)):
+        rows.append(row(f"m-{i}", "2", "quadratic", 0.9))
+        ends = {"quadratic_lead_low": lead - 0.5, "quadratic_lead_high": lead + 0.5}
+        rows.append(row(f"m-{i}", "2", "diagonal", 0.9 - lead, quadratic_lead=lead, **ends))
+    found = verdicts(rows, [{"name": "m", "models": ["m-0", "m-1", "m-2"]}])["the diagonal probe"]
+    assert found.n_models == 3
+    assert (found.points, found.low) == (pytest.approx(2.0), pytest.approx(2 - 2.484, abs=0.01))
+    assert found.verdict == "undecided"
+
+
+def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_the_last():
+    rows = [
+        row("a", "1", "quadratic", 0.80, val_loss_bits=0.4),
+        row("a", "2", "quadratic", 0.85, val_loss_bits=0.3),
+        row("a", "4", "quadratic", 0.90, val_loss_bits=0.5),  # best on test, not on validation
+    ]
+    table = with_groups(pd.DataFrame(rows), ())
+    assert list(best_layers(fitted(table))["layer"]) == ["2"]
+    peak = verdicts(rows)["in the last one (4)"]
+    assert peak.points == pytest.approx(-5.0)
+    assert peak.verdict == "undecided"  # one model: nothing says how sure that is
+    last = verdicts([r | {"val_loss_bits": 1 - r["accuracy"]} for r in rows])
+    assert last["in the last one (4)"].verdict == "does not"
+
+
+# --- figures and findings -------------------------------------------------------------------------
+
+
+def shown(table, frame, folder, name):
+    write_table(frame, folder / name, table.schema)
+    return Given({}, {"parquet": str(folder / f"{name}.parquet")})
+
+
+def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp_path):
+    strata = STRATA.build(made.inputs)
+    groups = [{"name": "planted", "models": ["planted-0", "planted-1"]}]
+    content = {"models": ["planted-0", "planted-1"], "model_groups": groups}
+    published = {"same_object": str(ROOT / "resources/published/same_object.csv")}
+    scores = shown(SAME_OBJECT, table, tmp_path, "same_object")
+    of_table = Inputs({"table": [scores]}, content, published)
+    of_strata = Inputs(
+        {"table": [shown(STRATA, strata, tmp_path, "strata")], "scores": [scores]}, content
+    )
+    for module, inputs in (
+        (same_object_layers, of_table),
+        (same_object_models, of_table),
+        (same_object_strata, of_strata),
+    ):
+        data = module.read(inputs)
+        assert module.available(**data) is None
+        style.save(module.draw(**data), tmp_path / "x.png", tmp_path / "x.svg")
+    config = {"studies": {"same_object": {"groups": groups}}}
+    page = chapter({"same_object": table}, Inputs({}, config, published))
+    assert "planted on blobs" in page.lead[0]
+    assert any("positions alone" in point[0] for f in page.findings for point in f.points)
+
+
+def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
+    strata = STRATA.build(made.inputs)
+    only = strata[strata["same_class"] != "same"]
+    reason = same_object_strata.available(
+        with_groups(only, ()), best_layers(fitted(with_groups(table, ())))
+    )
+    assert reason is not None
+    assert "two objects of one class" in reason
+
+
+def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
+    rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
+    rows += [row("a", "2", "low_rank", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
+    table = with_groups(pd.DataFrame(rows), ())
+    spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
+    assert same_object_ranks.available(table=table, spectra=spectra) is None
+    figure = same_object_ranks.draw(table=table, spectra=spectra)
+    left, right = figure.axes
+    np.testing.assert_allclose(left.lines[0].get_ydata(), [71, 72, 74])
+    assert left.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), [3, 2, 1, 0.5])
+    np.testing.assert_array_equal(right.lines[1].get_xdata(), [2])  # the negative one
+    style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
+    none = table[table["family"] == "quadratic"]
+    assert "No probe of low rank" in str(same_object_ranks.available(table=none))
+
+
+def test_both_versions_of_the_published_table_are_there():
+    path = str(ROOT / "resources/published/same_object.csv")
+    found = read_published(Inputs({}, {}, {"same_object": path}))
+    accuracy = found[found["quantity"] == "accuracy_percent"].set_index(["model", "version"])
+    assert accuracy.loc[("DINOv2-L/14", "revised"), "value"] == 90.2
+    mae = accuracy.loc["MAE ViT-L/16", "value"]
+    assert mae["v1"] != mae["revised"]
+
+
+# --- maps -----------------------------------------------------------------------------------------
+
+
+def test_queries_are_of_the_largest_things_and_not_of_stuff():
+    masks = np.zeros((1, 8, 8), np.uint8)
+    masks[0, :, :4] = 3  # stuff, the largest
+    masks[0, :4, 4:] = 1  # the upper right quarter
+    masks[0, 6:, 6:] = 2
+    stuff = np.array([[0, 0, 1]], np.uint8)
+    assert queries_of(masks, stuff, (4, 4)).tolist() == [[2, 15]]
+    assert queries_of(masks, None, (4, 4)).tolist() == [[0, 2]]
+    assert queries_of(np.zeros((1, 8, 8), np.uint8), None, (4, 4)).tolist() == [[-1, -1]]
+
+
+def test_scores_of_a_map_are_those_of_the_form():
+    draw = np.random.default_rng(0)
+    d, patches = 3, 5
+    half = draw.standard_normal((d, d)).astype(np.float32)
+    weights = {
+        "2/0/0.matrix": half + half.T, "2/0/0.linear": draw.standard_normal(d).astype(np.float32),
+        "2/0/0.bias": np.array([0.3], np.float32), "2/0/0.mean": np.ones(d, np.float32),
+        "2/0/0.scale": np.full(d, 0.5, np.float32),
+    }  # fmt: skip
+    tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
+    queries = np.array([[4, -1], [0, 2]], np.int32)
+    found = probabilities(weights, "2/0/0", torch.from_numpy(tokens), queries, "none")
+    x = (tokens - 1) * 0.5
+    for image, place, query in ((0, 0, 4), (1, 0, 0), (1, 1, 2)):
+        for other in range(patches):
+            a, b = x[image, query], x[image, other]
+            g = a @ weights["2/0/0.matrix"] @ b + weights["2/0/0.linear"] @ (a + b) + 0.3
+            assert found[image, place, other] == pytest.approx(1 / (1 + np.exp(-g)), rel=1e-5)
+    assert not found[0, 1].any()
+    maps = {
+        "images": np.zeros((2, 10, 10, 3), np.uint8), "grid": np.array([1, 5], np.int32),
+        "queries": queries,
+    }  # fmt: skip
+    figure = same_object_maps.draw("d", maps, [("model", "2", found)])
+    assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the colour bar
+
+
+# --- the graph ------------------------------------------------------------------------------------
+
+
+def graph_of(**changes):
+    config = example()
+    config["studies"]["same_object"] |= changes
+    return build(Config.model_validate(config))
+
+
+def test_a_layer_that_two_entries_ask_for_is_fitted_once():
+    block = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [1]}
+    further = {**block, "name": "more", "layers": [0, 1]}
+    graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None)
+    fits = graph.of("same_object_fit", model="vit", probe="quadratic")
+    assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
+
+
+def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
+    blocks = [[0], [1, 2]]
+    fits = example()["studies"]["same_object"]["fits"]
+    graph = graph_of(fits=[{**fits[0], "seed_blocks": blocks}], maps=None)
+    made = {
+        probe: [fit.wildcards["seeds"] for fit in graph.of("same_object_fit", probe=probe,
+                                                           model="vit")]
+        for probe in ("quadratic", "perceptron")
+    }  # fmt: skip
+    assert made == {"quadratic": ["0"], "perceptron": ["0", "1_2"]}
+
+
+def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
+    graph = graph_of()
+    by_grid = {p.wildcards["grid"] for p in graph.of("patch_samples", dataset="tiny")}
+    assert by_grid == {"4x4"}
+    blocks = example()["studies"]["same_object"]["fits"]
+    changed = graph_of(fits=[*blocks[:1], {**blocks[1], "patch_grid": [2, 2]}, *blocks[2:]])
+    samples = changed.of("patch_samples", dataset="tiny", split="test")
+    assert [p.wildcards["grid"] for p in samples] == ["4x4", "2x2"]
+    assert samples[0].key != samples[1].key
+    test = json.loads(samples[0].spec)
+    assert test["grid"] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scenes": {"train": 10**6, "val": 1, "test": 1}}, "ask for no more"),
+        ({"sampling": {"class_groups": ["hue"]}}, "'hue' is not defined"),
+        (
+            {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
+            "not quadratic",
+        ),
+        ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
+    ],
+)
+def test_what_does_not_fit_is_told(changes, message):
+    with pytest.raises(ValueError, match=message):
+        graph_of(**changes)
+
+
+def test_a_model_that_does_not_say_its_grid_needs_one():
+    blocks = example()["studies"]["same_object"]["fits"]
+    with pytest.raises(ValueError, match="does not say how many patches"):
+        graph_of(fits=[{**blocks[1], "patch_grid": None}], maps=None)
