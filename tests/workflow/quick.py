@@ -59,8 +59,10 @@ def quick(config: Config) -> dict[str, Any]:
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
-        if maps := section.get("maps"):
-            maps |= {key: maps[key][:1] for key in ("datasets", "models")}
+        for entry in section.values():  # of fits that there are: their stand-ins
+            if isinstance(entry, dict) and {"datasets", "models"} <= set(entry):
+                for key in ("datasets", "models"):
+                    entry[key] = [stand_in[kinds[entry[key][0]]]]
     content["models"] = [
         _short_training(given, model)
         for given, model in zip(content["models"], config.models, strict=True)
