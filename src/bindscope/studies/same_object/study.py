@@ -61,6 +61,17 @@ def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     return Request({"maps": maps}) if maps else None
 
 
+def _geometry_rows(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    rows = graph.of("same_object_geometry")
+    return Request({"rows": rows}) if rows else None
+
+
+def _geometry(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if not graph.of("same_object_geometry"):
+        return None
+    return _about_table(graph, shared, section, "same_object_geometry")
+
+
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
@@ -79,12 +90,16 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
+        TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
     ),
     figures=(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
         _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
         _figure("same_object_strata", "Same object: two of one class", _by_stratum),
         _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
+        _figure("same_object_geometry", "Same object: what scores and tokens are like", _geometry),
+        _figure("same_object_distance", "Same object: how it falls with distance", _geometry),
+        _figure("same_object_cross_layers", "Same object: across layers", _geometry),
     ),
     findings=f"{_HERE}.findings:chapter",
     resources=(_PUBLISHED,),
