@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from bindscope.statistics.bootstrap import interval
 from bindscope.studies.same_object.geometry.estimates import Bootstrap, Floats, Row, ratio, row
+from bindscope.studies.same_object.geometry.exponential import FIELDS, curve
 from bindscope.studies.same_object.geometry.scored import Labels
 
 BIN = 0.5  # patches
@@ -18,7 +19,6 @@ RESAMPLES = 200  # of the images, for intervals of a fit
 LEAST = 0.5  # share of the variance between distances that a fit must explain
 SHORTEST, LONGEST = 0.1, 1.0  # lambda in patches, and in times the largest distance
 HIGHEST = 20.0  # A: the curve at distance 0, where no pair is, may be above 1
-FIELDS = ("floor", "amplitude", "length")
 
 
 class Decay(NamedTuple):
@@ -29,12 +29,6 @@ class Decay(NamedTuple):
     length: float
     explained: float
     reason: str = ""
-
-
-def curve(d: Floats, floor: float, amplitude: float, length: float) -> Floats:
-    """Return p_inf + A exp(-d / lambda) at distances (k,)."""
-    found: Floats = floor + amplitude * np.exp(-d / length)
-    return found
 
 
 def decay(d: Floats, p: Floats, pairs: Floats) -> Decay:

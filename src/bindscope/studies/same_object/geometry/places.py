@@ -28,7 +28,11 @@ SHIFTS = {"down": (-1, 0), "up": (1, 0), "right": (0, -1), "left": (0, 1)}
 
 
 def positions_decoded(
-    train: PairData, val: PairData, test: PairData, scaling: Standardiser, norm: TokenNorm,
+    train: PairData,
+    val: PairData,
+    test: PairData,
+    scaling: Standardiser,
+    norm: TokenNorm,
     by: Bootstrap,
 ) -> list[Row]:
     """Read row and column from tokens by ridge regression, its strength chosen on validation."""

@@ -19,8 +19,10 @@ _SCALES = {
     "all": "decoded probability of the same object, of all pairs",
     "label": "share of pairs that are of the same object (labels, nothing decoded)",
 }
-_METHODS = "`at`: connected components of positive pairs, average linkage cut at probability 1/2 " \
+_METHODS = (
+    "`at`: connected components of positive pairs, average linkage cut at probability 1/2 "
     "or at the true number of objects"
+)
 
 QUANTITIES: Final[dict[str, Quantity]] = {
     "transitivity_violations": Quantity(

@@ -58,7 +58,7 @@ def matched(
     i, j = i[alike], j[alike]
     if not len(i):
         return nothing, nothing
-    moves, which, counts = np.unique(
+    _, which, counts = np.unique(
         positions[j] - positions[i], axis=0, return_inverse=True, return_counts=True
     )
     most = counts == counts.max()

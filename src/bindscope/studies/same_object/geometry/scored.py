@@ -31,9 +31,7 @@ class QuadraticWeights:
     norm: TokenNorm
 
     @classmethod
-    def of(
-        cls, arrays: Mapping[str, NDArray[Any]], name: str, norm: TokenNorm
-    ) -> QuadraticWeights:
+    def of(cls, arrays: Mapping[str, NDArray[Any]], name: str, norm: TokenNorm) -> QuadraticWeights:
         """Take what a fit wrote under a name (`marks.weights_name`)."""
         part = {
             key: arrays[f"{name}.{key}"] for key in ("matrix", "linear", "bias", "mean", "scale")
@@ -87,9 +85,7 @@ class Labels:
     def of(cls, data: PairData, stuff: NDArray[Any]) -> Labels:
         """Take the labels of a split; `stuff` (n, M) is not 0 for patches of stuff."""
         things = data.valid & (data.instances > 0) & (stuff == 0)
-        return cls(
-            data.instances, data.valid, data.positions, things, data.grid, data.background
-        )
+        return cls(data.instances, data.valid, data.positions, things, data.grid, data.background)
 
     @cached_property
     def same(self) -> Bools:
