@@ -188,7 +188,7 @@ def test_curves_of_scores_are_their_means_and_length_is_in_patches():
     p = 0.1 + 0.8 * np.exp(-apart / 2.0)
     rows = decays(np.log(p / (1 - p)).astype(np.float32), labels, BY)
     found = values(rows)
-    assert found["all_by_distance", "3"] == pytest.approx(0.1 + 0.8 * np.exp(-1.5))
+    assert found["all_by_distance", "3.00"] == pytest.approx(0.1 + 0.8 * np.exp(-1.5))
     assert found["all_length", ""] == pytest.approx(2.0, abs=1e-3)
     assert found["all_floor", ""] == pytest.approx(0.1, abs=1e-3)
     assert found["same_length", ""] is None  # objects of four patches have three distances
@@ -269,7 +269,8 @@ def test_identities_make_clusters_of_scenes_and_nothing_makes_none():
     assert bound["residual_separability", ""] == 1
     assert bound["residual_variance", "1"] + bound["residual_variance", "2"] > 0.95
     assert free["residual_separability", ""] < 0.55
-    assert bound["residual_chance", ""] == pytest.approx(1 / 3)
+    assert bound["residual_chance", ""] < 0.35
+    assert free["residual_separability", ""] == pytest.approx(free["residual_chance", ""], abs=0.2)
 
 
 def test_patches_of_a_copy_that_change_places_blur_weak_identities():

@@ -17,8 +17,7 @@ from bindscope.studies.same_object.geometry.scored import Labels
 BIN = 0.5  # patches
 RESAMPLES = 200  # of the images, for intervals of a fit
 LEAST = 0.5  # share of the variance between distances that a fit must explain
-SHORTEST, LONGEST = 0.1, 1.0  # lambda in patches, and in times the largest distance
-HIGHEST = 20.0  # A: the curve at distance 0, where no pair is, may be above 1
+SHORTEST, LONGEST = 0.25, 1.0  # lambda in patches, and in times the largest distance
 
 
 class Decay(NamedTuple):
@@ -47,23 +46,24 @@ def decay(d: Floats, p: Floats, pairs: Floats) -> Decay:
     if spread < 1e-9:
         return nothing._replace(reason="does not change with distance")
     longest = LONGEST * float(d.max())
-    start = (float(p[-1].clip(0, 1)), float(np.clip(p[0] - p[-1], -1, 1)), float(d.mean()))
+    # A is that at distance 0, where no pair is; what is fitted is the fall from the first distance.
+    start = (float(p[-1].clip(0, 1)), float(np.clip(p[0] - p[-1], -1, 1)), longest / 4)
     try:
         theta, _ = curve_fit(
-            curve, d, p, start, sigma=1 / np.sqrt(pairs), maxfev=2000,
-            bounds=([0, -1, SHORTEST], [1, HIGHEST, longest]),
+            curve, d - d[0], p, start, sigma=1 / np.sqrt(pairs), maxfev=2000,
+            bounds=([0, -1, SHORTEST], [1, 1, longest]),
         )  # fmt: skip
     except RuntimeError:
         return nothing._replace(reason="does not fit: least squares did not end")
-    floor, amplitude, length = (float(value) for value in theta)
-    left = float(pairs @ (p - curve(d, *theta)) ** 2 / pairs.sum())
-    found = Decay(floor, amplitude, length, 1 - left / spread)
+    floor, fall, length = (float(value) for value in theta)
+    left = float(pairs @ (p - curve(d - d[0], *theta)) ** 2 / pairs.sum())
+    found = Decay(floor, fall * float(np.exp(d[0] / length)), length, 1 - left / spread)
     if found.explained < LEAST:
         words = f"does not fit: explains {found.explained:.2f} of the variance between distances"
     elif length > 0.99 * longest:
         words = "does not fit: no floor in this range, so that it and lambda cannot be told apart"
     elif length < 1.01 * SHORTEST:
-        words = "does not fit: all of the fall is before the first distance"
+        words = "does not fit: all of the fall is before the second distance"
     else:
         words = ""
     return found._replace(reason=words)
@@ -81,18 +81,21 @@ def by_distance(
 
     Returns
     -------
-    distances (k,): centres of the bins that hold pairs; and float64 (n, 2 k): numbers of pairs and
+    distances (k,): means of the bins that hold pairs; and float64 (n, 2 k): numbers of pairs and
     sums of their values.
     """
     position = labels.positions.astype(np.float64)
     apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
     n, bins = len(values), int(np.hypot(*labels.grid) / BIN) + 2
     image, i, j = chosen.nonzero()
-    place = image * bins + np.rint(apart[image, i, j] / BIN).astype(np.int64)
+    away = apart[image, i, j]
+    of_pair = np.rint(away / BIN).astype(np.int64)
+    place = image * bins + of_pair
     counts = np.bincount(place, minlength=n * bins).reshape(n, bins).astype(np.float64)
     sums = np.bincount(place, values[image, i, j], minlength=n * bins).reshape(n, bins)
     held = counts.any(0)
-    return np.arange(bins)[held] * BIN, np.concatenate([counts[:, held], sums[:, held]], axis=1)
+    distances = np.bincount(of_pair, away, minlength=bins)[held] / counts.sum(0)[held]
+    return distances, np.concatenate([counts[:, held], sums[:, held]], axis=1)
 
 
 def decays(scores: NDArray[np.float32], labels: Labels, by: Bootstrap) -> list[Row]:
@@ -113,7 +116,7 @@ def _rows(name: str, d: Floats, sums: Floats, by: Bootstrap) -> list[Row]:
     k = len(d)
     if not k:
         return [row(f"{name}_{field}", None) for field in (*FIELDS, "fit")]
-    points = {(f"{name}_by_distance", f"{at:g}"): ratio(k + i, i) for i, at in enumerate(d)}
+    points = {(f"{name}_by_distance", f"{at:.2f}"): ratio(k + i, i) for i, at in enumerate(d)}
     found = by.rows(sums, points)
     total = sums.sum(0)
     best = decay(d, total[k:] / total[:k], total[:k])

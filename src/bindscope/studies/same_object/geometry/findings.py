@@ -102,7 +102,9 @@ def _copies(values: Values, layer: str) -> str:
     if apart is None:
         return ""
     shuffled = values.get((layer, "residual_separability_shuffled", ""), _UNKNOWN)
-    words = f"{_percent(apart)} named right, shuffled {_percent(shuffled)}"
+    chance = values.get((layer, "residual_chance", ""), _UNKNOWN)
+    words = f"{_percent(apart)} named right, chance {_percent(chance)}, shuffled "
+    words += _percent(shuffled)
     first = values.get(("0", "residual_separability", ""))
     return words if first is None else f"{words}, in layer 0 {_percent(first)}"
 
@@ -144,7 +146,7 @@ _CLAIMS: tuple[tuple[str, str, Callable[[Values, str], str]], ...] = (
      "distance to a floor above 0; pairs of one object here:", _falls),
     ("Place", 'The paper: decodability of the place "drops in deeper layers".', _placed),
     ("Copies", "The paper shows three clusters of differences of identical objects, without the "
-     "controls; chance is about a third here.", _copies),
+     "controls; scenes that are dealt out at random are chance.", _copies),
     ("Shifted labels", "Tokens are where their labels are if labels moved by one patch are told "
      "worse.", _shifts),
     ("Across layers", "The paper finds a probe of layers 15 and 18 at once comparatively good.",

@@ -63,7 +63,8 @@ QUANTITIES: Final[dict[str, Quantity]] = {
                                       "was left out."),
     "residual_separability_shuffled": Quantity("share of patches", "The same where the patches of "
                                                "the copy have changed places."),
-    "residual_chance": Quantity("share of patches", "The most frequent of the three scenes."),
+    "residual_chance": Quantity("share of patches", "The same where the scenes are dealt out at "
+                                "random."),
     "shifted_auc": Quantity("probability", "Area under the ROC curve for labels that were moved by "
                             "one patch (`at`)."),
     "shift_loss": Quantity("probability", "What the labels in their place have more than those, on "

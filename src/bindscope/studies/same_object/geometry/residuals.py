@@ -21,6 +21,7 @@ from bindscope.studies.same_object.geometry.scored import Labels
 PATCHES = 3  # of an object, at least: one is left out, and two say how they scatter
 SCENES = 3  # of a PCA
 GROUPS = 200  # PCAs, at most
+DEALS = 5  # of the scenes, at random, for the level of chance
 COMPONENTS = 3
 RIDGE = 1e-3  # of the scatter inside the scenes, in shares of its mean
 NO_COPIES = (
@@ -90,10 +91,14 @@ def separability(points: Floats, groups: NDArray[np.integer]) -> float:
     return right / len(points)
 
 
-def of_group(differences: list[Floats]) -> tuple[Floats, float]:
-    """Return explained shares (3,) of a PCA of three scenes' differences (k, d), and separability.
+def of_group(differences: list[Floats]) -> tuple[Floats, float, float]:
+    """Make a PCA of three scenes' differences (k, d).
 
-    A difference has three components at least where it has that many dimensions.
+    Returns
+    -------
+    Explained shares (3,), 0 behind the last dimension; separability; and separability where scenes
+    are dealt out at random, which is less than a third: a point that is left out takes its scene's
+    centre away from itself.
     """
     stacked = np.concatenate(differences)
     centred = stacked - stacked.mean(0)
@@ -102,7 +107,10 @@ def of_group(differences: list[Floats]) -> tuple[Floats, float]:
     held = min(COMPONENTS, len(s))
     shares[:held] = s[:held] ** 2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
     groups = np.repeat(np.arange(len(differences)), [len(part) for part in differences])
-    return shares, separability(u[:, :held] * s[:held], groups)
+    points = u[:, :held] * s[:held]
+    orders = (rng(i, 19).permutation(len(groups)) for i in range(DEALS))
+    chance = float(np.mean([separability(points, groups[order]) for order in orders]))
+    return shares, separability(points, groups), chance
 
 
 def _differences(
@@ -145,9 +153,8 @@ def residuals(
         return found + [row(name, None, at=at, reason=NO_COPIES) for name, at in names]
     sums = []
     for group in groups[:GROUPS]:
-        shares, apart = of_group([plain for plain, _ in group])
-        _, shuffled = of_group([moved for _, moved in group])
-        sizes = [len(plain) for plain, _ in group]
-        sums.append([*shares, apart, shuffled, max(sizes) / sum(sizes)])
+        shares, apart, chance = of_group([plain for plain, _ in group])
+        _, shuffled, _ = of_group([moved for _, moved in group])
+        sums.append([*shares, apart, shuffled, chance])
     statistics = {name: column(i) for i, name in enumerate(names)}
     return found + by.rows(np.array(sums), statistics)
