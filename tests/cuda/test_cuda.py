@@ -22,7 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 
 from activations_by_hand import store
 from known_answers import dataset, model
+from pair_problems import planted_splits
 from probe_problems import FAMILIES, probe, problem
+from pydantic import TypeAdapter
 
 from bindscope.activations.extraction import extract
 from bindscope.codes.sampling import sample_codes
@@ -43,6 +45,10 @@ from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.registry import FAMILIES as SCORERS
 
 DEVICE = os.environ.get("BINDSCOPE_TEST_DEVICE", "cuda")
 pytestmark = [
@@ -52,6 +58,7 @@ pytestmark = [
     ),
 ]
 
+ACCURACY = 0.002  # the tolerance of the accuracy of pairs across machines
 BITS = 0.02  # the tolerance of the reference tables across machines, in bits per scene
 # Root mean square of the difference as a share of that of the CPU's float32 activations, in the
 # worst layer: sums in another order; bfloat16 has 8 bits of mantissa.
@@ -193,3 +200,22 @@ def test_the_devices_memory_is_freed(tmp_path: Path, work: str) -> None:
         gc.collect()
         left.append(torch.cuda.memory_allocated())
     assert left[1] <= left[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "memory_mb"), [*((family, 1024) for family in SCORERS), ("quadratic", 1)]
+)
+def test_a_probe_of_pairs_is_as_accurate_as_on_the_cpu(family: str, memory_mb: int) -> None:
+    splits = planted_splits(Planted(noise=1.0, dim=40), n=(60, 30, 40))
+    given = {"name": "p", "family": family, "memory_mb": memory_mb}
+    given |= {"ranks": (4, 8)} if family == "low_rank" else {}
+    given |= {"steps": 50} if family in ("mlp", "identity_pointwise") else {}
+    expected, found = (
+        TypeAdapter(AnyScorer).validate_python(given | {"device": device})
+        for device in ("cpu", DEVICE)
+    )
+    here = fit_probe(expected, *splits, bootstrap_samples=20)[0].row
+    with other_threads():
+        there = fit_probe(found, *splits, bootstrap_samples=20)[0].row
+    assert there["accuracy"] == pytest.approx(here["accuracy"], abs=ACCURACY)
+    assert there["auc"] == pytest.approx(here["auc"], abs=ACCURACY)

@@ -32,8 +32,13 @@ def literal_loss(logits, instances, valid):
     return binary_cross_entropy_with_logits(logits[kept], same[kept].to(logits.dtype))
 
 
-def couples(instances, classes, positions, valid):
-    """Pairs one by one: (image, i, j, same object, same class, distance, smaller share)."""
+def couples(data):
+    """Pairs one by one: (image, i, j, same object, same class, distance, share, same texture).
+
+    The share is that of the smaller object; textures are None where not known.
+    """
+    instances, classes, positions, valid = data.instances, data.classes, data.positions, data.valid
+    textures = np.zeros_like(instances) if data.textures is None else data.textures
     for n in range(len(instances)):
         places = np.flatnonzero(valid[n])
         size = {i: np.mean([instances[n, k] == instances[n, i] for k in places]) for i in places}
@@ -44,6 +49,7 @@ def couples(instances, classes, positions, valid):
                 classes[n, i] == classes[n, j] != 0,
                 float(np.linalg.norm(positions[n, i] - positions[n, j])),
                 min(size[i], size[j]),
+                (textures[n, i] == textures[n, j]) if textures[n, i] and textures[n, j] else None,
             )  # fmt: skip
 
 
@@ -53,5 +59,5 @@ def block_of(x, instances, valid, classes=None):
     return Block(
         0, torch.as_tensor(x), instances,
         instances if classes is None else torch.as_tensor(classes),
-        torch.as_tensor(valid), torch.zeros(*instances.shape, 2),
+        torch.as_tensor(valid), torch.zeros(*instances.shape, 2), torch.zeros_like(instances),
     )  # fmt: skip

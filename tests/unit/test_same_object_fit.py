@@ -37,6 +37,6 @@ def test_rows_of_every_family_obey_the_schemas(splits, family):
     table = table_of([NAMES | result.row for result in results], ROWS)
     assert len(table) == len(results)
     strata = table_of([NAMES | row for result in results for row in result.strata], STRATA)
-    whole = strata[(strata[["same_class", "distance", "size"]] == "all").all(axis=1)]
+    whole = strata[(strata[["same_class", "distance", "size", "texture"]] == "all").all(axis=1)]
     assert whole["accuracy"].tolist() == pytest.approx(table["accuracy"].tolist())
     assert whole["n_pairs"].tolist() == table["n_pairs"].tolist()

@@ -41,7 +41,8 @@ def rows(family, control="none", kind="majority", ranks=(4, 16, 32), **planted):
     for result in fit_probe(probe, *splits(**planted), control=control, bootstrap_samples=200):
         of_class = [
             row for row in result.strata
-            if (row["same_class"], row["distance"], row["size"]) == ("same", "all", "all")
+            if [row[k] for k in ("same_class", "distance", "size", "texture")] == [
+                "same", "all", "all", "all"]
         ]  # fmt: skip
         found[result.row["rank"]] = result.row | {"one_class": of_class[0]["balanced_accuracy"]}
     return found

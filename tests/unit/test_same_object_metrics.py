@@ -18,7 +18,7 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
 from bindscope.studies.same_object.metrics import COARSE, measure, tally
 from bindscope.studies.same_object.probes_config import Baseline
-from bindscope.studies.same_object.strata import strata
+from bindscope.studies.same_object.strata import SHAPE, strata
 
 NATS = np.log(2.0)
 
@@ -30,6 +30,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
         "patches": np.sort([draw.choice(64, m, replace=False) for _ in range(n)], axis=1),
         "instances": draw.integers(1, 3, (n, m)),
         "classes": draw.integers(1, 3, (n, m)),
+        "textures": draw.integers(0, 3, (n, m)),
     }
     sample["patches"][0, 1] = -1
     tokens = draw.standard_normal((n, m, 2)).astype(np.float32)
@@ -41,7 +42,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
         return found.round() if rounded else found
 
     scorer = SimpleNamespace(logits=logits)
-    rows = list(couples(data.instances, data.classes, data.positions, data.valid))
+    rows = list(couples(data))
     g = np.array([2 * (tokens[n, i] * tokens[n, j]).sum() for n, i, j, *_ in rows], np.float64)
     return data, scorer, rows, np.round(g) if rounded else g
 
@@ -105,6 +106,8 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
              for r in rows]
         ),
     }  # fmt: skip
+    kinds["texture"] = np.array([{None: "", True: "same", False: "different"}[r[7]] for r in rows])
+    assert {row["texture"] for row in found} == {"all", "same", "different"}
     seen = 0
     for row in found:
         inside = np.ones(len(rows), bool)
@@ -127,12 +130,15 @@ def test_cells_of_all_strata_make_a_partition_on_every_axis():
     found = dict(strata())
     everything = next(iter(found.values()))
     assert everything.all()
-    for axis in range(3):
+    known = np.zeros(SHAPE, bool)
+    known[..., :2] = True
+    for axis in range(4):
         parts = [
             inside for stratum, inside in found.items()
-            if stratum[axis] != "all" and stratum.count("all") == 2
+            if stratum[axis] != "all" and stratum.count("all") == 3
         ]  # fmt: skip
-        assert np.array_equal(np.sum(parts, axis=0), everything)
+        expected = everything if axis < 3 else known.ravel()
+        assert np.array_equal(np.sum(parts, axis=0), expected)
 
 
 def test_intervals_resample_images():

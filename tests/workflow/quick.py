@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bindscope.config.codes import Dataset
 from bindscope.config.genome import GenomeSource
-from bindscope.config.models import Controlled
+from bindscope.config.models import AnyModel, Controlled
 from bindscope.config.root import Config
+from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
 
 SCENES = {"train": 64, "val": 32, "test": 32}
@@ -18,6 +19,7 @@ TRAINING_STEPS = 10
 BATCH = 16
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
+CURVES = {"families", "groups"}
 AXES = ("datasets", "models", "layers", "tokens", "probes", "controls")
 
 
@@ -25,32 +27,42 @@ def quick(config: Config) -> dict[str, Any]:
     """Return a configuration of the same kind of experiment that takes little time.
 
     At most `SCENES` scenes of a split, in one shard; at most `TRAINING_STEPS` and `PROBE_STEPS`
-    (a linear probe is convex and keeps its own). A block of fits keeps a dataset and a model of
-    every kind (`kind`), of the first kind two, and its first and last layer; it fits each of them
-    once, not every combination. Probes, tokens, controls and figures stay.
+    (a linear probe is convex and keeps its own). The last dataset and model of every kind (`kind`)
+    stands for all of it; the first kind has two, where there is a curve over it or a group. Each is
+    fitted once, and so is the first and the last layer, not every combination. Probes, tokens,
+    controls and figures stay.
     """
     content = config.model_dump(mode="json", exclude_unset=True)
     kinds = {entry.name: kind(entry) for entry in (*config.datasets, *config.models)}
-    draws = set(_other_draws(config))
     used: set[str] = set()
     for name, section in content.get("studies", {}).items():
         full = getattr(config.studies, name)
         for probe, known in zip(section.get("probes", ()), full.probes, strict=True):
             if probe["family"] != "linear" and hasattr(known, "steps"):
                 probe["steps"] = min(known.steps, PROBE_STEPS)
+        beside = {
+            name for key in CURVES for entry in section.get(key, ()) for name in entry["models"]
+        } | _not_drawn_again(config.datasets)
+        stand_in: dict[str, str] = {}
         for key in {"fits", "learning_curves"} & set(section):
+            few = []
             for block in section[key]:
-                block["datasets"] = [name for name in block["datasets"] if name not in draws]
-            blocks = [_few(block, kinds) for block in section[key]]
-            used |= {name for block in blocks for name in block["datasets"] + block["models"]}
-            section[key] = [part for block in blocks for part in _each_once(block)]
+                few += _each_once(_few(block, kinds, stand_in, beside))
+            used |= {name for part in few for name in part["datasets"] + part["models"]}
+            section[key] = few
+        for key in CURVES & set(section):
+            for entry in section[key]:
+                entry["models"] = [name for name in entry["models"] if name in used]
+            section[key] = [entry for entry in section[key] if len(entry["models"]) > 1]
         for key in ("information", "intervals"):
             if hasattr(full, key):
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
-        if maps := section.get("maps"):
-            maps |= {key: maps[key][:1] for key in ("datasets", "models")}
+        for entry in section.values():  # of fits that there are: their stand-ins
+            if isinstance(entry, dict) and {"datasets", "models"} <= set(entry):
+                for key in ("datasets", "models"):
+                    entry[key] = [stand_in[kinds[entry[key][0]]]]
     content["models"] = [
         _short_training(given, model)
         for given, model in zip(content["models"], config.models, strict=True)
@@ -62,53 +74,54 @@ def quick(config: Config) -> dict[str, Any]:
         for given, dataset in zip(content["datasets"], config.datasets, strict=True)
         if dataset.name in used
     ]
-    for section in content.get("studies", {}).values():
-        for key in {"families", "groups"} & set(section):
-            for entry in section[key]:
-                entry["models"] = [name for name in entry["models"] if name in used]
-            section[key] = [entry for entry in section[key] if len(entry["models"]) > 1]
     return content
 
 
-def kind(entry: Any) -> object:
-    """Return what tells an entry from others of the section: all but its name and its numbers."""
+def kind(entry: Dataset | AnyModel) -> str:
+    """Return what tells an entry from others of its section: all but its name and its numbers."""
 
     def blank(value: object) -> object:
         if isinstance(value, Mapping):
             return {key: blank(item) for key, item in value.items() if key != "name"}
         if isinstance(value, list):
             return [blank(item) for item in value]
-        if isinstance(value, str):
-            return re.sub(r"\d+", "0", value)
+        if isinstance(value, str):  # encoders of vectors are one kind, with or without a parameter
+            return re.sub(r"^(known-answer:)(?!token).*|\d+", r"\1", value)
         return 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
 
-    return blank(entry.model_dump(mode="json"))
+    return canonical_json(blank(entry.model_dump(mode="json")))
 
 
-def _other_draws(config: Config) -> Iterator[str]:
-    """Return the datasets that differ from one before them in name and seed alone."""
-    seen: list[Dataset] = []
-    for dataset in config.datasets:
-        nameless = dataset.model_copy(update={"name": "any", "seed": 0})
-        if nameless not in seen:
-            seen.append(nameless)
-        else:
-            yield dataset.name
+def _not_drawn_again(datasets: Sequence[Dataset]) -> set[str]:
+    """Return the datasets that differ from all others in more than name and seed."""
+    nameless = [dataset.model_copy(update={"name": "any", "seed": 0}) for dataset in datasets]
+    return {
+        dataset.name
+        for dataset, draw in zip(datasets, nameless, strict=True)
+        if nameless.count(draw) == 1
+    }
 
 
-def _few(block: Mapping[str, Any], kinds: Mapping[str, object]) -> dict[str, Any]:
-    """Return a block with few datasets, models, layers and seeds."""
+def _few(
+    block: Mapping[str, Any],
+    kinds: Mapping[str, str],
+    stand_in: dict[str, str],
+    beside: set[str],
+) -> dict[str, Any]:
+    """Return a block with what no block before it has, few layers and one block of seeds.
 
-    def of_each_kind(names: Iterable[str]) -> list[str]:
-        kept: list[str] = []
-        for name in names:
-            known = [kinds[other] for other in kept]
-            # A second one, so that there is a mean over training seeds or a curve over datasets.
-            if kinds[name] not in known or (len(known) == known.count(kinds[name]) == 1):
-                kept.append(name)
-        return kept
-
-    few = {**block, **{key: of_each_kind(block[key]) for key in ("datasets", "models")}}
+    `stand_in` has the name that stands for each kind, and is added to.
+    """
+    few, is_first = dict(block), not stand_in
+    for key in ("datasets", "models"):
+        last = {kinds[name]: name for name in block[key]}
+        new = [name for kind, name in last.items() if kind not in stand_in]
+        stand_in |= {kinds[name]: name for name in new}
+        few[key] = new or [stand_in[next(iter(last))]]
+        first = few[key][0]
+        others = [name for name in block[key] if kinds[name] == kinds[first] and name != first]
+        if is_first and others and {first, others[-1]} <= beside:
+            few[key].insert(1, others[-1])
     if isinstance(layers := block.get("layers"), list) and len(layers) > 1:
         few["layers"] = [layers[-1], layers[0]]
     if "seed_blocks" in block:

@@ -137,3 +137,25 @@ rule same_object_maps:
         code=code("same_object_maps"),
     script:
         "../scripts/same_object_maps.py"
+
+
+rule same_object_geometry:
+    input:
+        unpack(made_from("same_object_geometry")),
+    output:
+        rows=output_of("same_object_geometry", "rows"),
+    log:
+        log_of("same_object_geometry"),
+    benchmark:
+        benchmark_of("same_object_geometry")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("same_object_geometry")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(120),
+    params:
+        spec=spec("same_object_geometry"),
+        code=code("same_object_geometry"),
+    script:
+        "../scripts/same_object_geometry.py"

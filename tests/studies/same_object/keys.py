@@ -4,26 +4,30 @@ FITTED = {"same_object_fit"}
 READ = {"sampled", *FITTED}
 KNOWN = {"same_object_known", *FITTED}
 MAPS = {"same_object_maps"}
+GEOMETRY = {"same_object_geometry"}
+OF_VIT = {*MAPS, *GEOMETRY}  # of its fits of `quadratic` on tiny
 BASELINE = {"same_object_baseline"}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
-# A shared rule -> rules of this study that run after it; maps are of the model with patch stores
-FOLLOWING = {"scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": MAPS}
+# A shared rule -> rules of this study that run after it; maps and geometry are of the model with
+# patch stores
+FOLLOWING = {"scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": OF_VIT}
 
 SHOWN = {"table", "figure"}
 FIT = {*FITTED, *SHOWN}
 BASE = {*BASELINE, *SHOWN}
-EVERY = {*LABELLED, *MAPS, *SHOWN}
+EVERY = {*LABELLED, *OF_VIT, *SHOWN}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairSection.sampling": ("sampling.seed", 1, EVERY),
     "PairSection.scenes": ("scenes", {"train": 64, "val": 32, "test": 32}, EVERY),
-    "PairSection.probes": ("probes.2.steps", 3, {*FIT, *MAPS}),
+    "PairSection.probes": ("probes.2.steps", 3, {*FIT, *OF_VIT}),
     "PairSection.fits": ("fits.0.seed_blocks", [[0], [1]], FIT),
     "PairSection.planted": ("planted.0.dim", 64, {*KNOWN, *SHOWN}),
     "PairSection.maps": ("maps.scenes", 2, {*MAPS, "figure"}),
-    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *MAPS}),
+    "PairSection.geometry": ("geometry.cross_images", 2, {*GEOMETRY, *SHOWN}),
+    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *OF_VIT}),
     "PairSection.groups": ("groups", [], {"figure"}),
     "UsedScenes.train": ("scenes", {"train": 64, "val": 64, "test": 64}, EVERY),
     "UsedScenes.val": ("scenes", {"train": 64, "val": 32, "test": 64}, EVERY),
@@ -38,11 +42,11 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairFits.name": ("fits.0.name", "other", set()),
     "PairFits.datasets": ("fits.2.datasets", ["tiny"], SHOWN),
     "PairFits.models": ("fits.1.models", ["timm"], SHOWN),
-    "PairFits.layers": ("fits.0.layers", [1], {*READ, *MAPS, *SHOWN}),
+    "PairFits.layers": ("fits.0.layers", [1], {*READ, *OF_VIT, *SHOWN}),
     "PairFits.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FIT),
     "PairFits.probes": ("fits.1.probes", ["quadratic"], set()),
     "PairFits.controls": ("fits.0.controls", ["none", "permuted_within"], FIT),
-    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *MAPS, *SHOWN}),
+    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *OF_VIT, *SHOWN}),
     "PairFits.patch_grid": ("fits.1.patch_grid", [2, 2],
                             {"patch_samples", *READ, *BASE}),
     "PlantedModel.datasets": ("planted.0.datasets", ["tiny"], SHOWN),
@@ -65,8 +69,14 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Maps.models": ("maps.models", ["timm"], {*MAPS, "figure"}),
     "Maps.probes": ("maps.probes", ["quadratic2"], {*MAPS, "figure"}),
     "Maps.scenes": ("maps.scenes", 2, {*MAPS, "figure"}),
-    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *MAPS}),
-    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *MAPS}),
+    "Geometry.datasets": ("geometry", {"datasets": ["own"], "models": ["timm"],
+                                       "probes": ["quadratic"]}, {*GEOMETRY, *SHOWN}),
+    "Geometry.models": ("geometry.models", ["timm"], {*GEOMETRY, *SHOWN}),
+    "Geometry.probes": ("geometry.probes", ["quadratic2"], {*GEOMETRY, *SHOWN}),
+    "Geometry.cross_images": ("geometry.cross_images", 2, {*GEOMETRY, *SHOWN}),
+    "Geometry.cross_steps": ("geometry.cross_steps", 2, {*GEOMETRY, *SHOWN}),
+    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *OF_VIT}),
+    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *OF_VIT}),
     "SeedGroup.name": ("groups.0.name", "other", {"figure"}),
     "SeedGroup.models": ("groups.0.models", ["vit"], {"figure"}),
 }  # fmt: skip
@@ -96,12 +106,12 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
 }  # fmt: skip
 for _cls, (_i, _options) in PROBES.items():
     _reads_nothing = _cls in ("PositionScorer", "Baseline")
-    _rules = BASE if _reads_nothing else FIT | MAPS if _cls == "QuadraticScorer" else FIT
+    _rules = BASE if _reads_nothing else FIT | OF_VIT if _cls == "QuadraticScorer" else FIT
     for _field, _value in _options.items():
         KEYS[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "linear" if _cls != "LinearScorer" else "diagonal"
     _name = ("linear", "diagonal", "quadratic", "ranks", "class", "class-position", "identity",
              "perceptron", "dot", "cosine", "position", "majority")[_i]  # fmt: skip
     if _cls == "QuadraticScorer":
-        _i, _name = 12, "quadratic2"  # one of which no maps are drawn
+        _i, _name = 12, "quadratic2"  # one of which nothing else is made
     KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": _name, "family": _other}, FIT)

@@ -2,38 +2,45 @@
 
 FIT, BASELINE = {"same_object_fit"}, {"same_object_baseline"}
 MAPS, KNOWN, SAMPLES = {"same_object_maps"}, {"same_object_known"}, {"patch_samples"}
-SAMPLED = {"sampled"}
+SAMPLED, GEOMETRY = {"sampled"}, {"same_object_geometry"}
 PAIRS = FIT | BASELINE
 STORES = SAMPLES | SAMPLED | KNOWN
+OF_GEOMETRY = {f"figure same_object_{name}" for name in ("geometry", "distance", "cross_layers")}
+GEOMETRY_TABLE = {"table same_object_geometry"}
 TABLES = {"table same_object", "table same_object_strata"}
 OF_TABLES = {f"figure same_object_{name}" for name in ("layers", "models", "strata")}
-FIGURES = {*OF_TABLES, "figure same_object_maps"}
-MEANS = {*OF_TABLES, "report"}
-ROW_READERS = TABLE_READERS = {*TABLES, *MEANS}
-SCHEMAS = {*TABLES, *OF_TABLES}
+FIGURES = {*OF_TABLES, *OF_GEOMETRY, "figure same_object_maps"}
+NAMED = {*OF_TABLES, "report"}
+MEANS = {*NAMED, *OF_GEOMETRY}
+ROW_READERS = TABLE_READERS = {*TABLES, *GEOMETRY_TABLE, *MEANS}
+OF_SCHEMA = GEOMETRY_TABLE | OF_GEOMETRY
+SCHEMAS = {*TABLES, *OF_TABLES, *OF_SCHEMA}
+TOKENS = PAIRS | GEOMETRY
 
 # Modules of the shared rooms that this study's own steps hold.
 SHARED: dict[str, set[str]] = {
     "activations/extraction.py": SAMPLED,
-    "activations/reader.py": PAIRS,
+    "activations/reader.py": TOKENS,
     "core/devices.py": PAIRS | SAMPLED | MAPS,
-    "core/splits.py": SAMPLES | KNOWN | PAIRS,
-    "core/store/listing.py": PAIRS,
+    "core/splits.py": SAMPLES | KNOWN | TOKENS,
+    "core/store/listing.py": TOKENS,
     **dict.fromkeys(("core/store/background.py", "core/store/writer.py"), STORES),
-    **{f"core/store/{name}.py": STORES | PAIRS | MAPS for name in ("dtypes", "manifest", "reader")},
     **{
-        f"fitting/{name}.py": PAIRS
+        f"core/store/{name}.py": STORES | TOKENS | MAPS for name in ("dtypes", "manifest", "reader")
+    },
+    **{
+        f"fitting/{name}.py": TOKENS
         for name in ("adam", "checkpoint", "denormals", "descent", "lbfgs")
     },
-    **{f"fitting/{name}.py": PAIRS | KNOWN | MAPS for name in ("generators", "rows")},
-    **{f"fitting/{name}.py": PAIRS | MAPS for name in ("standardise", "streaming")},
-    "models/base.py": PAIRS | SAMPLED | MAPS,
+    **{f"fitting/{name}.py": TOKENS | KNOWN | MAPS for name in ("generators", "rows")},
+    **{f"fitting/{name}.py": TOKENS | MAPS for name in ("standardise", "streaming")},
+    "models/base.py": TOKENS | SAMPLED | MAPS,
     **{
         f"models/{name}.py": SAMPLED | MAPS
         for name in ("attention", "controlled", "edits", "images", "loading", "stream", "vit")
     },
     "scenes/placement.py": SAMPLES,
-    "statistics/bootstrap.py": {*PAIRS, *TABLES, *MEANS},
+    "statistics/bootstrap.py": {*TOKENS, *TABLES, *MEANS},
 }
 
 ROOMS: dict[str, set[str]] = {
@@ -41,39 +48,48 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": set()
         for name in (
-            "config", "planted_config", "probes_config", "products", "registry",
+            "config", "geometry_config", "planted_config", "probes_config", "products", "registry",
             "sampling_config", "study",
         )
     },
     "columns.py": SCHEMAS,
     "comparisons.py": {"report"},
-    "data.py": PAIRS | MAPS,
+    "data.py": TOKENS | MAPS,
     "findings.py": {"report"},
-    **{f"{name}.py": PAIRS for name in ("fit", "histogram", "job", "metrics", "strata")},
+    **{f"{name}.py": TOKENS for name in ("fit", "histogram", "job", "metrics", "strata")},
+    "geometry/": GEOMETRY,
+    "geometry/exponential.py": GEOMETRY | {"figure same_object_distance"},
+    "geometry/findings.py": {"report"},
+    "geometry/quantities.py": GEOMETRY | OF_SCHEMA,
+    "geometry/shown.py": {*OF_GEOMETRY, "report"},
+    "geometry/table.py": OF_SCHEMA,
     "known.py": KNOWN,
     "leads.py": TABLES,
-    "marks.py": {*PAIRS, *MAPS, *TABLES, *MEANS},
-    "names.py": MEANS,
+    "marks.py": {*TOKENS, *MAPS, *TABLES, *MEANS},
+    "names.py": NAMED,
     "patch_labels.py": SAMPLES | MAPS,
     "patch_samples.py": SAMPLES,
     "planting.py": KNOWN,
     "published.py": {"figure same_object_models", "report"},
     "schemas.py": SCHEMAS,
     "score_maps.py": MAPS,
-    "stratum_names.py": {*PAIRS, *SCHEMAS},
+    "stratum_names.py": {*TOKENS, *SCHEMAS},
     "tables.py": TABLES,
     "views.py": MEANS,
     "figures/same_object_ranks.py": set(),  # no probe of low rank here
     **{f"figures/{name.partition(' ')[2]}.py": {name} for name in FIGURES},
     "scorers/": set(),  # not of this configuration
-    **{f"scorers/{name}.py": PAIRS for name in ("base", "convex", "forms")},
+    **{f"scorers/{name}.py": TOKENS for name in ("base", "convex", "forms")},
     **{f"scorers/{name}.py": FIT for name in ("diagonal", "linear", "quadratic")},
     "scorers/position.py": BASELINE,
 }  # fmt: skip
 
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
-    "scorers/quadratic.py": (FIT, {*FIT, *MAPS, *TABLES, *FIGURES, "report"}),
+    "scorers/quadratic.py": (
+        FIT,
+        {*FIT, *MAPS, *GEOMETRY, *TABLES, *GEOMETRY_TABLE, *FIGURES, "report"},
+    ),
     "figures/same_object_layers.py": (
         {"figure same_object_layers"},
         {"figure same_object_layers", "report"},

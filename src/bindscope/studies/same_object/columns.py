@@ -7,7 +7,7 @@ from math import log2
 import pandas as pd
 
 from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES
+from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES, TEXTURES
 from bindscope.tables.rules import TOLERANCE, near
 from bindscope.tables.schema import (
     DATASET,
@@ -206,13 +206,18 @@ STRATA_COLUMNS: tuple[Column, ...] = (
         "size", "Share of the image's sampled patches that the smaller of both objects has.",
         _METRICS, values=(ALL, *SIZES), reference="same",
     ),
+    label(
+        "texture", "Whether both objects have one texture; `all` where it does not matter, and "
+        "where the scenes do not say.",
+        _METRICS, values=(ALL, *TEXTURES), reference="same",
+    ),
     *_SIZES,
     *_ACCURACIES,
     *KEYS,
 )  # fmt: skip
 
 ROW_KEY = ("dataset", "model", "layer", "probe", "control", "rank", "seed")
-STRATA_KEY = (*ROW_KEY, "same_class", "distance", "size")
+STRATA_KEY = (*ROW_KEY, "same_class", "distance", "size", "texture")
 
 
 def _entropy(frame: pd.DataFrame) -> pd.Series[bool]:

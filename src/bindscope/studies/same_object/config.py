@@ -14,6 +14,7 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -102,6 +103,9 @@ class PairSection(Model):
         (), description="Tokens with known content, and what is fitted to them."
     )
     maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
+    geometry: Geometry | None = Field(
+        None, description="What scores and tokens are like; left out: nothing of it is measured."
+    )
     intervals: Intervals = Field(Intervals(), description="Intervals.")
     groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
 
@@ -150,6 +154,8 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         yield from _models(where, block, known, used)
     if section.maps:
         yield from _maps(section, section.maps, datasets, models)
+    if section.geometry:
+        yield from _geometry(section, section.geometry, datasets, models)
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, models)
 
@@ -187,13 +193,7 @@ def _maps(
     for name in maps.probes:
         if name in probes and probes[name].family != "quadratic":
             yield f"maps.probes: {name!r} is not quadratic; maps are drawn of such probes alone"
-    fitted = {
-        (dataset, model)
-        for block in section.fits
-        if set(maps.probes) <= set(block.probes) and "none" in block.controls
-        for dataset in block.datasets
-        for model in block.models
-    }
+    fitted = _fitted_with(section.fits, maps.probes)
     for dataset in maps.datasets:
         for model in maps.models:
             if (dataset, model) not in fitted:
@@ -203,6 +203,44 @@ def _maps(
                 )
             if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:
                 yield f"maps.scenes: more than a shard of {dataset!r} holds; ask for fewer"
+
+
+def _fitted_with(
+    blocks: Iterable[PairFits | PlantedModel], probes: Iterable[str]
+) -> set[tuple[str, str]]:
+    """Return the datasets and models to which all these probes are fitted with true labels."""
+    return {
+        (dataset, model)
+        for block in blocks
+        if set(probes) <= set(block.probes) and "none" in block.controls
+        for dataset in block.datasets
+        for model in ([block.name] if isinstance(block, PlantedModel) else block.models)
+    }
+
+
+def _geometry(
+    section: PairSection,
+    geometry: Geometry,
+    datasets: Mapping[str, Dataset],
+    models: Mapping[str, AnyModel],
+) -> Iterator[str]:
+    """It is of quadratic probes, of what is fitted."""
+    probes = {probe.name: probe for probe in section.probes}
+    planted = {entry.name: entry for entry in section.planted}
+    yield from unknown("geometry.datasets", geometry.datasets, datasets)
+    yield from unknown("geometry.models", geometry.models, {**models, **planted})
+    yield from unknown("geometry.probes", geometry.probes, probes)
+    for name in geometry.probes:
+        if name in probes and probes[name].family != "quadratic":
+            yield f"geometry.probes: {name!r} is not quadratic; name such probes alone"
+    fitted = _fitted_with((*section.fits, *section.planted), geometry.probes)
+    for dataset in geometry.datasets:
+        for model in geometry.models:
+            if (dataset, model) not in fitted:
+                yield (
+                    f"geometry: no entry of `fits` or `planted` fits these probes to {model!r} on "
+                    f"{dataset!r}; add it there, or leave it out here"
+                )
 
 
 def _pairs(

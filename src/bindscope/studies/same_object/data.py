@@ -52,6 +52,8 @@ class PairData:
     background
         `object`: two patches of instance 0 are the same object; `negative`: they are not. With
         `ignore` such patches are not valid.
+    textures
+        int16 (n, M): texture of the object, 0 where it is not known; None: of no patch.
     """
 
     tokens: Rows
@@ -61,6 +63,7 @@ class PairData:
     positions: npt.NDArray[np.float32]
     grid: tuple[int, int]
     background: Background = "ignore"
+    textures: npt.NDArray[np.int16] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that are not of the same patches."""
@@ -91,7 +94,8 @@ class PairData:
         Parameters
         ----------
         sample
-            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M).
+            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M); `textures`
+            (n, M) where they are known.
         tokens
             (n, M, d) in the sample's order, or None for what reads labels and places alone.
         grid, background
@@ -110,6 +114,7 @@ class PairData:
             place,
             (int(grid[0]), int(grid[1])),
             background,
+            np.asarray(sample["textures"], np.int16) if "textures" in sample else None,
         )
 
     @property
@@ -155,23 +160,22 @@ class PairData:
         if control == "none":
             return self
         generator = rng(seed, 11)
+        labels: dict[str, Any] = {"instances": self.instances, "classes": self.classes}
+        if self.textures is not None:
+            labels["textures"] = self.textures
         if control == "permuted_images":
             # A cycle through a random order leaves no image its own labels.
             order = generator.permutation(self.n_images)
             taken = np.empty_like(order)
             taken[order] = np.roll(order, 1)
             valid = self.valid & self.valid[taken]
-            return replace(
-                self, instances=self.instances[taken], classes=self.classes[taken], valid=valid
-            )
+            return replace(self, valid=valid, **{k: v[taken] for k, v in labels.items()})
         draw = np.where(self.valid, generator.random(self.valid.shape), np.inf)
         target, source = draw.argsort(1), np.argsort(~self.valid, axis=1, kind="stable")
-        moved = []
-        for labels in (self.instances, self.classes):
-            out = labels.copy()
-            np.put_along_axis(out, target, np.take_along_axis(labels, source, 1), 1)
-            moved.append(out)
-        return replace(self, instances=moved[0], classes=moved[1])
+        moved = {name: values.copy() for name, values in labels.items()}
+        for name, out in moved.items():
+            np.put_along_axis(out, target, np.take_along_axis(labels[name], source, 1), 1)
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,8 @@ class Block:
         bool (B, M).
     positions
         float32 (B, M, 2).
+    textures
+        int64 (B, M), 0 where not known.
     background
         Of the data.
     """
@@ -200,6 +206,7 @@ class Block:
     classes: Tensor
     valid: Tensor
     positions: Tensor
+    textures: Tensor
     background: Background = "ignore"
 
     @cached_property
@@ -321,15 +328,15 @@ class Pairs:
             x = self.scaling.scaled(x)
         valid = torch.from_numpy(data.valid[rows])
         x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
-        return Block(
-            start,
-            x.to(self.device),
-            torch.from_numpy(data.instances[rows].astype(np.int64)).to(self.device),
-            torch.from_numpy(data.classes[rows].astype(np.int64)).to(self.device),
-            valid.to(self.device),
-            torch.from_numpy(data.positions[rows]).to(self.device),
-            data.background,
+        places = torch.from_numpy(data.positions[rows])
+        unknown = np.zeros_like(data.instances[rows])
+        textures = unknown if data.textures is None else data.textures[rows]
+        instances, classes, known = (
+            torch.from_numpy(labels.astype(np.int64)).to(self.device)
+            for labels in (data.instances[rows], data.classes[rows], textures)
         )
+        x, valid, places = (part.to(self.device) for part in (x, valid, places))
+        return Block(start, x, instances, classes, valid, places, known, data.background)
 
 
 def no_tokens(shape: tuple[int, ...]) -> ArrayRows:

@@ -20,6 +20,7 @@ from bindscope.report.chapter import (
     page_table,
 )
 from bindscope.studies.same_object.comparisons import QUADRATIC, Judged, judged
+from bindscope.studies.same_object.geometry.findings import geometry_section
 from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.views import (
     at_best_layers,
@@ -83,6 +84,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                     tables=tuple(_claims(claims))),
             Section("models", "Model by model", (), figures=("same_object_models",),
                     tables=(_published(inputs),)),
+            *geometry_section(tables, list(section.get("groups") or ())),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
     )  # fmt: skip

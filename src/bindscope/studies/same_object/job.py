@@ -21,7 +21,7 @@ from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
-SAMPLE_ARRAYS = ("patches", "instances", "classes")
+SAMPLE_ARRAYS = ("patches", "instances", "classes", "textures")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def pair_data(
     StoreError
         If tokens and patches are not of the same images.
     """
-    arrays = {name: sample.read(name) for name in SAMPLE_ARRAYS}
+    arrays = {name: sample.read(name) for name in SAMPLE_ARRAYS if name in sample.names}
     # Few images have as many patches as were drawn at most; products of all grow with the square.
     width = max(1, int((arrays["patches"] >= 0).sum(1).max()))
     rows, columns = sample.attributes["grid"]

@@ -27,6 +27,7 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
+from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.registry import FAMILIES
 
@@ -79,6 +80,13 @@ STEPS = (
         leaf=True,
         makes="score maps",
     ),
+    Step(
+        "same_object_geometry",
+        {"rows": "results/same_object/{dataset}/{model}/geometry-{layers}/{probe}-{key}.jsonl"},
+        reads={"fit": ("weights",)},
+        leaf=True,
+        makes="geometry of scores",
+    ),
 )
 
 
@@ -111,6 +119,30 @@ def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) ->
                     )
 
 
+def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> None:
+    """Add what is measured of the scores of every fit of the probes that are named."""
+    of_probes = [probe for probe in section.probes if probe.name in geometry.probes]
+    for dataset in geometry.datasets:
+        for model in geometry.models:
+            for probe in of_probes:
+                names = {"dataset": dataset, "model": model, "probe": probe.name}
+                for fit in graph.of("same_object_fit", control="none", **names):
+                    known = json.loads(fit.spec)
+                    content = {
+                        **{key: known[key] for key in ("layers", "background", "intervals")},
+                        "token_norm": probe.model_dump()["token_norm"],
+                        "cross_images": geometry.cross_images,
+                        "cross_steps": geometry.cross_steps,
+                        "threads": probe.threads,
+                    }
+                    graph.add(
+                        "same_object_geometry",
+                        {**names, "layers": fit.wildcards["layers"]},
+                        content,
+                        {"fit": fit, **fit.inputs},
+                    )
+
+
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
     asked: set[tuple[object, ...]] = set()
@@ -126,6 +158,8 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
             _Fits(graph, shared, section, planted, dataset, planted, grid, asked).add()
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
+    if section.geometry:
+        _add_geometry(graph, section, section.geometry)
 
 
 @dataclass(frozen=True)

@@ -8,3 +8,5 @@ CLASSES = ("different", "same")
 DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
 # Share of an image's sampled patches that the smaller object of a pair has.
 SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
+# Whether the objects of both patches have one texture, where the scenes say.
+TEXTURES = ("different", "same")

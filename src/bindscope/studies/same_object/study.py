@@ -73,6 +73,17 @@ def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None
     return Request(inputs, about.content, {"fits": ("weights",)})
 
 
+def _geometry_rows(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    rows = graph.of("same_object_geometry")
+    return Request({"rows": rows}) if rows else None
+
+
+def _geometry(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if not graph.of("same_object_geometry"):
+        return None
+    return _about_table(graph, shared, section, "same_object_geometry")
+
+
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
@@ -91,6 +102,7 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
+        TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
     ),
     figures=(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
@@ -98,6 +110,9 @@ STUDY = Study(
         _figure("same_object_strata", "Same object: two of one class", _by_stratum),
         _figure("same_object_ranks", "Same object: how many directions", _ranks),
         _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
+        _figure("same_object_geometry", "Same object: what scores and tokens are like", _geometry),
+        _figure("same_object_distance", "Same object: how it falls with distance", _geometry),
+        _figure("same_object_cross_layers", "Same object: across layers", _geometry),
     ),
     findings=f"{_HERE}.findings:chapter",
     resources=(_PUBLISHED,),

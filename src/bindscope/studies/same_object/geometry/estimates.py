@@ -1,0 +1,129 @@
+"""Rows of the table, and estimates with intervals over test images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.statistics.bootstrap import interval, resampled_means
+from bindscope.studies.same_object.geometry.quantities import QUANTITIES
+from bindscope.studies.same_object.metrics import COARSE, areas
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+NO_IMAGE = "no test image has what is measured"
+
+
+def row(
+    quantity: str,
+    value: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    at: str = "",
+    reason: str = "",
+) -> Row:
+    """Return a row of the table; what is not a number is left out, for a reason."""
+    known = value is not None and bool(np.isfinite(value))
+    if not known and not reason:
+        reason = NO_IMAGE
+    ends = [end if known and end is not None and np.isfinite(end) else None for end in (low, high)]
+    return {
+        "quantity": quantity, "at": at, "value": float(value or 0.0) if known else None,
+        "low": ends[0], "high": ends[1], "unit": QUANTITIES[quantity].unit, "reason": reason,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Resamples of the test images: their number, and a seed."""
+
+    samples: int
+    seed: int
+
+    def drawn(self, sums: Floats, samples: int | None = None) -> Floats:
+        """Return means of resampled rows (n, k), (samples, k)."""
+        return resampled_means(sums, samples or self.samples, self.seed)
+
+    def rows(
+        self, sums: Floats, statistics: Mapping[tuple[str, str], Callable[[Floats], Floats]]
+    ) -> list[Row]:
+        """Return a row per statistic of means, with its interval over images.
+
+        Parameters
+        ----------
+        sums
+            float64 (n, k): numbers of each image.
+        statistics
+            (quantity, at) -> function of means (B, k) to (B,), NaN where there is nothing.
+        """
+        if not len(sums):
+            return [row(quantity, None, at=at) for quantity, at in statistics]
+        drawn, here = self.drawn(sums), sums.mean(0, keepdims=True)
+        found = []
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for (quantity, at), statistic in statistics.items():
+                samples = statistic(drawn)
+                told = samples[np.isfinite(samples)]
+                ends = interval(told) if len(told) else (None, None)
+                found.append(row(quantity, float(statistic(here)[0]), *ends, at=at))
+        return found
+
+    def areas(self, counts: Mapping[tuple[str, str], NDArray[np.float32]]) -> list[Row]:
+        """Return areas under ROC curves; `counts` are `counted` pairs (n, 2, COARSE) of images."""
+        found = []
+        for name, of_images in counts.items():
+            used = of_images[of_images.sum((1, 2)) > 0]
+            flat = used.reshape(len(used), -1).astype(np.float64)
+            found += self.rows(flat, {name: area_of})
+        return found
+
+
+def column(i: int) -> Callable[[Floats], Floats]:
+    """Return the function of means (B, k) that takes one column."""
+    return lambda means: means[:, i]
+
+
+def ratio(above: int, below: int) -> Callable[[Floats], Floats]:
+    """Return the function of means (B, k) that divides one column by another one."""
+    return lambda means: means[:, above] / means[:, below]
+
+
+def area_of(means: Floats) -> Floats:
+    """Return areas (B,) under the ROC curves of mean counts (B, 2 COARSE)."""
+    return areas(means.reshape(len(means), 2, COARSE))
+
+
+def coarse_edges(scores: NDArray[Any]) -> Floats:
+    """Return edges (COARSE - 1,) between which about as many of the scores are."""
+    if not scores.size:
+        return np.zeros(COARSE - 1)
+    edges: Floats = np.quantile(scores, np.arange(1, COARSE) / COARSE)
+    return edges
+
+
+def counted(
+    scores: NDArray[Any], same: NDArray[np.bool_], pairs: NDArray[np.bool_], edges: Floats
+) -> NDArray[np.float32]:
+    """Count pairs of different and of the same object by bins of their scores.
+
+    Parameters
+    ----------
+    scores, same, pairs
+        (n, M, M): scores, labels, and which of them are pairs.
+    edges
+        Of the bins.
+
+    Returns
+    -------
+    float32 (n, 2, COARSE).
+    """
+    n = len(scores)
+    image = np.broadcast_to(np.arange(n)[:, None, None], scores.shape)[pairs]
+    place = (image * 2 + same[pairs]) * COARSE + np.searchsorted(edges, scores[pairs])
+    found = np.bincount(place, minlength=n * 2 * COARSE).reshape(n, 2, COARSE)
+    return found.astype(np.float32)

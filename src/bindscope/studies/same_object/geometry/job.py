@@ -1,0 +1,131 @@
+"""One job: all that is measured of the scores and tokens of a fitted probe, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.denormals import flushed
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.geometry.cross_layers import NO_FIT, fitted_across, transfers
+from bindscope.studies.same_object.geometry.distances import decays
+from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, row
+from bindscope.studies.same_object.geometry.places import positions_decoded, shifted_labels
+from bindscope.studies.same_object.geometry.residuals import residuals
+from bindscope.studies.same_object.geometry.scored import (
+    Labels,
+    QuadraticWeights,
+    calibration_of,
+    cosines,
+)
+from bindscope.studies.same_object.geometry.segmentation import segmentation
+from bindscope.studies.same_object.geometry.transitivity import transitivity
+from bindscope.studies.same_object.job import pair_data
+from bindscope.studies.same_object.marks import weights_name
+
+MORE = ("stuff", "copy_of", "purity")  # of the patches of test
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a job reads.
+
+    Attributes
+    ----------
+    splits
+        Split -> layer -> patches.
+    weights
+        The fitted probe of each layer.
+    more
+        `MORE` of the patches of test, (n, M) each.
+    """
+
+    splits: Mapping[str, Mapping[str, PairData]]
+    weights: Mapping[str, QuadraticWeights]
+    more: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def open(
+        cls,
+        samples: Sequence[str],
+        tokens: Mapping[str, Sequence[str]],
+        fit: Mapping[str, NDArray[Any]],
+        spec: Mapping[str, Any],
+    ) -> Measured:
+        """Open stores of samples (train, val, test) and of tokens by split, and take weights."""
+        opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
+        stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
+        layers = [str(layer) for layer in spec["layers"]]
+        splits = {
+            split: {
+                layer: pair_data(opened[split], stores[split], layer, spec["background"])
+                for layer in layers
+            }
+            for split in SPLITS
+        }
+        weights = {
+            layer: QuadraticWeights.of(fit, weights_name(layer, 0, 0), spec["token_norm"])
+            for layer in layers
+        }
+        width = splits["test"][layers[0]].valid.shape[1]
+        return cls(splits, weights, _more(opened["test"], width))
+
+
+def _more(sample: Store, width: int) -> dict[str, NDArray[Any]]:
+    return {name: sample.read(name)[:, :width] for name in MORE}
+
+
+@flushed()
+@torch.no_grad()
+def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of all layers, without names and keys.
+
+    Parameters
+    ----------
+    data
+        Patches and probes.
+    spec
+        The job's `intervals`, `cross_images` and `cross_steps`.
+    """
+    by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
+    tests = data.splits["test"]
+    labels = Labels.of(next(iter(tests.values())), data.more["stuff"])
+    moved = transfers(data.weights, tests, labels, by)
+    if spec["cross_images"]:
+        images, steps = spec["cross_images"], spec["cross_steps"]
+        fitted = fitted_across(data.splits, data.weights, labels, images, steps, by)
+    else:
+        fitted = {
+            layer: [row("cross_auc", None, at=other, reason=NO_FIT) for other in tests]
+            for layer in tests
+        }
+    return [
+        {"layer": layer, **one}
+        for layer in tests
+        for one in (*_of_layer(data, layer, labels, by), *moved[layer], *fitted[layer])
+    ]
+
+
+def _of_layer(data: Measured, layer: str, labels: Labels, by: Bootstrap) -> Iterator[Row]:
+    probe = data.weights[layer]
+    train, val, test = (data.splits[split][layer] for split in SPLITS)
+    scores = probe.of_tokens(test)
+    yield from transitivity(scores, labels, by)
+    yield from segmentation(scores, labels, by)
+    own = Labels.of(val, np.zeros_like(val.instances))
+    scale, offset = calibration_of(cosines(val), own)
+    yield from segmentation(
+        (scale * cosines(test) + offset).astype(np.float32), labels, by, "_cosine"
+    )
+    yield from decays(scores, labels, by)
+    yield from positions_decoded(train, val, test, probe.scaling, probe.norm, by)
+    raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
+    yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)
+    yield from shifted_labels(scores, labels, by)

@@ -1,0 +1,29 @@
+"""Measure what a fitted probe's scores, and the tokens it reads, are like."""
+
+from typing import TYPE_CHECKING
+
+from safetensors.numpy import load_file
+
+import bindscope
+from bindscope.core.files import canonical_json, write_atomic
+from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.geometry.job import Measured, measured_rows
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write a row per layer and quantity."""
+    names = {name: job.wildcards[name] for name in ("dataset", "model", "probe")}
+    tokens = {split: job.input[split] for split in SPLITS}
+    fit = load_file(job.input.fit_weights[0])
+    data = Measured.open(job.input.samples, tokens, fit, job.spec)
+    rows = [{**names, **row, **job.keys} for row in measured_rows(data, job.spec)]
+    write_atomic(job.output.rows, "".join(canonical_json(row) + "\n" for row in rows))
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
