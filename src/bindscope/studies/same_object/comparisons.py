@@ -98,7 +98,7 @@ _LEAD = ["lead", "low", "high"]
 def _peaks_inside(rows: pd.DataFrame, layer: str) -> list[Judged]:
     """Ask whether the best layer is an inner one, and better than the last one."""
     own = rows[rows["family"] == QUADRATIC]
-    last = str(own.loc[own["x"].idxmax(), "layer"])
+    last = str(own.sort_values("x", kind="stable")["layer"].iloc[-1])
     if own["layer"].nunique() < 3:
         return []
     words = f"the quadratic probe does better in an inner layer than in the last one ({last})"
