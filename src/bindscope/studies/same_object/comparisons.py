@@ -105,7 +105,7 @@ def _peaks_inside(rows: pd.DataFrame, layer: str) -> list[Judged]:
     each = own.pivot_table(index="model", columns="layer", values="accuracy", sort=False)
     lead = each[layer] - each[last]
     leads = pd.DataFrame({_LEAD[0]: lead, _LEAD[1]: np.nan, _LEAD[2]: np.nan})
-    if layer == last:  # nothing to measure: no inner layer was preferred
+    if layer in ("0", last):  # nothing to measure: no inner layer was preferred
         leads[_LEAD] = 0.0
     return [_judge(rows, words, layer, leads)]
 
