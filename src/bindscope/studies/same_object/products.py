@@ -234,7 +234,11 @@ class _Fits:
                 "dataset": self.dataset.name, "model": model.name, "layers": joined(layers),
                 "split": split, "shard": scenes.wildcards["shard"],
             }  # fmt: skip
-            inputs = {"scenes": scenes, "samples": samples, "weights": [weights] if weights else []}
+            inputs: dict[str, Product | list[Product]] = {
+                "scenes": scenes,
+                "samples": samples,
+                "weights": [weights] if weights else [],
+            }
             made.append(
                 self.graph.add(
                     "sampled", names, {**content, **rows}, inputs, runs=model_code(model)
