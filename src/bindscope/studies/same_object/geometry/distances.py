@@ -126,7 +126,7 @@ def _rows(name: str, d: Floats, sums: Floats, by: Bootstrap) -> list[Row]:
     ends = _ends(d, by.drawn(sums, min(by.samples, RESAMPLES)))
     return found + [
         row(f"{name}_{field}", value, *ends[i])
-        for i, (field, value) in enumerate(zip(FIELDS, best, strict=False))
+        for i, (field, value) in enumerate(zip(FIELDS, best[:3], strict=True))
     ]
 
 
