@@ -97,7 +97,7 @@ def of_group(differences: list[Floats]) -> tuple[Floats, float, float]:
     Returns
     -------
     Explained shares (3,), 0 behind the last dimension; separability; and separability where scenes
-    are dealt out at random, which is less than a third: a point that is left out takes its scene's
+    are dealt out at random, which can be less than a third: a point that is left out takes its scene's
     centre away from itself.
     """
     stacked = np.concatenate(differences)
