@@ -30,7 +30,9 @@ def geometry_section(
         told = [
             f"{place.group} on {place.dataset}, layer {place.layer}: {words}"
             for place in best.itertuples(index=False)
-            if (words := said(_values(rows, place.dataset, place.group), str(place.layer)))
+            if (
+                words := said(_values(rows, str(place.dataset), str(place.group)), str(place.layer))
+            )
         ]
         if told:
             points.append(f"{title}. {claim} {'; '.join(told)}.")
@@ -52,7 +54,7 @@ def geometry_section(
 
 def _values(rows: pd.DataFrame, dataset: str, group: str) -> Values:
     own = rows[(rows["dataset"] == dataset) & (rows["group"] == group)]
-    found = {}
+    found: dict[tuple[str, str, str], float] = {}
     for name, ending in (("value", ""), ("low", "_low")):
         keys = zip(own["layer"], own["quantity"] + ending, own["at"], strict=True)
         found |= dict(zip(keys, own[name].astype(float), strict=True))
