@@ -173,7 +173,7 @@ def test_an_exponential_is_found():
     ("d", "p", "reason"),
     [
         (DISTANCES, np.full(8, 0.4), "does not change"),
-        (DISTANCES[:3], np.array([0.9, 0.5, 0.4]), "needs four"),
+        (DISTANCES[:3], np.array([0.9, 0.5, 0.4]), "needs 5"),
         (DISTANCES, np.array([0.2, 0.8, 0.2, 0.8, 0.2, 0.8, 0.2, 0.8]), "explains"),
         (DISTANCES, 0.9 - 0.05 * DISTANCES, "cannot be told apart"),
     ],
@@ -192,7 +192,7 @@ def test_curves_of_scores_are_their_means_and_length_is_in_patches():
     assert found["all_length", ""] == pytest.approx(2.0, abs=1e-3)
     assert found["all_floor", ""] == pytest.approx(0.1, abs=1e-3)
     assert found["same_length", ""] is None  # objects of four patches have three distances
-    assert "needs four" in {r["quantity"]: r["reason"] for r in rows}["same_length"]
+    assert "needs 5" in {r["quantity"]: r["reason"] for r in rows}["same_length"]
 
 
 def places_read(position):

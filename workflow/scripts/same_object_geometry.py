@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per layer and quantity."""
     names = {name: job.wildcards[name] for name in ("dataset", "model", "probe")}
-    tokens = {split: job.input[split] for split in SPLITS}
+    tokens: dict[str, list[str]] = {split: job.input[split] for split in SPLITS}
     fit = load_file(job.input.fit_weights[0])
     data = Measured.open(job.input.samples, tokens, fit, job.spec)
     rows = [{**names, **row, **job.keys} for row in measured_rows(data, job.spec)]

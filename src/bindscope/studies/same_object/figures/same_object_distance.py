@@ -69,6 +69,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, colours: dict[str, Any]) -> None:
         colour = colours[str(layer)]
         points = _by_distance(own, "same_by_distance")
         axes.plot(points["d"], points["value"], "o", color=colour, markersize=3)
+        pairs = _by_distance(own, "all_by_distance")
+        axes.plot(pairs["d"], pairs["value"], color=colour, linestyle=(0, (4, 1.5)), linewidth=0.8)
         fit = own[own["quantity"].isin([f"same_{field}" for field in FIELDS])]
         if len(fit) == len(FIELDS):
             theta = fit.set_index("quantity")["value"]

@@ -15,6 +15,7 @@ from bindscope.studies.same_object.geometry.exponential import FIELDS, curve
 from bindscope.studies.same_object.geometry.scored import Labels
 
 BIN = 0.5  # patches
+DISTANCES = 5  # at least: three numbers are fitted
 RESAMPLES = 200  # of the images, for intervals of a fit
 LEAST = 0.5  # share of the variance between distances that a fit must explain
 SHORTEST, LONGEST = 0.25, 1.0  # lambda in patches, and in times the largest distance
@@ -39,8 +40,9 @@ def decay(d: Floats, p: Floats, pairs: Floats) -> Decay:
         (k,): distances, means there, and of how many pairs.
     """
     nothing = Decay(np.nan, np.nan, np.nan, np.nan)
-    if len(d) < 4:
-        return nothing._replace(reason=f"pairs have {len(d)} distances, and a fit needs four")
+    if len(d) < DISTANCES:
+        words = f"pairs have {len(d)} distances, and a fit needs {DISTANCES}"
+        return nothing._replace(reason=words)
     mean = float(np.average(p, weights=pairs))
     spread = float(pairs @ (p - mean) ** 2 / pairs.sum())
     if spread < 1e-9:
@@ -124,9 +126,10 @@ def _rows(name: str, d: Floats, sums: Floats, by: Bootstrap) -> list[Row]:
     if best.reason:
         return found + [row(f"{name}_{field}", None, reason=best.reason) for field in FIELDS]
     ends = _ends(d, by.drawn(sums, min(by.samples, RESAMPLES)))
+    words = "" if ends[0][0] is not None else "no interval: half of the resamples have no fit"
     return found + [
-        row(f"{name}_{field}", value, *ends[i])
-        for i, (field, value) in enumerate(zip(FIELDS, best, strict=False))
+        row(f"{name}_{field}", value, *ends[i], reason=words)
+        for i, (field, value) in enumerate(zip(FIELDS, best[:3], strict=True))
     ]
 
 

@@ -11,7 +11,7 @@ from bindscope.studies.same_object.geometry.shown import over_seeds
 from bindscope.studies.same_object.views import best_layers, fitted, with_groups
 
 Values = Mapping[tuple[str, str, str], float]
-"""(layer, quantity, at) -> number, of one dataset and group."""
+"""(layer, quantity, at) -> number, of one dataset and group; `_low` is the lower end."""
 NAME = "same_object_geometry"
 FIGURES = ("same_object_geometry", "same_object_distance", "same_object_cross_layers")
 _UNKNOWN = float("nan")
@@ -30,7 +30,9 @@ def geometry_section(
         told = [
             f"{place.group} on {place.dataset}, layer {place.layer}: {words}"
             for place in best.itertuples(index=False)
-            if (words := said(_values(rows, place.dataset, place.group), str(place.layer)))
+            if (
+                words := said(_values(rows, str(place.dataset), str(place.group)), str(place.layer))
+            )
         ]
         if told:
             points.append(f"{title}. {claim} {'; '.join(told)}.")
@@ -52,8 +54,11 @@ def geometry_section(
 
 def _values(rows: pd.DataFrame, dataset: str, group: str) -> Values:
     own = rows[(rows["dataset"] == dataset) & (rows["group"] == group)]
-    keys = zip(own["layer"], own["quantity"], own["at"], strict=True)
-    return dict(zip(keys, own["value"].astype(float), strict=True))
+    found: dict[tuple[str, str, str], float] = {}
+    for name, ending in (("value", ""), ("low", "_low")):
+        keys = zip(own["layer"], own["quantity"] + ending, own["at"], strict=True)
+        found |= dict(zip(keys, own[name].astype(float), strict=True))
+    return found
 
 
 def _percent(value: float) -> str:
@@ -110,11 +115,15 @@ def _copies(values: Values, layer: str) -> str:
 
 
 def _shifts(values: Values, layer: str) -> str:
-    losses = [v for (at, name, _), v in values.items() if (at, name) == (layer, "shift_loss")]
+    losses, lowest = (
+        [v for (at, name, _), v in values.items() if (at, name) == (layer, wanted)]
+        for wanted in ("shift_loss", "shift_loss_low")
+    )
     if not losses:
         return ""
-    peak = "the peak is in place" if min(losses) > 0 else "another place is as good"
-    return f"at least {number(min(losses), '.3f')} of the area is lost, {peak}"
+    above = min(lowest) > 0
+    peak = "all four intervals are above 0" if above else "not all four intervals are above 0"
+    return f"{number(min(losses), '.3f')} or more of the area is lost, {peak}"
 
 
 def _across(values: Values, layer: str) -> str:

@@ -63,7 +63,7 @@ class Measured:
         opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
         stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
         layers = [str(layer) for layer in spec["layers"]]
-        splits = {
+        splits: dict[str, dict[str, PairData]] = {
             split: {
                 layer: pair_data(opened[split], stores[split], layer, spec["background"])
                 for layer in layers

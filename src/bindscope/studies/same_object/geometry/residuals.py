@@ -97,8 +97,8 @@ def of_group(differences: list[Floats]) -> tuple[Floats, float, float]:
     Returns
     -------
     Explained shares (3,), 0 behind the last dimension; separability; and separability where scenes
-    are dealt out at random, which is less than a third: a point that is left out takes its scene's
-    centre away from itself.
+    are dealt out at random, which can be less than a third: a point that is left out takes its
+    scene's centre away from itself.
     """
     stacked = np.concatenate(differences)
     centred = stacked - stacked.mean(0)

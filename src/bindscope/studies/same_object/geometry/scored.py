@@ -36,8 +36,8 @@ class QuadraticWeights:
         part = {
             key: arrays[f"{name}.{key}"] for key in ("matrix", "linear", "bias", "mean", "scale")
         }
-        tensors = [torch.from_numpy(part[key]) for key in ("matrix", "linear", "bias")]
-        return cls(*tensors, Standardiser(part["mean"], part["scale"]), norm)
+        matrix, linear, bias = (torch.from_numpy(part[key]) for key in ("matrix", "linear", "bias"))
+        return cls(matrix, linear, bias, Standardiser(part["mean"], part["scale"]), norm)
 
     def scores(self, x: Tensor) -> Tensor:
         """Return logits (B, M, M) of scaled tokens (B, M, d)."""

@@ -34,8 +34,8 @@ SCHEMA = TableSchema(
     name="same_object_geometry",
     version=1,
     description="What a quadratic probe's scores and the tokens it reads are like on the test "
-    "scenes, a number a row: "
-    + " ".join(f"`{name}`: {q.meaning}" for name, q in QUANTITIES.items()),
+    "scenes, a number a row.\n\n"
+    + "\n".join(f"- `{name}`: {q.meaning}" for name, q in QUANTITIES.items()),
     columns=(
         *NAMES[:4],
         label("quantity", "What is measured; see above.", _SOURCE, values=tuple(QUANTITIES)),

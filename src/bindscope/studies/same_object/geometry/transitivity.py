@@ -57,7 +57,7 @@ def expected(sums: Floats) -> Floats:
     """Return that share if each pair were positive for itself, by its label's rate."""
     p = np.nan_to_num(sums[:, SAME_POSITIVE] / sums[:, SAME])
     q = np.nan_to_num(sums[:, OTHER_POSITIVE] / sums[:, OTHER])
-    two, three = 0.0, 0.0
+    two, three = np.zeros(len(sums)), np.zeros(len(sums))
     for column, rates in ((ALL_SAME, (p, p, p)), (ONE_SAME, (p, q, q)), (NONE_SAME, (q, q, q))):
         a, b, c = rates
         n = sums[:, column]
