@@ -25,6 +25,7 @@ FIGURE_OF = {
     "occlusion": ("occlusion",),
     "natural": ("natural",),
     "calibration": ("calibration",),
+    "same_object": ("same_object_layers", "same_object_models", "same_object_strata"),
 }
 LONGEST_PATH = 200
 LABELS = "tests/fixtures/segmented"

@@ -230,6 +230,8 @@ def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_th
     assert peak.verdict == "undecided"  # one model: nothing says how sure that is
     last = verdicts([r | {"val_loss_bits": 1 - r["accuracy"]} for r in rows])
     assert last["in the last one (4)"].verdict == "does not"
+    first = [row("a", layer, "quadratic", 0.9 - int(layer) / 50) for layer in ("0", "1", "4")]
+    assert verdicts(first)["in the last one (4)"].verdict == "does not"  # layer 0 is no inner one
 
 
 # --- figures and findings -------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def _lead(table: pd.DataFrame, claims: list[Judged]) -> list[str]:
     best = _best(table)
     if not len(best):
         return []
-    top = best.loc[best["accuracy"].idxmax()]
+    top = best.sort_values("accuracy", kind="stable").iloc[-1]
     text = (
         f"Whether two patches are of one object, a quadratic probe tells in "
         f"{number(100 * top['accuracy'], '.1f')} % of the pairs at best ({top['group']} on "
@@ -129,7 +129,7 @@ def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
     best = _best(table)
     if not len(best):
         return []
-    top = best.loc[best["accuracy"].idxmax()]
+    top = best.sort_values("accuracy", kind="stable").iloc[-1]
     of = f"{top['group']} on {top['dataset']}"
     found = [
         KeyNumber(number(100 * top["accuracy"], ".1f"), "% of pairs",

@@ -122,7 +122,11 @@ def fit_layers(
             for split in SPLITS
         }
         counts = {f"n_{split}_images": _with_pairs(data[split]) for split in ("train", "val")}
-        about = {"grid": "x".join(map(str, data["test"].grid)), "n_skipped": skipped, **counts}
+        about: dict[str, int | str] = {
+            "grid": "x".join(map(str, data["test"].grid)),
+            "n_skipped": skipped,
+            **counts,
+        }
         results = fit_probe(
             probe, data["train"], data["val"], data["test"], seeds=spec["seeds"],
             control=spec["control"], **spec["intervals"],

@@ -18,7 +18,6 @@ from bindscope.graph.data import add_scenes
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
-    AnyScorer,
     Maps,
     PairFits,
     PairSection,
@@ -29,6 +28,7 @@ from bindscope.studies.same_object.config import (
 )
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
@@ -234,7 +234,11 @@ class _Fits:
                 "dataset": self.dataset.name, "model": model.name, "layers": joined(layers),
                 "split": split, "shard": scenes.wildcards["shard"],
             }  # fmt: skip
-            inputs = {"scenes": scenes, "samples": samples, "weights": [weights] if weights else []}
+            inputs: dict[str, Product | list[Product]] = {
+                "scenes": scenes,
+                "samples": samples,
+                "weights": [weights] if weights else [],
+            }
             made.append(
                 self.graph.add(
                     "sampled", names, {**content, **rows}, inputs, runs=model_code(model)
@@ -260,11 +264,12 @@ class _Fits:
             "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
             "probe": probe.name, "control": control, "seeds": joined(seeds, "_"),
         }  # fmt: skip
+        inputs: dict[str, list[Product]] = {"samples": list(samples.values())}
         self.graph.add(
             "same_object_fit",
             names,
             {**self._content(probe, seeds), "layers": list(layers), "control": control},
-            {"samples": list(samples.values()), **self._tokens(layers, samples)},
+            {**inputs, **self._tokens(layers, samples)},
             runs=[FAMILIES[probe.family]],
         )
 

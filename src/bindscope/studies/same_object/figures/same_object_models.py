@@ -24,7 +24,10 @@ from bindscope.studies.same_object.views import at_best_layers, of_positions, re
 
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
           "mlp", "quadratic")  # fmt: skip
-_VERSIONS = {"v1": {"marker": "o", "markerfacecolor": "white"}, "revised": {"marker": "*"}}
+_VERSIONS: dict[str, dict[str, Any]] = {
+    "v1": {"marker": "o", "markerfacecolor": "white"},
+    "revised": {"marker": "*"},
+}
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def draw(table: pd.DataFrame, published: pd.DataFrame, models: Sequence[str] = (
     heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
     n_published = published["model"].nunique() + 1
     figure = new_figure(0.9 + 0.42 * (sum(heights) + 2 * len(heights)))
-    left, right = figure.subfigures(1, 2, width_ratios=(1.7, 1))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1.7, 1))[0]
     ours = left.subplots(len(datasets), 1, sharex=True, squeeze=False, height_ratios=heights)
     for axes, dataset in zip(ours.flat, datasets, strict=True):
         part = rows[rows["dataset"] == dataset]
@@ -104,7 +107,7 @@ def _published_panel(axes: Axes, published: pd.DataFrame, n: int) -> None:
     models = list(dict.fromkeys(published["model"]))
     for y, model in enumerate(models):
         for _, row in published[published["model"] == model].iterrows():
-            look = _VERSIONS.get(str(row["version"]), {"marker": "x"})
+            look: dict[str, Any] = _VERSIONS.get(str(row["version"]), {"marker": "x"})
             axes.plot(row["value"], y, color=INK, linestyle="none", **look)
     axes.set_yticks(range(len(models)), models, fontsize=7)
     axes.invert_yaxis()

@@ -91,11 +91,14 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
     for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("distance in patches")
         axes.set_xticks(range(len(bins)), list(bins), fontsize=7)
-    shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
+    families = sorted(rows["family"].unique(), key=family_order)
     legend_below(
         figure,
         [
-            *(handle(s.name, color=s.colour, marker=s.marker, markersize=4) for s in shown),
+            *(
+                handle(s.name, color=s.colour, marker=s.marker, markersize=4)
+                for s in map(family_shown, families)
+            ),
             handle("chance", color=GREY, linewidth=0.8),
         ],
     )
