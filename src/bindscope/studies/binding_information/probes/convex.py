@@ -4,6 +4,13 @@ Heads are regressions of their own, so each has its own ridge strength, which va
 from a path: the anchors alone (or the marginals, without anchors), then one optimum after the
 other, each from that of the stronger ridge before it, down to none. A head leaves the path when two
 strengths in a row have gained nothing.
+
+The next ridge is chosen where its gain on validation is larger than the gain's standard error, else
+the one before it stays (the one-standard-error rule: Breiman, Friedman, Olshen and Stone (1984),
+"Classification and regression trees", section 3.4.3). A head that nearly always can be read has
+weights without bound, and is sure of itself where it is wrong. The smallest loss on validation is
+then a matter of rounding, and the choice of a scene or two: on two types of CPU one head of 80 was
+0.24 bits apart on test (seen), more than everything else together.
 """
 
 from __future__ import annotations
@@ -204,8 +211,10 @@ class _Path:
     Attributes
     ----------
     best, chosen
-        Validation loss of each column in bits, float64 (C,), and the ridge strength that has it;
-        infinite where that is no weight at all.
+        Validation loss of each column in bits, float64 (C,), and the ridge strength that was chosen
+        and has it; infinite where that is no weight at all.
+    lowest
+        The smallest validation loss of each column so far, chosen or not.
     seen
         (iterations so far, losses of train and val of each column) after each strength.
     short
@@ -218,14 +227,14 @@ class _Path:
         self.train, self.val, self.iterations = train, val, iterations
         self.w, self.columns = start, torch.arange(len(train.rows), device=start.device)
         self.best_w, self.best = self.w.clone(), val.losses(self.w) / LN2
-        self.chosen = torch.full_like(self.best, torch.inf)
+        self.chosen, self.lowest = torch.full_like(self.best, torch.inf), self.best.clone()
         self.short, self.stale = torch.zeros_like(self.best), torch.zeros_like(self.best)
         self.taken = 0
         self.seen: list[tuple[int, Tensor, Tensor]] = []
         self._note()
 
     def follow(self, strengths: Sequence[float]) -> Tensor:
-        """Go along the path; return the weights that validated best, (p, C)."""
+        """Go along the path; return the weights that validation chose, (p, C)."""
         given = sorted({*strengths, *_stronger(max(strengths))}, reverse=True)
         top = given[0]
         while given or self._l2 > 0:
@@ -245,19 +254,24 @@ class _Path:
     _l2 = torch.inf
 
     def _extend(self, l2: float) -> None:
-        """Fit the columns that are on the path for a ridge; keep what validates better."""
+        """Fit the columns that are on the path for a ridge; keep what validation chooses."""
         solution = minimise(
             self.train, self.w, l2, columns=self.columns, iterations=self.iterations
         )
-        self.w, self._l2 = solution.w, l2
+        self.w = solution.w
         self.taken += solution.iterations
-        losses = self.val.losses(self.w, self.columns) / LN2
-        gained = losses < self.best[self.columns] * (1 - GAIN)
-        self.stale[self.columns] = torch.where(gained, 0.0, self.stale[self.columns] + 1)
-        better = self.columns[losses < self.best[self.columns]]
-        self.best[self.columns] = torch.minimum(losses, self.best[self.columns])
-        self.best_w[:, better], self.chosen[better] = self.w[:, better], l2
-        self.short[better] = solution.decrement[better].double() / LN2
+        on = self.columns
+        losses = self.val.losses(self.w, on) / LN2
+        gained = losses < self.lowest[on] * (1 - GAIN)
+        self.stale[on] = torch.where(gained, 0.0, self.stale[on] + 1)
+        self.lowest[on] = torch.minimum(losses, self.lowest[on])
+        gain, error = self.val.gains(self.w, self.best_w, on)
+        better = gain > error
+        taken = on[better]
+        self.best[taken], self.chosen[taken] = losses[better], l2
+        self.best_w[:, taken] = self.w[:, taken]
+        self.short[taken] = solution.decrement[taken].double() / LN2
+        self._l2 = l2
         self._note()
 
     def _note(self) -> None:
