@@ -102,7 +102,8 @@ ROOMS: dict[str, set[str]] = {
 for _name in (
     "activations/extraction", "codes/counting", "codes/space", "core/devices",
     "core/store/background", "core/store/dtypes", "core/store/manifest", "core/store/reader",
-    "core/store/writer", "fitting/generators", "fitting/rows", "fitting/standardise",
+    "core/store/writer", "fitting/adam", "fitting/checkpoint", "fitting/descent",
+    "fitting/generators", "fitting/rows", "fitting/standardise",
     "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
     "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",
     "models/objectives/evaluation", "models/pretraining_loss", "models/stream", "models/vit",
@@ -117,7 +118,10 @@ for _name in ("data", "histogram", "marks", "metrics", "patch_labels", "scorers/
 EDITS: dict[str, tuple[set[str], set[str]]] = {
     "scorers/quadratic.py": (
         FIT,
-        {*FIT, *MAPS, *GEOMETRY, *EFFECTS, *TABLES, *GEOMETRY_TABLE, *OF_EFFECTS, *FIGURES, "report"},
+        {
+            *FIT, *MAPS, *GEOMETRY, *EFFECTS, *TABLES, *GEOMETRY_TABLE, *OF_EFFECTS, *FIGURES,
+            "report",
+        },
     ),
     "figures/same_object_layers.py": (
         {"figure same_object_layers"},

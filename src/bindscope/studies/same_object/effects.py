@@ -338,12 +338,14 @@ def _correlated(block: Block, logits: Tensor, rows: Tensor, tokens: TokenMap) ->
     for i, valid in enumerate(block.valid.cpu().numpy()):
         places = block.positions[i].double().cpu()
         columns = (places[:, 0] * tokens.grid[1] + places[:, 1]).long()
-        each = correlations(
-            among[:, i][:, :, columns].numpy()[:, valid][:, :, valid],
-            scores[i][np.ix_(valid, valid)],
-            places.numpy()[valid],
-            block.x[i].double().cpu().numpy()[valid],
-        ) if valid.sum() >= LEAST else dict.fromkeys(MEASURES, np.full(len(rows), np.nan))  # fmt: skip
+        each: dict[str, Floats] = dict.fromkeys(MEASURES, np.full(len(rows), np.nan))
+        if valid.sum() >= LEAST:
+            each = correlations(
+                among[:, i][:, :, columns].numpy()[:, valid][:, :, valid],
+                scores[i][np.ix_(valid, valid)],
+                places.numpy()[valid],
+                block.x[i].double().cpu().numpy()[valid],
+            )
         for name, values in each.items():
             found[name].append(values)
     return {name: np.stack(parts, axis=1) for name, parts in found.items()}

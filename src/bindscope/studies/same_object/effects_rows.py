@@ -37,6 +37,7 @@ def attention_rows(found: Unedited, n_samples: int, seed: int) -> list[Row]:
         row: Row = {
             "head": MEAN_HEAD if head == len(found.shares) - 1 else str(head + 1),
             "n_images": counts["object_share"],
+            "n_correlated": counts["pearson"],
         }
         for name, value in means.items():
             back = np.tanh if name in found.correlations else np.asarray

@@ -163,6 +163,8 @@ ATTENTION_SCHEMA = TableSchema(
         label("head", "Head of the block after the layer, from 1; `mean`: the mean of all "
               "heads' weights.", _JOB, pattern=r"^(mean|[1-9][0-9]*)$"),
         count("n_images", "images", "Images with patches whose object has others.", _JOB),
+        count("n_correlated", "images", "Images with five sampled patches or more, on which "
+              "attention and scores vary; correlations are means over these.", _JOB),
         *(
             column
             for name in MEASURES
