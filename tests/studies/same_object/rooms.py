@@ -119,7 +119,14 @@ EDITS: dict[str, tuple[set[str], set[str]]] = {
     "scorers/quadratic.py": (
         FIT,
         {
-            *FIT, *MAPS, *GEOMETRY, *EFFECTS, *TABLES, *GEOMETRY_TABLE, *OF_EFFECTS, *FIGURES,
+            *FIT,
+            *MAPS,
+            *GEOMETRY,
+            *EFFECTS,
+            *TABLES,
+            *GEOMETRY_TABLE,
+            *OF_EFFECTS,
+            *FIGURES,
             "report",
         },
     ),

@@ -32,7 +32,8 @@ def divergence_bits(p: Tensor, q: Tensor) -> Tensor:
     """Return the Jensen-Shannon divergence of distributions (..., T), in bits: 0 to 1."""
     middle = (p + q) / 2
     each = [torch.xlogy(one, one / middle.clamp_min(1e-38)).sum(-1) for one in (p, q)]
-    return ((each[0] + each[1]) / (2 * np.log(2))).clamp(0, 1)
+    found: Tensor = ((each[0] + each[1]) / (2 * np.log(2))).clamp(0, 1)
+    return found
 
 
 def share_of_object(among: Tensor, same: Tensor, own: Tensor) -> Tensor:
@@ -88,7 +89,8 @@ def correlations(
     basis = u[:, s > 1e-9 * s[0]]
 
     def rest(values: Floats) -> Floats:
-        return values - (values @ basis) @ basis.T
+        left: Floats = values - (values @ basis) @ basis.T
+        return left
 
     return {
         "pearson": _correlation(weights, probability),

@@ -132,9 +132,9 @@ def effects_sections(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
 _ABOUT = (
     "Claims about edits are judged at the edited layer where the probe is right most often. "
     "Effects are correlations, percentage points or bits, with 95 % intervals over test images, of "
-    "the loss over batches. That a probe fails where what it reads was removed shows that the directions "
-    "are those that it reads, not that the model uses them: what speaks for use is what follows in "
-    "later layers and attention, beyond what as many random directions do.",
+    "the loss over batches. That a probe fails where what it reads was removed shows that the "
+    "directions are those that it reads, not that the model uses them: what speaks for use is what "
+    "follows in later layers and attention, beyond what as many random directions do.",
 )
 _COLUMNS = (
     Column("dataset", "dataset", "label"),

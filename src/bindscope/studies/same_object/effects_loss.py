@@ -55,5 +55,6 @@ def pretraining_losses(
 
         return {layer: edited}
 
-    found = {what: evaluation.bits(images, objects, partial(made, what)) for what in edits}
-    return {None: evaluation.bits(images, objects), **found}
+    found: dict[Intervention | None, NDArray[np.float64]] = {None: evaluation.bits(images, objects)}
+    found |= {what: evaluation.bits(images, objects, partial(made, what)) for what in edits}
+    return found

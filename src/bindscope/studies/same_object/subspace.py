@@ -71,7 +71,8 @@ def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor
         found = values.abs() > values.abs().max() * 1e-9
         order = values.abs().argsort(descending=True, stable=True)[: int(found.sum())]
         rows = vectors[:, order].t()
-    return rows[:k] * part["scale"]
+    found_rows: Tensor = rows[:k] * part["scale"]
+    return found_rows
 
 
 def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]:
@@ -85,7 +86,8 @@ def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]
 
 def orthonormal(rows: Tensor) -> Tensor:
     """Return an orthonormal basis (d, k) of the span of rows (k, d)."""
-    return torch.linalg.qr(rows.t()).Q
+    basis: Tensor = torch.linalg.qr(rows.t()).Q
+    return basis
 
 
 def random_basis(dim: int, k: int, seed: int) -> Tensor:
@@ -95,7 +97,8 @@ def random_basis(dim: int, k: int, seed: int) -> Tensor:
 
 def variance_basis(covariance: Tensor, k: int) -> Tensor:
     """Return the k directions of most variance, float64 (d, k)."""
-    return torch.linalg.eigh(covariance).eigenvectors[:, -k:].flip(1)
+    vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors
+    return vectors[:, -k:].flip(1)
 
 
 def order_of_patches(n_images: int, n_patches: int, seed: int) -> Tensor:
@@ -159,8 +162,8 @@ def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
 
 def as_long_as(change: Tensor, wanted: Tensor) -> Tensor:
     """Return changes (..., d), each as long as the wanted one (..., d); none stays none."""
-    length = change.norm(dim=-1, keepdim=True)
-    return change * (wanted.norm(dim=-1, keepdim=True) / length.clamp_min(TINY))
+    own, other = (one.square().sum(-1, keepdim=True).sqrt() for one in (change, wanted))
+    return change * (other / own.clamp_min(TINY))
 
 
 @dataclass(frozen=True)
