@@ -13,7 +13,7 @@ from bindscope.commands.effects import COLLECTING, Effects, example, in_words, r
 
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
-    "GenomeSource.feature", "GenomeSource.n_categories",
+    "Effects.later", "Effects.layers", "GenomeSource.feature", "GenomeSource.n_categories",
     "GenomeSource.n_values", "PhotosRenderer.kind", "Report.figures", "Zoo.source",
 ]  # fmt: skip
 

@@ -159,3 +159,27 @@ rule same_object_geometry:
         code=code("same_object_geometry"),
     script:
         "../scripts/same_object_geometry.py"
+
+
+rule same_object_effects:
+    input:
+        unpack(made_from("same_object_effects")),
+    output:
+        ablation=output_of("same_object_effects", "ablation"),
+        attention=output_of("same_object_effects", "attention"),
+    log:
+        log_of("same_object_effects"),
+    benchmark:
+        benchmark_of("same_object_effects")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("same_object_effects")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("same_object_effects"),
+    params:
+        spec=spec("same_object_effects"),
+        code=code("same_object_effects"),
+    script:
+        "../scripts/same_object_effects.py"

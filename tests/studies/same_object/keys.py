@@ -7,16 +7,23 @@ MAPS = {"same_object_maps"}
 GEOMETRY = {"same_object_geometry"}
 OF_VIT = {*MAPS, *GEOMETRY}  # of its fits of `quadratic` on tiny
 BASELINE = {"same_object_baseline"}
+EFFECTS = {"same_object_effects"}
+READ_OF_VIT = {*OF_VIT, *EFFECTS}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
 # A shared rule -> rules of this study that run after it; maps and geometry are of the model with
 # patch stores
-FOLLOWING = {"scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": OF_VIT}
+FOLLOWING = {
+    "scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": READ_OF_VIT,
+    "codes": EFFECTS,
+}  # fmt: skip
 
 SHOWN = {"table", "figure"}
 FIT = {*FITTED, *SHOWN}
 BASE = {*BASELINE, *SHOWN}
-EVERY = {*LABELLED, *OF_VIT, *SHOWN}
+EVERY = {*LABELLED, *READ_OF_VIT, *SHOWN}
+CHANGED = {*EFFECTS, *SHOWN}
+OTHER = {"models": ["timm"], "probes": ["quadratic"], "layers": [1], "directions": 4}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -27,7 +34,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairSection.planted": ("planted.0.dim", 64, {*KNOWN, *SHOWN}),
     "PairSection.maps": ("maps.scenes", 2, {*MAPS, "figure"}),
     "PairSection.geometry": ("geometry.cross_images", 2, {*GEOMETRY, *SHOWN}),
-    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *OF_VIT}),
+    "PairSection.intervals": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *READ_OF_VIT}),
     "PairSection.groups": ("groups", [], {"figure"}),
     "UsedScenes.train": ("scenes", {"train": 64, "val": 64, "test": 64}, EVERY),
     "UsedScenes.val": ("scenes", {"train": 64, "val": 32, "test": 64}, EVERY),
@@ -42,11 +49,11 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairFits.name": ("fits.0.name", "other", set()),
     "PairFits.datasets": ("fits.2.datasets", ["tiny"], SHOWN),
     "PairFits.models": ("fits.1.models", ["timm"], SHOWN),
-    "PairFits.layers": ("fits.0.layers", [1], {*READ, *OF_VIT, *SHOWN}),
+    "PairFits.layers": ("fits.0.layers", [0], {*READ, *READ_OF_VIT, *SHOWN}),
     "PairFits.seed_blocks": ("fits.0.seed_blocks", [[0], [1]], FIT),
     "PairFits.probes": ("fits.1.probes", ["quadratic"], set()),
     "PairFits.controls": ("fits.0.controls", ["none", "permuted_within"], FIT),
-    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *OF_VIT, *SHOWN}),
+    "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *READ_OF_VIT, *SHOWN}),
     "PairFits.patch_grid": ("fits.1.patch_grid", [2, 2],
                             {"patch_samples", *READ, *BASE}),
     "PlantedModel.datasets": ("planted.0.datasets", ["tiny"], SHOWN),
@@ -75,8 +82,20 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Geometry.probes": ("geometry.probes", ["quadratic2"], {*GEOMETRY, *SHOWN}),
     "Geometry.cross_images": ("geometry.cross_images", 2, {*GEOMETRY, *SHOWN}),
     "Geometry.cross_steps": ("geometry.cross_steps", 2, {*GEOMETRY, *SHOWN}),
-    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *OF_VIT}),
-    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *OF_VIT}),
+    "PairSection.effects": ("effects", None, set()),  # nothing is left to run
+    "Effects.datasets": ("effects", {**OTHER, "datasets": ["own"]}, CHANGED),
+    "Effects.models": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
+    "Effects.layers": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
+    "Effects.later": ("effects.later", 1, set()),  # what is taken by default
+    **{
+        f"Effects.{key}": (f"effects.{key}", value, CHANGED)
+        for key, value in {
+            "probes": ["quadratic2"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
+            "controls": ["random"], "scenes": 16, "seed": 1,
+        }.items()
+    },
+    "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *READ_OF_VIT}),
+    "Intervals.bootstrap_seed": ("intervals.bootstrap_seed", 1, {*FIT, *BASE, *READ_OF_VIT}),
     "SeedGroup.name": ("groups.0.name", "other", {"figure"}),
     "SeedGroup.models": ("groups.0.models", ["vit"], {"figure"}),
 }  # fmt: skip

@@ -9,12 +9,15 @@ OF_GEOMETRY = {f"figure same_object_{name}" for name in ("geometry", "distance",
 GEOMETRY_TABLE = {"table same_object_geometry"}
 TABLES = {"table same_object", "table same_object_strata"}
 OF_TABLES = {f"figure same_object_{name}" for name in ("layers", "models", "strata")}
-FIGURES = {*OF_TABLES, *OF_GEOMETRY, "figure same_object_maps"}
+EDITED = {"figure same_object_attention", "figure same_object_edits"}
+OF_EFFECTS = {"table same_object_ablation", "table same_object_attention"}
+EFFECTS = {"same_object_effects"}
+FIGURES = {*OF_TABLES, *OF_GEOMETRY, *EDITED, "figure same_object_maps"}
 NAMED = {*OF_TABLES, "report"}
-MEANS = {*NAMED, *OF_GEOMETRY}
-ROW_READERS = TABLE_READERS = {*TABLES, *GEOMETRY_TABLE, *MEANS}
+MEANS = {*NAMED, *OF_GEOMETRY, *EDITED}
+ROW_READERS = TABLE_READERS = {*TABLES, *GEOMETRY_TABLE, *OF_EFFECTS, *MEANS}
 OF_SCHEMA = GEOMETRY_TABLE | OF_GEOMETRY
-SCHEMAS = {*TABLES, *OF_TABLES, *OF_SCHEMA}
+SCHEMAS = {*TABLES, *OF_TABLES, *OF_SCHEMA, *OF_EFFECTS, *EDITED}
 TOKENS = PAIRS | GEOMETRY
 
 # Modules of the shared rooms that this study's own steps hold.
@@ -48,13 +51,24 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": set()
         for name in (
-            "config", "geometry_config", "planted_config", "probes_config", "products", "registry",
+            "config", "effects_config", "effects_problems", "effects_products", "geometry_config",
+            "planted_config", "probes_config", "products", "registry",
             "sampling_config", "study",
         )
     },
     "columns.py": SCHEMAS,
     "comparisons.py": {"report"},
     "data.py": TOKENS | MAPS,
+    **{
+        f"{name}.py": EFFECTS
+        for name in (
+            "attention_measures", "effects", "effects_job", "effects_loss", "effects_rows",
+            "fitted_scorer", "subspace",
+        )
+    },
+    "effects_findings.py": {"report"},
+    "effects_schemas.py": OF_EFFECTS | EDITED,
+    "effects_tables.py": OF_EFFECTS,
     "findings.py": {"report"},
     **{f"{name}.py": TOKENS for name in ("fit", "histogram", "job", "metrics", "strata")},
     "geometry/": GEOMETRY,
@@ -65,12 +79,12 @@ ROOMS: dict[str, set[str]] = {
     "geometry/table.py": OF_SCHEMA,
     "known.py": KNOWN,
     "leads.py": TABLES,
-    "marks.py": {*TOKENS, *MAPS, *TABLES, *MEANS},
+    "marks.py": {*TOKENS, *MAPS, *TABLES, *OF_EFFECTS, *MEANS},
     "names.py": NAMED,
     "patch_labels.py": SAMPLES | MAPS,
     "patch_samples.py": SAMPLES,
     "planting.py": KNOWN,
-    "published.py": {"figure same_object_models", "report"},
+    "published.py": {*EDITED, "figure same_object_models", "report"},
     "schemas.py": SCHEMAS,
     "score_maps.py": MAPS,
     "stratum_names.py": {*TOKENS, *SCHEMAS},
@@ -84,11 +98,37 @@ ROOMS: dict[str, set[str]] = {
     "scorers/position.py": BASELINE,
 }  # fmt: skip
 
+# What jobs of edits hold besides their own modules: a model that runs, probes, and its own loss.
+for _name in (
+    "activations/extraction", "codes/counting", "codes/space", "core/devices",
+    "core/store/background", "core/store/dtypes", "core/store/manifest", "core/store/reader",
+    "core/store/writer", "fitting/adam", "fitting/checkpoint", "fitting/descent",
+    "fitting/generators", "fitting/rows", "fitting/standardise",
+    "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
+    "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",
+    "models/objectives/evaluation", "models/pretraining_loss", "models/stream", "models/vit",
+    "statistics/bootstrap", "statistics/means",
+):  # fmt: skip
+    SHARED[f"{_name}.py"] = SHARED.get(f"{_name}.py", set()) | EFFECTS
+for _name in ("data", "histogram", "marks", "metrics", "patch_labels", "scorers/base", "strata",
+              "stratum_names"):  # fmt: skip
+    ROOMS[f"{_name}.py"] = ROOMS[f"{_name}.py"] | EFFECTS
+
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
     "scorers/quadratic.py": (
         FIT,
-        {*FIT, *MAPS, *GEOMETRY, *TABLES, *GEOMETRY_TABLE, *FIGURES, "report"},
+        {
+            *FIT,
+            *MAPS,
+            *GEOMETRY,
+            *EFFECTS,
+            *TABLES,
+            *GEOMETRY_TABLE,
+            *OF_EFFECTS,
+            *FIGURES,
+            "report",
+        },
     ),
     "figures/same_object_layers.py": (
         {"figure same_object_layers"},

@@ -14,6 +14,8 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.effects_config import Effects
+from bindscope.studies.same_object.effects_problems import effects_problems
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.planted_config import Planted
@@ -106,6 +108,9 @@ class PairSection(Model):
     geometry: Geometry | None = Field(
         None, description="What scores and tokens are like; left out: nothing of it is measured."
     )
+    effects: Effects | None = Field(
+        None, description="Edits of what a probe reads; left out: none are made."
+    )
     intervals: Intervals = Field(Intervals(), description="Intervals.")
     groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
 
@@ -156,6 +161,8 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         yield from _maps(section, section.maps, datasets, models)
     if section.geometry:
         yield from _geometry(section, section.geometry, datasets, models)
+    if section.effects:
+        yield from effects_problems(section, section.effects, datasets, models)
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, models)
 

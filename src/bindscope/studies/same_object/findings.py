@@ -20,6 +20,7 @@ from bindscope.report.chapter import (
     page_table,
 )
 from bindscope.studies.same_object.comparisons import QUADRATIC, Judged, judged
+from bindscope.studies.same_object.effects_findings import effects_findings, effects_sections
 from bindscope.studies.same_object.geometry.findings import geometry_section
 from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.views import (
@@ -77,7 +78,9 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         headline=("same_object_layers",),
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(_key_numbers(table)),
-        findings=(Finding(_INTRODUCTION), *_verdicts_in_words(claims)),
+        findings=(
+            Finding(_INTRODUCTION), *_verdicts_in_words(claims), *effects_findings(tables)
+        ),
         notes=tuple(_notes(table)),
         sections=(
             Section("claims", "The paper's claims, one by one", _ABOUT_CLAIMS,
@@ -85,6 +88,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             Section("models", "Model by model", (), figures=("same_object_models",),
                     tables=(_published(inputs),)),
             *geometry_section(tables, list(section.get("groups") or ())),
+            *effects_sections(tables),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
     )  # fmt: skip

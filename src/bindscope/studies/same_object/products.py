@@ -26,6 +26,7 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
+from bindscope.studies.same_object.effects_products import EFFECTS, add_effects
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -87,6 +88,7 @@ STEPS = (
         leaf=True,
         makes="geometry of scores",
     ),
+    EFFECTS,
 )
 
 
@@ -160,6 +162,8 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
         _add_maps(graph, shared, section, section.maps)
     if section.geometry:
         _add_geometry(graph, section, section.geometry)
+    if section.effects:
+        add_effects(graph, shared, section, section.effects)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from bindscope.studies.same_object.products import STEPS, add_products
 
 _HERE = "bindscope.studies.same_object"
 _PUBLISHED = "resources/published/same_object.csv"
+_ABLATION = "resources/published/same_object_ablation.csv"
 
 
 def _fits(graph: Graph) -> dict[str, list[Product]]:
@@ -84,6 +85,28 @@ def _geometry(graph: Graph, shared: Shared, section: PairSection) -> Request | N
     return _about_table(graph, shared, section, "same_object_geometry")
 
 
+def _edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    rows = graph.of("same_object_effects")
+    return Request({"effects": rows}) if rows else None
+
+
+def _attention(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    rows = graph.of("same_object_effects")
+    return Request({"effects": rows}, reads={"effects": ("attention",)}) if rows else None
+
+
+def _about_edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if not graph.of("same_object_effects"):
+        return None
+    return _about_table(graph, shared, section, "same_object_ablation")
+
+
+def _about_attention(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if not graph.of("same_object_effects"):
+        return None
+    return _about_table(graph, shared, section, "same_object_attention")
+
+
 def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
 
@@ -103,6 +126,8 @@ STUDY = Study(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
         TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
+        TableEntry("same_object_ablation", f"{_HERE}.effects_tables:ABLATION", _edits),
+        TableEntry("same_object_attention", f"{_HERE}.effects_tables:ATTENTION", _attention),
     ),
     figures=(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
@@ -113,7 +138,19 @@ STUDY = Study(
         _figure("same_object_geometry", "Same object: what scores and tokens are like", _geometry),
         _figure("same_object_distance", "Same object: how it falls with distance", _geometry),
         _figure("same_object_cross_layers", "Same object: across layers", _geometry),
+        _figure(
+            "same_object_attention",
+            "Same object: where attention goes",
+            _about_attention,
+            _PUBLISHED,
+        ),
+        _figure(
+            "same_object_edits",
+            "Same object: edits of what the probe reads",
+            _about_edits,
+            _ABLATION,
+        ),
     ),
     findings=f"{_HERE}.findings:chapter",
-    resources=(_PUBLISHED,),
+    resources=(_PUBLISHED, _ABLATION),
 )

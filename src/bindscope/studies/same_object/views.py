@@ -130,3 +130,47 @@ def bin_start(label: str) -> float:
     """Return where a bin of a stratum starts: 0 for `up to 1.5`, 1.5 for `1.5 to 3`."""
     words = label.split()
     return 0.0 if label.startswith("up to") else float(words[1 if words[0] == "over" else 0])
+
+
+MOST_PANELS = 4  # models of a figure about edits; the table has them all
+
+
+def panels_of(
+    table: pd.DataFrame, order: Sequence[str], *, layers: bool = False
+) -> list[tuple[str, pd.DataFrame]]:
+    """Cut a table about edits or attention into panels: title and rows of each model.
+
+    Parameters
+    ----------
+    table
+        With `dataset`, `model`, `group` and `probe`; the first models are kept.
+    order
+        Groups in the configuration's order.
+    layers
+        Whether titles name the layer.
+    """
+    keys = ["dataset", "model", "probe"]
+    groups = [(key, rows) for key, rows in table.groupby(keys, sort=False)]
+    place = {name: i for i, name in enumerate(order)}
+    groups.sort(key=lambda one: place.get(str(one[1]["group"].iloc[0]), len(place)))
+    found = []
+    for (dataset, model, probe), rows in groups[:MOST_PANELS]:
+        named = [str(dataset)] if table["dataset"].nunique() > 1 else []
+        named += [str(probe)] if table["probe"].nunique() > 1 else []
+        named += [f"layer {rows['layer'].iloc[0]}"] if layers else []
+        found.append((f"{model}\n{', '.join(named)}" if named else str(model), rows))
+    return found
+
+
+def edited_where_best(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep of each dataset, model and probe the edited layer where the probe is right most often.
+
+    Parameters
+    ----------
+    table
+        `same_object_ablation`.
+    """
+    keys = ["dataset", "model", "probe"]
+    plain = table[table["edit"] == "none"]
+    best = plain.loc[plain.groupby(keys, sort=False)["accuracy"].idxmax(), [*keys, "layer"]]
+    return table.merge(best, on=[*keys, "layer"])

@@ -1,0 +1,351 @@
+"""Edits of what a probe of pairs reads: what they do to attention, and to probes.
+
+A model runs on edited tokens from the layer on; nothing is fitted again. Images are read in batches
+and each is run under all edits; of an image, logits of its pairs and a few sums are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.activations.extraction import StoreImages
+from bindscope.core.interfaces import Edit
+from bindscope.core.progress import Progress
+from bindscope.core.store.reader import Store
+from bindscope.fitting.rows import as_rows
+from bindscope.models.attention import BlockAttention, attentive
+from bindscope.models.base import TokenMap, layer_shapes
+from bindscope.models.edits import editable
+from bindscope.studies.same_object.attention_measures import (
+    correlations,
+    divergence_bits,
+    heads_of,
+    share_of_object,
+)
+from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
+from bindscope.studies.same_object.fitted_scorer import FittedScorer, Recorded
+from bindscope.studies.same_object.marks import MEASURES
+from bindscope.studies.same_object.patch_labels import count_pixels
+from bindscope.studies.same_object.subspace import Editor, Intervention
+
+BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
+LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """The first test scenes, and their sampled patches.
+
+    Attributes
+    ----------
+    stores
+        Scenes, in order.
+    labels
+        Their sampled patches, without tokens.
+    patches
+        int64 (n, M): those patches, -1 = none.
+    instances
+        int64 (n, P): object of every patch of the grid; -1 where none is.
+    """
+
+    stores: Sequence[Store]
+    labels: PairData
+    patches: Tensor
+    instances: Tensor
+
+    @classmethod
+    def of(
+        cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int],
+        background: Background,
+    ) -> Scenes:  # fmt: skip
+        """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
+        n = len(sample["patches"])
+        labels = PairData.of(sample, None, grid, background)
+        found = [
+            count_pixels(store.read("masks", slice(0, rows)), grid).argmax(-1)
+            for store, rows in used_rows(stores, n)
+        ]
+        instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
+        if background != "object":
+            instances[instances == 0] = -1
+        return cls(stores, labels, torch.from_numpy(sample["patches"].astype(np.int64)), instances)
+
+    def __len__(self) -> int:
+        return len(self.patches)
+
+    def images(self) -> NDArray[np.uint8]:
+        """Return all images, uint8 (n, H, W, 3)."""
+        return np.concatenate([images for _, images in self.batches(len(self))])
+
+    def batches(self, size: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Give the number of a batch's first image, and its images."""
+        done = 0
+        for store, rows in used_rows(self.stores, len(self)):
+            images = StoreImages(store, rows)
+            for start in range(0, rows, size):
+                yield done + start, images[start : start + size]
+            done += rows
+
+
+def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
+    """Give the stores that hold the first n scenes, and how many of each are among them."""
+    for store in stores:
+        rows = min(n, store.layout("masks").n_rows)
+        if rows > 0:
+            yield store, rows
+        n -= rows
+
+
+@dataclass
+class Seen:
+    """What is kept of the images under one edit.
+
+    Attributes
+    ----------
+    logits
+        By layer, of the pairs of successive images.
+    share, divergence
+        (heads, n): share of attention on the same object; bits from attention without an edit.
+    change
+        (n, 2): squared length of the change of the tokens, and of the tokens less their mean.
+    """
+
+    logits: dict[int, list[Tensor]]
+    share: list[Floats] = field(default_factory=list)
+    divergence: list[Floats] = field(default_factory=list)
+    change: list[Floats] = field(default_factory=list)
+
+
+@dataclass
+class Unedited:
+    """What is kept of the images as they are.
+
+    Attributes
+    ----------
+    correlations
+        By measure, (heads + 1, n); the last row is of the mean over heads.
+    shares
+        (heads + 1, n): share of attention on the same object.
+    uniform
+        (n,): that of attention to all other patches alike.
+    logits
+        By layer, of the pairs of successive images.
+    covariance
+        float64 (d, d): of the sampled patches, about the mean of train.
+    """
+
+    correlations: dict[str, Floats]
+    shares: Floats
+    uniform: Floats
+    logits: dict[int, list[Tensor]]
+    covariance: Tensor
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A model that is edited at a layer, and what reads it.
+
+    Attributes
+    ----------
+    model
+        A frozen model that can be edited, and whose attention can be read.
+    layer
+        The layer; attention is that of the block after it.
+    scorers
+        Fitted probes by layer: of the layer itself, and of later ones.
+    scenes
+        The images.
+    dtype
+        What tokens are rounded to before probes read them, as when these were fitted.
+    where
+        The model in words.
+    device
+        Where it is.
+    """
+
+    model: Any
+    layer: int
+    scorers: Mapping[int, FittedScorer]
+    scenes: Scenes
+    dtype: torch.dtype
+    where: str
+    device: torch.device | str = "cpu"
+
+    @property
+    def tokens(self) -> TokenMap:
+        """Which token is what."""
+        found: TokenMap = layer_shapes(self.model)[self.layer].token_map
+        return found
+
+    def _batches(self) -> Iterator[tuple[int, Tensor]]:
+        size = max(1, min(BATCH, WEIGHTS // self.tokens.n_tokens**2))
+        progress = Progress(len(self.scenes), "images")
+        for start, images in self.scenes.batches(size):
+            yield start, self.model.preprocess(images)
+            progress.advance(len(images))
+
+    def _block(self, start: int, tokens: Tensor) -> Block:
+        """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
+        labels, rows = self.scenes.labels, slice(start, start + len(tokens))
+        places = self.scenes.patches[rows].clamp_min(0).to(tokens.device)
+        taken = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
+        data = PairData(
+            as_rows(taken.to(self.dtype).float().cpu().numpy()),
+            labels.instances[rows], labels.classes[rows], labels.valid[rows],
+            labels.positions[rows], labels.grid, labels.background,
+        )  # fmt: skip
+        return Pairs(data, device=str(self.device)).read(0, len(tokens))
+
+    def _run(
+        self, pixels: Tensor, start: int, edit: Edit | None
+    ) -> tuple[dict[int, Block], dict[int, Tensor], BlockAttention]:
+        """Return blocks of pairs and logits by layer, and the attention of the next block."""
+        edits = {} if edit is None else {self.layer: edit}
+        model, blocks, logits = editable(self.model, self.where), {}, {}
+        for layer, tokens in model.edited_stream(pixels, sorted(self.scorers), edits):
+            assert layer != "final"
+            blocks[layer] = self._block(start, tokens)
+            logits[layer] = self.scorers[layer].logits(blocks[layer]).cpu()
+        reading = attentive(self.model, self.where)
+        ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
+        return blocks, logits, found
+
+    def _attended(self, start: int, found: BlockAttention) -> Tensor:
+        """Return the attention of the sampled patches on all tokens, (heads, B, M, T)."""
+        places = self.scenes.patches[start : start + len(found.queries)].clamp_min(0)
+        queries = (places + self.tokens.prefix).to(found.queries.device)[..., None]
+        return torch.stack([torch.take_along_dim(one, queries, 1) for one in heads_of(found)])
+
+    def _shares(self, start: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return shares on the same object (heads, B), and of uniform attention (B,)."""
+        part = slice(start, start + rows.shape[1])
+        patches, every = self.scenes.patches[part], self.scenes.instances[part]
+        valid = torch.from_numpy(self.scenes.labels.valid[part])
+        own = patches[..., None] == torch.arange(every.shape[1])
+        instances = torch.from_numpy(self.scenes.labels.instances[part].astype(np.int64))
+        same = (instances[..., None] == every[:, None]) & ~own
+        asked = (valid & same.any(-1)).double()
+        among = rows[..., self.tokens.patches].double().cpu()
+        uniform = same.sum(-1) / (every.shape[1] - 1)
+        return _mean(share_of_object(among, same, own), asked), _mean(uniform.double(), asked)
+
+    def unedited(self) -> Unedited:
+        """Run over the images as they are."""
+        mean = self.scorers[self.layer].mean.double()
+        total, n = torch.zeros(len(mean), len(mean), dtype=torch.float64), 0
+        measured: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+        shares, uniform = [], []
+        logits: dict[int, list[Tensor]] = {layer: [] for layer in self.scorers}
+        for start, pixels in self._batches():
+            blocks, found, attention = self._run(pixels, start, None)
+            for layer, values in found.items():
+                logits[layer].append(values)
+            block = blocks[self.layer]
+            rows = self._attended(start, attention)
+            rows = torch.cat([rows, rows.mean(0, keepdim=True)])
+            share, alike = self._shares(start, rows)
+            shares.append(share.numpy())
+            uniform.append(alike.numpy())
+            for name, values_ in _correlated(block, found[self.layer], rows, self.tokens).items():
+                measured[name].append(values_)
+            centred = block.x[block.valid].double().cpu() - mean
+            total, n = total + centred.t() @ centred, n + len(centred)
+        return Unedited(
+            {name: np.concatenate(parts, axis=1) for name, parts in measured.items()},
+            np.concatenate(shares, axis=1), np.concatenate(uniform), logits, total / max(n, 1),
+        )  # fmt: skip
+
+    def under(self, editor: Editor, edits: Sequence[Intervention]) -> dict[Intervention, Seen]:
+        """Run over the images under each edit."""
+        seen = {what: Seen({layer: [] for layer in self.scorers}) for what in edits}
+        for start, pixels in self._batches():
+            ((_, plain),) = attentive(self.model, self.where).attention(pixels, [self.layer + 1])
+            base = self._attended(start, plain)
+            for what, kept in seen.items():
+                edit = Placed(editor, what, start, self.tokens)
+                _, logits, attention = self._run(pixels, start, edit)
+                for layer, values in logits.items():
+                    kept.logits[layer].append(values)
+                rows = self._attended(start, attention)
+                kept.share.append(self._shares(start, rows)[0].numpy())
+                valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(pixels)])
+                apart = divergence_bits(rows, base).double().cpu()
+                kept.divergence.append(_mean(apart, valid.double()).numpy())
+                assert edit.change is not None
+                kept.change.append(edit.change)
+        return seen
+
+    def recorded(self, logits: Mapping[int, list[Tensor]]) -> dict[int, Recorded]:
+        """Return logits by layer as scorers of the labels."""
+        counts = self.scenes.labels.pairs_of_images
+        return {layer: Recorded.of(parts, counts) for layer, parts in logits.items()}
+
+
+@dataclass
+class Placed:
+    """An edit of the tokens of a batch of whole images; remembers how much it changed.
+
+    Attributes
+    ----------
+    editor, what
+        The edit.
+    start
+        Number of the batch's first image.
+    tokens
+        Which token is what.
+    change
+        (B, 2): squared length of the change of the patches, and of the patches less their mean.
+    """
+
+    editor: Editor
+    what: Intervention
+    start: int
+    tokens: TokenMap
+    change: Floats | None = None
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return edited tokens (B, T, d)."""
+        scenes = torch.arange(self.start, self.start + len(tokens), device=tokens.device)
+        patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
+        patches[:, self.tokens.patches] = torch.arange(self.tokens.n_patches, device=tokens.device)
+        edited = self.editor.edited(tokens, self.what, scenes, patches)
+        moved = (edited - tokens).double().square().sum((1, 2))
+        own = (tokens - self.editor.mean.to(tokens))[:, self.tokens.patches].double()
+        whole = own.square().sum((1, 2))
+        self.change = torch.stack([moved, whole], dim=1).cpu().numpy()
+        return edited
+
+
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Average values (..., B, M) over M with weights (B, M); NaN where they are all 0."""
+    return (values * weights).sum(-1) / weights.sum(-1)
+
+
+def _correlated(block: Block, logits: Tensor, rows: Tensor, tokens: TokenMap) -> dict[str, Floats]:
+    """Return correlations of a batch, (heads + 1, B) by measure."""
+    upper = block.unpacked(logits.to(block.x.device))
+    scores = (upper + upper.mT).double().cpu().numpy()
+    among = rows[..., tokens.patches].double().cpu()
+    found: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+    for i, valid in enumerate(block.valid.cpu().numpy()):
+        places = block.positions[i].double().cpu()
+        columns = (places[:, 0] * tokens.grid[1] + places[:, 1]).long()
+        each: dict[str, Floats] = dict.fromkeys(MEASURES, np.full(len(rows), np.nan))
+        if valid.sum() >= LEAST:
+            each = correlations(
+                among[:, i][:, :, columns].numpy()[:, valid][:, :, valid],
+                scores[i][np.ix_(valid, valid)],
+                places.numpy()[valid],
+                block.x[i].double().cpu().numpy()[valid],
+            )
+        for name, values in each.items():
+            found[name].append(values)
+    return {name: np.stack(parts, axis=1) for name, parts in found.items()}

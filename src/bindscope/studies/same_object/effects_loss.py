@@ -1,0 +1,60 @@
+"""A model's own pretraining loss under edits of what a probe reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.core.interfaces import Edit
+from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.evaluation import Evaluation
+from bindscope.studies.same_object.subspace import Editor, Intervention
+
+UInt8 = NDArray[np.uint8]
+Losses = Mapping[Intervention | None, NDArray[np.float64]]
+
+
+def pretraining_losses(
+    evaluation: Evaluation,
+    images: UInt8,
+    objects: UInt8,
+    layer: int,
+    editor: Editor,
+    edits: Sequence[Intervention],
+    grid: tuple[int, int],
+) -> Losses | str:
+    """Return the loss of every batch in bits, without an edit (None) and under each.
+
+    Parameters
+    ----------
+    evaluation
+        The model's objective with its heads, as `models.pretraining_loss.load` returns it.
+    images, objects
+        Scenes (n, H, W, 3) and their object codes (n, K).
+    layer, editor, edits
+        What is edited where.
+    grid
+        Rows and columns of patches that the editor knows.
+
+    Returns
+    -------
+    Losses (batches,), or in words why there is none.
+    """
+    rows = evaluation.objective.vit.rows
+    if (rows, rows) != grid:
+        return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
+
+    def made(what: Intervention, shown: Shown) -> Mapping[int, Edit]:
+        def edited(tokens: Tensor) -> Tensor:
+            device = tokens.device
+            return editor.edited(tokens, what, shown.scenes.to(device), shown.patches.to(device))
+
+        return {layer: edited}
+
+    found: dict[Intervention | None, NDArray[np.float64]] = {None: evaluation.bits(images, objects)}
+    found |= {what: evaluation.bits(images, objects, partial(made, what)) for what in edits}
+    return found

@@ -1,0 +1,103 @@
+"""The products of edits: one job per dataset, model, layer and probe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bindscope.config.codes import Dataset
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Zoo
+from bindscope.config.zoo import read_manifest
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import Step
+from bindscope.core.registries import OBJECTIVES
+from bindscope.core.splits import SPLITS
+from bindscope.graph.activations import add_weights, model_code, model_slice
+from bindscope.graph.data import add_codes, add_scenes
+from bindscope.graph.shared import Shared
+from bindscope.studies.same_object.effects_config import Effects
+
+if TYPE_CHECKING:
+    from bindscope.studies.same_object.config import PairSection
+
+_BASE = "results/same_object/{dataset}/{model}/effects-{layer}/{probe}-{key}"
+EFFECTS = Step(
+    "same_object_effects",
+    {"ablation": f"{_BASE}.jsonl", "attention": f"{_BASE}.attention.jsonl"},
+    reads={"fit": ("weights",), "weights": ("weights",)},
+    leaf=True,
+    makes="effects of edits",
+)
+
+
+def add_effects(graph: Graph, shared: Shared, section: PairSection, effects: Effects) -> None:
+    """Add a job per dataset, model, layer and probe."""
+    probes = [probe for probe in section.probes if probe.name in effects.probes]
+    for dataset in (shared.datasets[name] for name in effects.datasets):
+        for model in (shared.models[name] for name in effects.models):
+            for probe in probes:
+                names = {"dataset": dataset.name, "model": model.name, "probe": probe.name}
+                fits = _by_layer(graph.of("same_object_fit", control="none", **names))
+                for layer in effects.layers:
+                    _add(graph, shared, section, effects, dataset, model, names, layer, fits)
+
+
+def _by_layer(fits: list[Product]) -> dict[int, Product]:
+    """Return the fit that holds each layer but `final`."""
+    return {
+        layer: fit for fit in fits for layer in json.loads(fit.spec)["layers"] if layer != "final"
+    }
+
+
+def _add(
+    graph: Graph,
+    shared: Shared,
+    section: PairSection,
+    effects: Effects,
+    dataset: Dataset,
+    model: AnyModel,
+    names: Mapping[str, str],
+    layer: int,
+    fits: Mapping[int, Product],
+) -> None:
+    assert not isinstance(model, KnownAnswer)
+    later = effects.later or min((found for found in fits if found > layer), default=None)
+    used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
+    samples = fits[layer].inputs["samples"][SPLITS.index("test")]
+    n_scenes = effects.scenes or json.loads(samples.spec)["n_scenes"]
+    n_shards = -(-n_scenes // dataset.shard_size.test)
+    weights = add_weights(graph, model, shared.datasets, shared.models.values())
+    content = {
+        "model": model_slice(model),
+        "layer": layer,
+        "later": later,
+        "effects": effects.model_dump(
+            mode="json", include={"directions", "shuffle", "inject", "controls", "seed"}
+        ),
+        "n_scenes": n_scenes,
+        "background": section.sampling.background,
+        "intervals": section.intervals.model_dump(mode="json"),
+        "threads": model.extraction.threads,
+        "device": model.extraction.device,
+    }
+    inputs: dict[str, Product | list[Product]] = {
+        "scenes": add_scenes(graph, dataset, "test")[:n_shards],
+        "samples": samples,
+        "fit": list(used.values()),
+        "weights": [weights] if weights else [],
+    }
+    runs = model_code(model)
+    if isinstance(model, Controlled | Zoo):
+        inputs["codes"] = add_codes(graph, dataset)[SPLITS.index("test")]
+        objective = objective_of(model)
+        runs += [OBJECTIVES[objective]] if objective in OBJECTIVES else []
+    graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)
+
+
+def objective_of(model: Controlled | Zoo) -> str:
+    """Return the name of what a model was trained for."""
+    source = model.source
+    if isinstance(model, Zoo):
+        source = read_manifest(source)["recipe"]["model"]["source"]
+    return str(source).partition(":")[2]

@@ -1,0 +1,186 @@
+"""The tables about edits and attention: columns, units, rules."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bindscope.studies.same_object.marks import MEASURES
+from bindscope.studies.same_object.schemas import layer_number
+from bindscope.tables.rules import TOLERANCE
+from bindscope.tables.schema import (
+    DATASET,
+    KEYS,
+    MODEL,
+    SLUG,
+    Column,
+    Rule,
+    TableSchema,
+    count,
+    label,
+    share,
+)
+
+EDITS = ("none", "shuffle", "inject", "remove")
+SUBSPACES = ("none", "probe", "random", "variance", "mean")
+_JOB = "`studies.same_object.effects`"
+_IMAGES = "95 % bootstrap over test images, the same resamples for all edits."
+_PAIRS = "share of pairs"
+_ATTENTION = "share of attention"
+
+
+def _three(
+    name: str, unit: str, meaning: str, low: float | None = 0.0, high: float | None = 1.0,
+    source: str = _JOB, interval: str = _IMAGES,
+) -> tuple[Column, ...]:  # fmt: skip
+    """Return a number and the ends of its interval."""
+    return tuple(
+        Column(f"{name}{end}", "float64", unit, words, source, "allowed", low, high)
+        for end, words in (("", meaning), ("_low", interval), ("_high", interval))
+    )
+
+
+def _compared(name: str, unit: str, meaning: str) -> tuple[Column, ...]:
+    """Return a measure, its change by the edit, and what is beyond the random subspace's."""
+    return (
+        *_three(name, unit, meaning),
+        *_three(f"{name}_change", unit, f"`{name}` minus that without an edit.", -1.0),
+        *_three(
+            f"{name}_beyond_random", unit,
+            f"`{name}` minus that under the same edit of the random subspace.", -1.0,
+        ),
+    )  # fmt: skip
+
+
+_NAMES = (
+    DATASET,
+    MODEL,
+    label("layer", "Layer that is edited.", "config `effects.layers`", pattern=r"^[0-9]+$"),
+    label("probe", "Name of the probe.", "config `effects.probes`", pattern=SLUG),
+    label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"),
+)
+
+
+def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
+    """An edit has a subspace and a strength; what is not edited has neither, and no change."""
+    none = frame["edit"] == "none"
+    return (
+        (none == (frame["subspace"] == "none"))
+        & (none == (frame["strength"] == 0))
+        & (~none | (frame["change"] == 0))
+    )
+
+
+def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["pretraining_loss_bits"].isna() == (frame["pretraining_reason"] != "")
+
+
+def _ordered_ends(frame: pd.DataFrame) -> pd.Series[bool]:
+    good = pd.Series(True, index=frame.index)
+    for name in (str(column) for column in frame.columns):
+        if name.endswith("_low"):
+            low, high = frame[name], frame[f"{name.removesuffix('_low')}_high"]
+            good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())
+    return good
+
+
+_ENDS: Rule = ("intervals have two ends, low before high", _ordered_ends)
+
+ABLATION_SCHEMA = TableSchema(
+    name="same_object_ablation",
+    version=1,
+    description="One row per dataset, model, layer, probe and edit of what the probe reads there, "
+    "on the first test images. The model runs on edited tokens; no probe is fitted again.",
+    columns=(
+        *_NAMES,
+        label("edit", "What is done to b; `none`: nothing.", "config `effects`", values=EDITS),
+        share(
+            "strength", "",
+            "Of `shuffle` the share of patches that exchange b; of `inject` 1 - alpha, the share "
+            "of b that the object's mean replaces; of `remove` 1.",
+            "config `effects`", null="never",
+        ),
+        label("subspace", "Whose b; all but `probe` are controls.", "config `effects.controls`",
+              values=SUBSPACES),
+        count("directions", "directions", "Directions of the subspace.", "config `effects`"),
+        share("change", "share", "Squared length of the change of the patches' tokens, over that "
+              "of the tokens less the mean token of train.", _JOB, null="never", high=None),
+        count("n_images", "images", "Images with pairs.", "`patch_samples`"),
+        count("n_pairs", "pairs", "Pairs of patches.", "`patch_samples`"),
+        share("majority_accuracy", _PAIRS, "The more frequent answer.", _JOB, null="never"),
+        *_compared("accuracy", _PAIRS, "Pairs that the probe of this layer tells right."),
+        *_three("auc", "probability", "Area under the ROC curve of that probe."),
+        label("later_layer", "Layer of the other probe that reads; empty for none.",
+              "config `effects.later`", null="allowed"),
+        *_compared("later_accuracy", _PAIRS, "Pairs that the probe of the later layer tells "
+                   "right."),
+        *_three("later_auc", "probability", "Area under the ROC curve of that probe."),
+        *_compared("object_share", _ATTENTION,
+                   "Attention of sampled patches on other patches in the next block, mean over "
+                   "heads: the share that is on patches of the same object."),
+        *_three("divergence_bits", "bits", "Jensen-Shannon divergence of the attention of sampled "
+                "patches on all tokens from that without an edit; mean over heads."),
+        *_three("divergence_bits_beyond_random", "bits", "That minus the divergence under the same "
+                "edit of the random subspace.", -1.0),
+        *_three("pretraining_loss_bits", "bits", "The model's own loss; mean over batches.", None,
+                None, "`models.pretraining_loss`", "95 % t interval over batches."),
+        *_three("pretraining_loss_change", "bits", "That minus the loss without an edit.", None,
+                None, "`models.pretraining_loss`", "95 % t interval over batches."),
+        count("n_batches", "batches", "Batches of that loss.", "`models.pretraining_loss`",
+              null="allowed"),
+        label("pretraining_reason", "Why there is no such loss; empty where there is.", _JOB),
+        *KEYS,
+    ),
+    key=("dataset", "model", "layer", "probe", "edit", "strength", "subspace", "grid"),
+    rules=(
+        _ENDS,
+        ("what is not edited has no subspace, strength or change", _plain),
+        ("there is a loss, or a reason why there is none", _reasons),
+    ),
+    order={
+        "layer": layer_number,
+        "edit": lambda edits: edits.map(EDITS.index),
+        "subspace": lambda names: names.map(SUBSPACES.index),
+    },
+)  # fmt: skip
+
+_MEANINGS = {
+    "pearson": "Correlation with the probe's probabilities.",
+    "pearson_logit": "Correlation with the probe's logits.",
+    "pearson_renormalised": "Correlation of weights that sum to 1 over the other sampled patches "
+    "with the probe's probabilities.",
+    "spearman": "Rank correlation.",
+    "partial": "Correlation with the probe's probabilities, given distance and cosine.",
+}
+
+ATTENTION_SCHEMA = TableSchema(
+    name="same_object_attention",
+    version=1,
+    description="One row per dataset, model, layer, probe and head of the next block: does "
+    "attention go where the probe says that the same object is? Over ordered pairs of sampled "
+    "patches of an image, averaged over images as Fisher's z.",
+    columns=(
+        *_NAMES,
+        label("head", "Head of the block after the layer, from 1; `mean`: the mean of all "
+              "heads' weights.", _JOB, pattern=r"^(mean|[1-9][0-9]*)$"),
+        count("n_images", "images", "Images with patches whose object has others.", _JOB),
+        count("n_correlated", "images", "Images with five sampled patches or more, on which "
+              "attention and scores vary; correlations are means over these.", _JOB),
+        *(
+            column
+            for name in MEASURES
+            for column in _three(name, "correlation", _MEANINGS[name], -1.0, 1.0,
+                                 "`studies.same_object.attention_measures`")
+        ),
+        *_three("object_share", _ATTENTION, "Attention of sampled patches on other patches: the "
+                "share that is on patches of the same object."),
+        share("uniform_share", _ATTENTION, "That of attention to all other patches alike.", _JOB,
+              null="allowed"),
+        *KEYS,
+    ),
+    key=("dataset", "model", "layer", "probe", "head", "grid"),
+    rules=(_ENDS,),
+    order={
+        "layer": layer_number,
+        "head": lambda heads: pd.to_numeric(heads.replace("mean", "0")),
+    },
+)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Edits of what a probe reads, and controls, beside the paper's (in the shape of its Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import AMBER, BLUE, GREY, INK, PINK
+from bindscope.figures.style import (
+    PAPER_MARK,
+    handle,
+    legend_below,
+    new_figure,
+    note_above,
+    paper_entry,
+    styled,
+)
+from bindscope.studies.same_object.effects_schemas import ABLATION_SCHEMA
+from bindscope.studies.same_object.published import read_published_ablation
+from bindscope.studies.same_object.views import edited_where_best, panels_of, read_shown
+
+_SUBSPACES = {
+    "probe": ("what the probe reads", BLUE, "o"),
+    "random": ("random directions", GREY, "s"),
+    "variance": ("directions of most variance, moved as far", AMBER, "^"),
+    "mean": ("towards the mean token, moved as far", PINK, "D"),
+}
+_MEASURES = (
+    ("accuracy", "pairs right,\nsame layer, %", 100.0),
+    ("later_accuracy", "pairs right,\nlater layer, %", 100.0),
+    ("object_share", "attention on the\nsame object, %", 100.0),
+    ("divergence_bits", "attention's\ndivergence, bits", 1.0),
+    ("pretraining_loss_bits", "own loss, bits", 1.0),
+)
+_MAJORITY: Final[dict[str, Any]] = {"color": GREY, "linestyle": (0, (1, 1.5)), "linewidth": 1.0}
+
+
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the paper's."""
+    return {**read_shown(inputs, ABLATION_SCHEMA), "published": read_published_ablation(inputs)}
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if len(table) else "Nothing was edited."
+
+
+@styled
+def draw(table: pd.DataFrame, published: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Draw every measure under every edit, a column of panels per model.
+
+    Parameters
+    ----------
+    table, models, published
+        As `read` returns them.
+    """
+    shown = edited_where_best(table)
+    panels = panels_of(shown, models, layers=True)
+    measures = [m for m in _MEASURES if shown[m[0]].notna().any()]
+    conditions = _conditions(shown)
+    figure = new_figure(1.3 + 1.35 * len(measures))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(len(panels), 1)).flat
+    grid = left.subplots(len(measures), len(panels), squeeze=False, sharex=True, sharey="row")
+    for i, (title, rows) in enumerate(panels):
+        grid[0, i].set_title(title, fontsize=8)
+        for axes, (name, _, scale) in zip(grid[:, i], measures, strict=True):
+            _panel(axes, rows, name, scale, conditions)
+        _named(grid[-1, i], conditions)
+    for axes, (_, words, _) in zip(grid[:, 0], measures, strict=True):
+        axes.set_ylabel(words, fontsize=7.5)
+    _published(right, published, conditions)
+    used = [_SUBSPACES[name] for name in _SUBSPACES if (shown["subspace"] == name).any()]
+    entries = [handle(name, color=c, marker=m, linestyle="none") for name, c, m in used]
+    entries.append(handle("majority; without an edit", **_MAJORITY))
+    legend_below(figure, [*entries, *paper_entry(published)], 3)
+    without = sorted(set(shown["pretraining_reason"]) - {""})
+    if without:
+        note_above(figure, f"No pretraining loss of some models: {'; '.join(without)}.")
+    return figure
+
+
+def _conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
+    """Return edits with their strengths, in the order of the paper's table."""
+    pairs = table[["edit", "strength"]].drop_duplicates().itertuples(index=False)
+    order = ("none", "shuffle", "inject", "remove")
+    return sorted(((str(e), float(s)) for e, s in pairs), key=lambda c: (order.index(c[0]), c[1]))
+
+
+def _words(edit: str, strength: float) -> str:
+    if edit == "shuffle":
+        return f"shuffle {strength:.0%}"
+    if edit == "inject":
+        return f"inject \N{GREEK SMALL LETTER ALPHA} = {1 - strength:.2g}"
+    return "original" if edit == "none" else "remove"
+
+
+def _named(axes: Axes, conditions: Sequence[tuple[str, float]]) -> None:
+    axes.set_xticks(
+        range(len(conditions)), [_words(*c) for c in conditions], rotation=60, fontsize=7,
+        ha="right", rotation_mode="anchor",
+    )  # fmt: skip
+
+
+def _panel(
+    axes: Axes, rows: pd.DataFrame, name: str, scale: float, conditions: list[tuple[str, float]]
+) -> None:
+    """Draw a measure of one model under all edits."""
+    plain = scale * rows.loc[rows["edit"] == "none", name]
+    for value in plain.dropna():
+        axes.axhline(value, **_MAJORITY)
+    if name.endswith("accuracy"):
+        axes.axhline(scale * rows["majority_accuracy"].iloc[0], **_MAJORITY)
+    axes.plot([0] * len(plain), plain, color=INK, marker="o", markersize=4)
+    for i, (subspace, (_, colour, marker)) in enumerate(_SUBSPACES.items()):
+        for _, row in rows[rows["subspace"] == subspace].iterrows():
+            x = conditions.index((row["edit"], row["strength"])) + 0.16 * (i - 1.5)
+            value, *ends = (scale * float(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+            axes.plot([x, x], ends, color=colour, linewidth=1)
+            axes.plot(x, value, color=colour, marker=marker, markersize=3.5)
+
+
+def _published(side: Any, published: pd.DataFrame, conditions: list[tuple[str, float]]) -> None:
+    """Draw the paper's numbers, a panel per quantity."""
+    quantities = list(dict.fromkeys(published["quantity"]))
+    panels = side.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, quantity in zip(panels, quantities, strict=True):
+        for _, row in published[published["quantity"] == quantity].iterrows():
+            where = (str(row["edit"]), float(row["strength"]))
+            if where in conditions:
+                axes.plot(conditions.index(where), row["value"], linestyle="none", **PAPER_MARK)
+        axes.set_ylabel(quantity.replace(" mIoU", "\nmIoU, %"), fontsize=7)
+        axes.tick_params(labelsize=7)
+    panels[0].set_title("published: DINOv2-L, ADE20K", fontsize=7)
+    panels[0].set_xlim(-0.5, len(conditions) - 0.5)
+    _named(panels[-1], conditions)

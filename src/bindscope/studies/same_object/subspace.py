@@ -1,0 +1,227 @@
+"""The subspace that a probe of pairs reads, and edits of what tokens have in it.
+
+In token space: b = P (h - m), with P = U U' for an orthonormal basis U (d, k) and m the mean token
+of train; f = h - b. Taken about the mean, to remove b is to replace it by its mean, and what is
+left has the mean that the later blocks know.
+
+Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.fitting.generators import rng
+
+EditName = Literal["shuffle", "inject", "remove"]
+SubspaceName = Literal["probe", "random", "variance", "mean"]
+BASIS, ORDER = 21, 22  # what generators are for
+TINY = 1e-12
+
+
+class Intervention(NamedTuple):
+    """One edit of the tokens of a layer.
+
+    Attributes
+    ----------
+    edit
+        `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's
+        object; `remove`: b is taken away.
+    strength
+        `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
+        object's mean replaces; `remove`: 1. At 0 nothing changes.
+    subspace
+        Whose b: `probe`; controls: `random` (as many random directions), `variance` (the
+        directions of most variance, the change of each token as long as that of `probe`), `mean`
+        (no subspace: the whole token moves to the mean token, as far as `probe` moves it).
+    """
+
+    edit: EditName
+    strength: float
+    subspace: SubspaceName
+
+
+def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor:
+    """Return what a quadratic or low-rank probe reads most, in token space; float64 (k, d).
+
+    The k eigenvalues of W that are largest by size: of a quadratic probe of W as the tokens of
+    train use it (`scorers.quadratic.eigen`), of a low-rank one of W itself. Tokens are standardised
+    before they are read, so that a row r reads r * scale of a raw token.
+
+    Parameters
+    ----------
+    weights, name
+        What a fit wrote, under a name.
+    k
+        How many; no more than the probe has.
+    """
+    part = of_name(weights, name)
+    if "eigenrows" in part:
+        rows = part["eigenrows"]
+    else:
+        form = part["rows"].t() * part["signs"] @ part["rows"]
+        values, vectors = torch.linalg.eigh(form)
+        found = values.abs() > values.abs().max() * 1e-9
+        order = values.abs().argsort(descending=True, stable=True)[: int(found.sum())]
+        rows = vectors[:, order].t()
+    found_rows: Tensor = rows[:k] * part["scale"]
+    return found_rows
+
+
+def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]:
+    """Return the arrays of one fit out of many, float64."""
+    return {
+        key.rpartition(".")[2]: torch.from_numpy(value).double()
+        for key, value in weights.items()
+        if key.rpartition(".")[0] == name
+    }
+
+
+def orthonormal(rows: Tensor) -> Tensor:
+    """Return an orthonormal basis (d, k) of the span of rows (k, d)."""
+    basis: Tensor = torch.linalg.qr(rows.t()).Q
+    return basis
+
+
+def random_basis(dim: int, k: int, seed: int) -> Tensor:
+    """Return k random orthonormal directions, float64 (d, k)."""
+    return orthonormal(torch.from_numpy(rng(seed, BASIS).standard_normal((k, dim))))
+
+
+def variance_basis(covariance: Tensor, k: int) -> Tensor:
+    """Return the k directions of most variance, float64 (d, k)."""
+    vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors
+    return vectors[:, -k:].flip(1)
+
+
+def order_of_patches(n_images: int, n_patches: int, seed: int) -> Tensor:
+    """Return a number for each patch; shuffles go by their order. float64 (n, P).
+
+    Those of an image depend on the seed and the number of the image alone.
+    """
+    rows = [rng(seed, ORDER, image).random(n_patches) for image in range(n_images)]
+    return torch.from_numpy(np.stack(rows))
+
+
+def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
+    """Let a share of the patches of each image exchange what they have, in a random cycle.
+
+    Parameters
+    ----------
+    b
+        (R, T, k): rows are images.
+    there
+        bool (R, T): which entries are patches.
+    order
+        (R, T): the patches with the smallest numbers take part, and each takes what the next one
+        had, so none keeps its own.
+    share
+        Of the patches, from 0 to 1; the number is rounded, and one alone stays as it is.
+
+    Returns
+    -------
+    (R, T, k)
+    """
+    found = b.clone()
+    for row in range(len(b)):
+        places = there[row].nonzero().squeeze(1)
+        places = places[order[row, places].argsort()][: round(share * len(places))]
+        found[row, places] = b[row, places.roll(-1)]
+    return found
+
+
+def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
+    """Move b towards its mean over the patches of the same object.
+
+    Parameters
+    ----------
+    b
+        (R, T, k): rows are images.
+    instances
+        int64 (R, T): object of each patch; below 0 is none, and stays as it is.
+    strength
+        1 - alpha of the paper: b becomes alpha b + (1 - alpha) times the object's mean.
+
+    Returns
+    -------
+    (R, T, k)
+    """
+    n = int(instances.max().clamp_min(-1)) + 1
+    member = torch.nn.functional.one_hot(instances.clamp_min(-1) + 1, n + 1)[..., 1:].to(b.dtype)
+    counts = member.sum(1)[..., None].clamp_min(1)
+    means = member @ (member.mT @ b / counts)
+    return torch.where((instances >= 0)[..., None], (1 - strength) * b + strength * means, b)
+
+
+def as_long_as(change: Tensor, wanted: Tensor) -> Tensor:
+    """Return changes (..., d), each as long as the wanted one (..., d); none stays none."""
+    own, other = (one.square().sum(-1, keepdim=True).sqrt() for one in (change, wanted))
+    return change * (other / own.clamp_min(TINY))
+
+
+@dataclass(frozen=True)
+class Editor:
+    """Makes the edits of a layer.
+
+    Attributes
+    ----------
+    bases
+        `probe`, `random` and `variance`: orthonormal (d, k).
+    mean
+        Mean token of train (d,).
+    order
+        As `order_of_patches` returns it, (n, P).
+    instances
+        int64 (n, P): object of every patch; below 0 is none.
+    """
+
+    bases: Mapping[str, Tensor]
+    mean: Tensor
+    order: Tensor
+    instances: Tensor
+
+    def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
+        """Return edited tokens; all but patches stay as they are.
+
+        Parameters
+        ----------
+        tokens
+            float32 (R, T, d).
+        what
+            The edit.
+        scenes
+            int64 (R,): image that a row is of.
+        patches
+            int64 (R, T): patch that a token is of; below 0 is none.
+        """
+        there, places = patches >= 0, patches.clamp_min(0)
+        order = self.order.to(tokens.device)[scenes[:, None], places]
+        instances = self.instances.to(tokens.device)[scenes[:, None], places]
+        instances = torch.where(there, instances, -1)
+        centred = tokens - self.mean.to(tokens)
+
+        def change(name: str) -> Tensor:
+            basis = self.bases[name].to(tokens)
+            b = centred @ basis
+            if what.edit == "shuffle":
+                new = shuffled(b, there, order, what.strength)
+            elif what.edit == "inject":
+                new = injected(b, instances, what.strength)
+            else:
+                new = torch.where(there[..., None], b * (1 - what.strength), b)
+            return (new - b) @ basis.t()
+
+        if what.subspace == "variance":
+            made = as_long_as(change("variance"), change("probe"))
+        elif what.subspace == "mean":
+            made = as_long_as(-centred, change("probe"))
+        else:
+            made = change(what.subspace)
+        return tokens + made

@@ -1,0 +1,27 @@
+"""Edit what a fitted probe reads; measure attention, probes and the model's own loss."""
+
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.config.entities import model_of
+from bindscope.core.devices import hold_device, made_current
+from bindscope.studies.same_object.effects_job import measured, write_effects
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write the rows of edits, and those of attention."""
+    names = {
+        "dataset": job.wildcards["dataset"], "model": job.wildcards["model"],
+        "layer": str(job.spec["layer"]), "probe": job.wildcards["probe"], **job.keys,
+    }  # fmt: skip
+    with hold_device(job.spec["device"]) as device, made_current(device):
+        write_effects(job.output, measured(model_of(job), job.input, job.spec, device), names)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
