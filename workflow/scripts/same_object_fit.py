@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write rows, strata, weights, histories and what is told right of each test image."""
     spec, probe, wildcards = job.spec, entity(job, "probe", AnyScorer), dict(job.wildcards.items())
-    tokens = {split: job.input[split] for split in SPLITS} if spec["layers"] else {}
+    tokens: dict[str, list[str]] = {}
+    if spec["layers"]:
+        tokens |= {split: job.input[split] for split in SPLITS}
     names = {
         "dataset": wildcards["dataset"], "model": wildcards.get("model", NO_MODEL),
         "probe": wildcards["probe"], "family": probe.family, "control": spec["control"],
