@@ -32,9 +32,9 @@ from bindscope.core.registries import ADAPTERS, BACKENDS, READERS, RENDERERS, SP
 from bindscope.core.splits import SPLITS
 from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.build import build
+from bindscope.studies.same_object.probes_config import AnyScorer
 
 PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
 _STUDY = "src/bindscope/studies/binding_information"
