@@ -34,6 +34,7 @@ from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.build import build
+from bindscope.studies.same_object.probes_config import AnyScorer
 
 PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
 _STUDY = "src/bindscope/studies/binding_information"
@@ -172,6 +173,11 @@ def from_defaults(value: Any, name: str) -> Iterator[str]:
             yield from from_defaults(item, f"{name}[]")
 
 
+def probes_of(rule: str) -> Any:
+    """Return the probes of the study that a rule is of."""
+    return AnyScorer if rule.startswith("same_object") else AnyProbe
+
+
 def built_by_a_job(product: Product) -> dict[str, Any]:
     spec = json.loads(product.spec)
     wildcards = SimpleNamespace(get=lambda name, default=None: product.wildcards.get(name, default))
@@ -180,7 +186,7 @@ def built_by_a_job(product: Product) -> dict[str, Any]:
     read = {
         "dataset": dataset_of,
         "model": model_of,
-        "probe": lambda job: entity(job, "probe", AnyProbe),
+        "probe": lambda job: entity(job, "probe", probes_of(job.rule)),
     }
     for name, read_entity in read.items():
         content = spec.get(name)

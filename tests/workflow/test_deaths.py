@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -42,9 +43,29 @@ def change(clone: Clone, sources: Path) -> None:
             "probes": ["linear"],
         },
         "studies.binding_information.learning_curves.0.datasets": ["own"],
-        "studies.same_object": more_sections()["same_object"],
+        "datasets.4": PAIRS,
+        "studies.same_object": pairs_of_patches(),
         "report.figures": ["tokens"],
     })  # fmt: skip
+
+
+# Objects large enough for the patches of the model: those of the solids are not.
+PAIRS = {
+    "name": "pairs", "split": {"rule": "random"},
+    "space": {"kind": "uniform", "max_objects": 2, "min_objects": 2,
+              "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]},
+    "n_scenes": {"train": 64, "val": 64, "test": 64},
+    "shard_size": {"train": 64, "val": 64, "test": 64},
+    "render": {"kind": "shapes", "size_px": 32, "object_px": 14, "margin_px": 1},
+}  # fmt: skip
+
+
+def pairs_of_patches() -> dict[str, Any]:
+    """Return the section of the study of pairs, about these scenes."""
+    section: dict[str, Any] = more_sections()["same_object"]
+    for entry in (*section["fits"], *section["planted"], section["maps"]):
+        entry["datasets"] = ["pairs"]
+    return section
 
 
 def read(sources: Path) -> list[dict[str, object]]:

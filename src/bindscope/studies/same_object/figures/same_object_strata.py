@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure, styled
-from bindscope.studies.same_object.names import family_order, family_shown
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.names import LOOK_OF_POSITION, family_order, family_shown
 from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     best_layers,
@@ -43,6 +44,13 @@ def _rows(table: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     return found[found["auc"].notna() & (found["n_pairs"] >= SMALLEST_PAIRS)]
 
 
+def _positions(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the same pairs, told from positions alone."""
+    rows = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
+    rows = rows[(rows["same_class"] == "same") & (rows["size"] == "all")]
+    return rows[(rows["distance"] != "all") & rows["auc"].notna()]
+
+
 def available(table: pd.DataFrame, layers: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if len(_rows(table, layers)):
@@ -62,7 +70,7 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
     table, layers, models
         As `read` returns them.
     """
-    rows = _rows(table, layers)
+    rows, positions = _rows(table, layers), _positions(table)
     order = {name: i for i, name in enumerate(models)}
     panels = sorted(
         {(str(d), str(m)) for d, m in zip(rows["dataset"], rows["group"], strict=True)},
@@ -84,6 +92,10 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
                 x, curve["auc_low"], curve["auc_high"], color=shown.colour, alpha=0.15, linewidth=0
             )
             axes.plot(x, curve["auc"], color=shown.colour, marker=shown.marker, markersize=3.5)
+        base = positions[(positions["dataset"] == dataset) & positions["distance"].isin(list(bins))]
+        base = base.sort_values("distance", key=lambda names: names.map(bins))
+        for _, curve in base.groupby("grid", sort=False):
+            axes.plot(curve["distance"].map(bins), curve["auc"], linewidth=1.0, **LOOK_OF_POSITION)
         axes.axhline(0.5, color=GREY, linewidth=0.8)
         axes.set_title(f"{model}\n{dataset}" if several else model, fontsize=8)
     for axes in grid[:, 0]:
@@ -98,6 +110,11 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
             *(
                 handle(s.name, color=s.colour, marker=s.marker, markersize=4)
                 for s in map(family_shown, families)
+            ),
+            *(
+                [handle("position alone", linewidth=1.0, **LOOK_OF_POSITION)]
+                if len(positions)
+                else []
             ),
             handle("chance", color=GREY, linewidth=0.8),
         ],
