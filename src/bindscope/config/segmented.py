@@ -40,10 +40,6 @@ class Ade20kSource(Model):
     )
     skip: tuple[str, ...] = _SKIP
 
-    def label_files(self) -> tuple[str, ...]:
-        """Return the files below `path` that labels are read from, without the masks."""
-        return ("index_ade20k.pkl", "objectInfo150.csv")
-
 
 class CocoPanopticSource(Model):
     """COCO 2017 with panoptic annotations (arXiv 1405.0312, 1801.00868).
@@ -61,10 +57,6 @@ class CocoPanopticSource(Model):
         ("train2017", "val2017"), min_length=1, description="The release's own parts to read."
     )
     skip: tuple[str, ...] = _SKIP
-
-    def label_files(self) -> tuple[str, ...]:
-        """Return the files below `path` that labels are read from, without the masks."""
-        return tuple(f"annotations/panoptic_{part}.json" for part in self.parts)
 
 
 SegmentedSource = Ade20kSource | CocoPanopticSource

@@ -15,6 +15,7 @@ from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
 from bindscope.core.splits import SPLITS
+from bindscope.sources.label_files import label_files
 
 # Up to here listing all feature codes takes no time that is noticed.
 _LISTED_BEFORE_RUNNING = 4096
@@ -130,7 +131,7 @@ def _labels_key(source: Source) -> str | list[str] | None:
     path = Path(source.path).expanduser()
     if isinstance(source, Ade20kSource | CocoPanopticSource):
         # Of the masks beside them it is taken that they do not change, as of the images.
-        return [content_key(path / name) for name in source.label_files()]
+        return [content_key(path / name) for name in label_files(source)]
     if isinstance(source, ClevrSource) and path.is_dir():
         # The images beside them would be read anew at each start of Snakemake.
         unpacked = path / "scenes"

@@ -16,6 +16,7 @@ from bindscope.core.errors import InputError
 from bindscope.core.progress import Progress
 from bindscope.sources.ade20k_index import Index, IndexedImage, read_index
 from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles
+from bindscope.sources.label_files import ADE20K_BENCHMARK, ADE20K_INDEX
 from bindscope.sources.masks import read_pixels
 from bindscope.sources.parts import split_of
 
@@ -85,11 +86,11 @@ class Ade20kReader:
 
     @cached_property
     def _index(self) -> Index:
-        return read_index(self._files, self.source.label_files()[0])
+        return read_index(self._files, ADE20K_INDEX)
 
     @cached_property
     def _classes(self) -> Classes:
-        benchmark = read_benchmark(self._files, self.source.label_files()[1])
+        benchmark = read_benchmark(self._files, ADE20K_BENCHMARK)
         return classes_of(self._index.names, benchmark, self.source)
 
     def scenes(self) -> Iterator[Scene]:
