@@ -160,9 +160,10 @@ NOT_READ = {
     "training": {"dataset.seed", "dataset.source", "model.extraction", "model.input_px"},
     "pooled": {"model.extraction.keep_patches"},
     "patches": {"model.extraction.keep_patches"},
-    **dict.fromkeys(
-        ("patches_temporary", "sampled", "same_object_maps"), {"model.extraction.keep_patches"}
-    ),
+    **{
+        rule: {"model.extraction.keep_patches"}
+        for rule in ("patches_temporary", "sampled", "same_object_maps")
+    },
     # What is downloaded or drawn is in the spec of the download.
     "records": {
         "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.folder",
