@@ -25,8 +25,8 @@ from bindscope.studies.same_object.views import at_best_layers, of_positions, re
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
           "mlp", "quadratic")  # fmt: skip
 _VERSIONS: dict[str, dict[str, Any]] = {
-    "v1": {"marker": "o", "markerfacecolor": "white"},
-    "revised": {"marker": "*"},
+    "v1": {"marker": "o", "markerfacecolor": "white", "markersize": 8},
+    "revised": {"marker": "*", "zorder": 3},  # inside the ring where both say the same
 }
 
 
