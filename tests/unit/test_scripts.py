@@ -42,6 +42,7 @@ _STORE = {"numpy", "zarr"}
 _TABLE = {"numpy", "pandas", "pyarrow"}
 _TORCH = {"numpy", "torch", "zarr"}
 _WEIGHTS = {*_TORCH, "safetensors"}
+_FITTED_PAIRS = {*_WEIGHTS, "scipy"}
 # The heavy packages that a script's imports may load; a job loads its model's or backend's besides.
 ALLOWED: dict[str, set[str]] = {
     "download": set(),
@@ -72,8 +73,11 @@ ALLOWED: dict[str, set[str]] = {
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     **dict.fromkeys(("extract", "sampled"), _TORCH),
     **dict.fromkeys(
-        ("attention", "fit", "learning_curve", "same_object_fit", "same_object_maps", "training"),
+        ("attention", "fit", "learning_curve", "same_object_maps", "training"),
         _WEIGHTS,
+    ),
+    **dict.fromkeys(
+        ("same_object_effects", "same_object_fit", "same_object_geometry"), _FITTED_PAIRS
     ),
 }
 GROUPS = sorted({tuple(sorted(allowed)) for allowed in ALLOWED.values()})

@@ -22,7 +22,7 @@ from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
 from bindscope.tables.schema import declared, frame_of, validate
 
-BITS = ("bits per scene", "bits per pair")
+BITS = ("bits per scene", "bits per pair", "bits per patch")
 ROOT = Path(__file__).parents[2]
 
 

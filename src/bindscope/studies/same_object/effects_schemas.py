@@ -117,14 +117,16 @@ ABLATION_SCHEMA = TableSchema(
         *_compared("object_share", _ATTENTION,
                    "Attention of sampled patches on other patches in the next block, mean over "
                    "heads: the share that is on patches of the same object."),
-        *_three("divergence_bits", "bits", "Jensen-Shannon divergence of the attention of sampled "
-                "patches on all tokens from that without an edit; mean over heads."),
-        *_three("divergence_bits_beyond_random", "bits", "That minus the divergence under the same "
-                "edit of the random subspace.", -1.0),
-        *_three("pretraining_loss_bits", "bits", "The model's own loss; mean over batches.", None,
+        *_three("divergence_bits", "bits per patch",
+                "Jensen-Shannon divergence of the attention of sampled patches on all tokens from "
+                "that without an edit; mean over heads."),
+        *_three("divergence_bits_beyond_random", "bits per patch",
+                "That minus the divergence under the same edit of the random subspace.", -1.0),
+        *_three("pretraining_loss_bits", "bits per scene",
+                "The model's own loss; mean over batches.", None,
                 None, "`models.pretraining_loss`", "95 % t interval over batches."),
-        *_three("pretraining_loss_change", "bits", "That minus the loss without an edit.", None,
-                None, "`models.pretraining_loss`", "95 % t interval over batches."),
+        *_three("pretraining_loss_change", "bits per scene",
+                "That minus the loss without an edit.", None, None, "`models.pretraining_loss`", "95 % t interval over batches."),
         count("n_batches", "batches", "Batches of that loss.", "`models.pretraining_loss`",
               null="allowed"),
         label("pretraining_reason", "Why there is no such loss; empty where there is.", _JOB),
