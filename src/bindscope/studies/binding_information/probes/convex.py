@@ -2,15 +2,16 @@
 
 Heads are regressions of their own, so each has its own ridge strength, which validation chooses
 from a path: the anchors alone (or the marginals, without anchors), then one optimum after the
-other, each from that of the stronger ridge before it, down to none. A head leaves the path when two
-strengths in a row have gained nothing.
+other, each from that of the stronger ridge before it, down to `WEAKEST`. A head leaves the path when
+two strengths in a row have gained nothing.
 
 The next ridge is chosen where its gain on validation is larger than the gain's standard error, else
 the one before it stays (the one-standard-error rule: Breiman, Friedman, Olshen and Stone (1984),
 "Classification and regression trees", section 3.4.3). A head that nearly always can be read has
 weights without bound, and is sure of itself where it is wrong. The smallest loss on validation is
 then a matter of rounding, and the choice of a scene or two: on two types of CPU one head of 80 was
-0.24 bits apart on test (seen), more than everything else together.
+0.24 bits apart on test (seen), more than everything else together. For the same reason the path does
+not end without any ridge: that gains at most 0.01 bits, and such flips went to it and from it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from bindscope.studies.binding_information.probes.runs import MOVED, ProbeRun, p
 
 ITERATIONS = 150
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
-STRONGEST, FACTOR, WEAKEST = 1e3, 10.0, 1e-6  # how far a grid is continued; then comes no ridge
+STRONGEST, FACTOR, WEAKEST = 1e3, 10.0, 1e-6  # how far a grid is continued
 GAIN = 1e-4  # a strength gains nothing that lowers a head's loss by less than this share of it
 PERFECT = 1e-4  # bits of a head below which there is nothing left to gain
 USUAL = 1.0  # the strength with which a grid usually begins
@@ -206,7 +207,7 @@ class HeadProblem:
 
 
 class _Path:
-    """The optima of some columns from the strongest ridge to none.
+    """The optima of some columns from the strongest ridge to the weakest.
 
     Attributes
     ----------
@@ -237,8 +238,8 @@ class _Path:
         """Go along the path; return the weights that validation chose, (p, C)."""
         given = sorted({*strengths, *_stronger(max(strengths))}, reverse=True)
         top = given[0]
-        while given or self._l2 > 0:
-            self._extend(given.pop(0) if given else _weaker(self._l2))
+        while given or self._l2 > WEAKEST * FACTOR**0.5:
+            self._extend(given.pop(0) if given else self._l2 / FACTOR)
             self.columns = ((self.stale < STALE) & (self.best > PERFECT)).nonzero().squeeze(1)
             if not len(self.columns):
                 break
@@ -277,10 +278,6 @@ class _Path:
     def _note(self) -> None:
         train = self.train.losses(self.best_w) / LN2
         self.seen.append((self.taken, train, self.best.clone()))
-
-
-def _weaker(l2: float) -> float:
-    return l2 / FACTOR if l2 > WEAKEST * FACTOR**0.5 else 0.0
 
 
 def _stronger(l2: float) -> list[float]:
