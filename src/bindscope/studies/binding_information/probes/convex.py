@@ -2,16 +2,16 @@
 
 Heads are regressions of their own, so each has its own ridge strength, which validation chooses
 from a path: the anchors alone (or the marginals, without anchors), then one optimum after the
-other, each from that of the stronger ridge before it, down to `WEAKEST`. A head leaves the path when
-two strengths in a row have gained nothing.
+other, each from that of the stronger ridge before it, down to `WEAKEST`. A head leaves the path
+when two strengths in a row have gained nothing.
 
 The next ridge is chosen where its gain on validation is larger than the gain's standard error, else
 the one before it stays (the one-standard-error rule: Breiman, Friedman, Olshen and Stone (1984),
 "Classification and regression trees", section 3.4.3). A head that nearly always can be read has
 weights without bound, and is sure of itself where it is wrong. The smallest loss on validation is
 then a matter of rounding, and the choice of a scene or two: on two types of CPU one head of 80 was
-0.24 bits apart on test (seen), more than everything else together. For the same reason the path does
-not end without any ridge: that gains at most 0.01 bits, and such flips went to it and from it.
+0.24 bits apart on test (seen), more than everything else together. For the same reason the path
+does not end without any ridge: that gained at most 0.01 bits, and heads flipped to it and from it.
 """
 
 from __future__ import annotations
