@@ -185,8 +185,8 @@ def test_a_file_of_the_old_shape_is_told_where_its_keys_stand() -> None:
         load_config({**EXAMPLE, "probes": study["probes"], "fits": study["fits"]}, "example.yaml")
     assert [line.strip() for line in caught.value.problem.splitlines()] == [
         "2 problems",
-        "probes: unknown key; it stands under studies.binding_information",
-        "fits: unknown key; it stands under studies.binding_information",
+        "probes: unknown key; it stands under studies.binding_information or studies.same_object",
+        "fits: unknown key; it stands under studies.binding_information or studies.same_object",
     ]
 
 

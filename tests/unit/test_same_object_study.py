@@ -355,7 +355,7 @@ def graph_of(**changes):
 def test_a_layer_that_two_entries_ask_for_is_fitted_once():
     block = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [1]}
     further = {**block, "name": "more", "layers": [0, 1]}
-    graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None)
+    graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None, effects=None)
     fits = graph.of("same_object_fit", model="vit", probe="quadratic")
     assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
 

@@ -14,7 +14,9 @@ from bindscope.commands.effects import COLLECTING, Effects, example, in_words, r
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
     "Effects.later", "Effects.layers", "GenomeSource.feature", "GenomeSource.n_categories",
-    "GenomeSource.n_values", "PhotosRenderer.kind", "Report.figures", "Zoo.source",
+    "GenomeSource.n_values", "PairSection.scenes", "PatchSampling.class_groups",
+    "PhotosRenderer.kind", "Report.figures", "UsedScenes.test", "UsedScenes.train",
+    "UsedScenes.val", "Zoo.source",
 ]  # fmt: skip
 
 
