@@ -63,7 +63,8 @@ PAIRS = {
 def pairs_of_patches() -> dict[str, Any]:
     """Return the section of the study of pairs, about these scenes."""
     section: dict[str, Any] = more_sections()["same_object"]
-    for entry in (*section["fits"], *section["planted"], section["maps"]):
+    shown = (section[part] for part in ("maps", "geometry", "effects"))
+    for entry in (*section["fits"], *section["planted"], *shown):
         entry["datasets"] = ["pairs"]
     return section
 

@@ -82,7 +82,7 @@ def recomputed(raw: Mapping[str, Any]) -> Effects:
                 break  # the entry is not used: another kind of section always makes something
             for owner in at.owners:
                 found[owner] = found.get(owner, frozenset()) | rules
-            if _list_of(at) not in search.names:
+            if rules and _list_of(at) not in search.names:
                 break  # a key that refers to entries is tried with each of them
     return found
 
