@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from measure import Entry, Options, Other, side_by_side
 
-from bindscope.activations.extraction import StoreImages, extract
+from bindscope.activations.extraction import extract
+from bindscope.activations.images import StoreImages
 from bindscope.config.codes import Dataset
 from bindscope.config.models import Architecture, Extraction, Pretrained
 from bindscope.core.store.reader import open_store

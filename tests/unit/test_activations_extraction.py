@@ -10,12 +10,12 @@ from activations_by_hand import TinyModel, extraction, images, store
 
 from bindscope.activations.encoded import write_encoded
 from bindscope.activations.extraction import (
-    StoreImages,
     bytes_needed,
     extract,
     patch_arrays,
     pooled_arrays,
 )
+from bindscope.activations.images import StoreImages
 from bindscope.core.errors import BindscopeError, ModelError, StoreError
 from bindscope.core.store.dtypes import from_bfloat16, to_bfloat16
 from bindscope.core.store.reader import open_store
@@ -105,7 +105,7 @@ def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
 
 
 def test_no_image_is_decoded_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("bindscope.activations.extraction.READ_BYTES", 3 * 64)
+    monkeypatch.setattr("bindscope.activations.images.READ_BYTES", 3 * 64)
     scenes = images(10)
     write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", {"images": scenes}, spec="{}", code="c")
     opened = open_store(tmp_path / "s.json")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from activations_by_hand import TinyModel, extraction, images, store
 
-from bindscope.activations.extraction import SampledPatches, StoreImages, extract
+from bindscope.activations.extraction import SampledPatches, extract
+from bindscope.activations.images import StoreImages
 from bindscope.core.errors import ModelError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays

@@ -160,14 +160,14 @@ def damage(clone: Clone) -> dict[str, Case]:
     truncated = clone.path / test.path()
     truncated.write_text(truncated.read_text()[:100])
 
-    other, foreign = (one("encoded", split=split) for split in ("test", "val"))
+    other, foreign = (one("encoded", part=part) for part in ("first", "train-00001"))
     (clone.path / foreign.path()).write_bytes((clone.path / other.path()).read_bytes())
     other_key, foreign_key = (p.wildcards["key"] for p in (other, foreign))
 
     anchors = {split: one("anchors", split=split) for split in ("train", "val", "test")}
     weights = one("weights", model="hub")
     priors = one("priors")
-    pooled = one("pooled", model="vit", split="test")
+    pooled = one("pooled", model="vit", part="first")
     return {
         "flipped byte": Case(
             anchors["train"], f"{flipped}: the chunk is damaged (its checksum differs)",
@@ -192,7 +192,7 @@ def damage(clone: Clone) -> dict[str, Case]:
             f"--configfile {clone.configfile}`",
         ),
         "wrong image size": Case(
-            one("pooled", model="odd", split="test"),
+            one("pooled", model="odd", part="first"),
             "model odd (timm:vit_tiny_patch16_224): an input of 100 px is not a whole number of "
             "patches of 16 px",
             "set `input_px: 96` or `input_px: 112`",

@@ -69,7 +69,9 @@ READ = {"anchors", "training", "pooled", "patches", *READERS, *LISTINGS, *SHEET}
 ROOMS: dict[str, set[str]] = {
     "activations/encoded.py": {"encoded"},
     "activations/extraction.py": {"pooled", "patches"},
+    "activations/images.py": {"pooled", "patches"},
     "activations/index.py": {"index"},
+    "activations/parts.py": {"encoded", "pooled", "patches", "index", *READERS},
     "activations/reader.py": READERS,
     "cli.py": set(),
     "codes/": LABELS,

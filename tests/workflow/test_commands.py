@@ -161,7 +161,7 @@ def test_verify_finds_a_flipped_byte_and_repairs_it(
     stores = len(list(clone.path.glob("results/**/*.zarr")))
     assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
 
-    shard = clone.product("encoded", split="test")
+    shard = clone.product("encoded", part="first")
     chunk = Path(shard.path("store"), "cls", "c.0.0.0")
     flip_a_byte(clone.path / chunk)
     code, printed, complaints = command("verify", clone=clone)
@@ -193,7 +193,7 @@ def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
     asked_for = yaml.safe_load((clone.path / clone.configfile).read_text())
     products = build(Config.model_validate(asked_for)).products.values()
     stores = sum("store" in product.step.outputs for product in products)
-    shard, codes = clone.product("encoded", split="test"), clone.product("codes", split="val")
+    shard, codes = clone.product("encoded", part="first"), clone.product("codes", split="val")
     for product in (shard, codes):
         (clone.path / product.path()).unlink()
     shutil.rmtree(clone.path / shard.path("store"))

@@ -1,10 +1,14 @@
-"""Run a frozen model over one shard, and keep the sampled patches of some layers."""
+"""Run a frozen model over one part, and keep the sampled patches of some layers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import bindscope
-from bindscope.activations.extraction import SampledPatches, StoreImages, extract
+from bindscope.activations.extraction import SampledPatches, extract
+from bindscope.activations.images import JoinedImages, StoreImages
+from bindscope.activations.parts import rows_by_split
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
@@ -18,10 +22,17 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `patches` (layer, n, M, dim) of the shard's scenes that are used."""
-    config, start, stop = model_of(job), job.spec["start"], job.spec["stop"]
-    images = StoreImages(open_store(job.input.scenes[0]), stop - start)
-    samples = open_store(job.input.samples[0])
+    """Write `patches` (layer, n, M, dim) of the part's scenes that are used."""
+    config, part = model_of(job), job.spec["part"]
+    used = [slice(held["start"], held["stop"]) for held in part]
+    images = JoinedImages(
+        [
+            StoreImages(open_store(path), rows.stop - rows.start)
+            for path, rows in zip(job.input.scenes, used, strict=True)
+        ]
+    )
+    samples = [open_store(path) for path in job.input.samples]
+    patches = [s.read("patches", rows) for s, rows in zip(samples, used, strict=True)]
     weights = next(iter(job.input.weights), None)
     with (
         hold_device(job.spec["device"]) as device,
@@ -30,9 +41,10 @@ def main(job: "Job") -> None:
         ) as writer,
     ):
         model = load_model(config, weights and Path(weights), device, images.size_px)
+        writer.attributes["splits"] = rows_by_split(part)
         sampled = SampledPatches(
-            writer, job.spec["layers"], samples.read("patches", slice(start, stop)),
-            tuple(samples.attributes["grid"]),
+            writer, job.spec["layers"], np.concatenate(patches),
+            tuple(samples[0].attributes["grid"]),
         )  # fmt: skip
         extract(model, images, config.extraction, sampled=sampled)
 

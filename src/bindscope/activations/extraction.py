@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bindscope.activations.images import Images
 from bindscope.core.errors import ModelError
 from bindscope.core.files import require_free_space
 from bindscope.core.progress import Progress
 from bindscope.core.store.background import Background
 from bindscope.core.store.manifest import ArrayLayout
-from bindscope.core.store.reader import READ_BYTES, Store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.models.base import LayerShape, TokenMap, layer_shapes, ordered_layers
 
@@ -39,46 +39,6 @@ if TYPE_CHECKING:
     from bindscope.core.interfaces import Layer, Model
 
 AHEAD = 2  # batches that wait to be computed, and arrays that wait to be written
-
-
-class StoreImages:
-    """The images of a scenes store, read when they are asked for.
-
-    Several chunks are decoded at once and stay in memory until a slice beyond them is asked for,
-    so that reading in order decodes nothing twice.
-
-    Parameters
-    ----------
-    store
-        A scenes shard with an array ``images``, uint8 (n, H, W, 3).
-    n_scenes
-        How many there are to be, the shard's first ones. Default: all.
-    """
-
-    def __init__(self, store: Store, n_scenes: int | None = None) -> None:
-        self.store = store
-        self._n = store.layout("images").n_rows if n_scenes is None else n_scenes
-        layout = store.layout("images")
-        self._step = layout.chunk_rows * max(1, READ_BYTES // layout.chunk_bytes)
-        self._block = lru_cache(1)(
-            lambda first: store.read("images", slice(first, first + self._step))
-        )
-
-    @property
-    def size_px(self) -> int:
-        """Side of the square images in pixels."""
-        return self.store.layout("images").shape[1]
-
-    def __len__(self) -> int:
-        return self._n
-
-    def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
-        start, stop, _ = rows.indices(len(self))
-        parts = [
-            self._block(first)[max(start - first, 0) : stop - first]
-            for first in range(start // self._step * self._step, stop, self._step)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -105,7 +65,7 @@ class SampledPatches:
 
 def extract(
     model: Model,
-    images: StoreImages | NDArray[np.uint8],
+    images: Images,
     extraction: Extraction,
     *,
     pooled: StoreWriter | None = None,
@@ -158,7 +118,7 @@ def extract(
 
 def _run(
     model: Model,
-    images: StoreImages | NDArray[np.uint8],
+    images: Images,
     extraction: Extraction,
     sinks: Sequence[_Sink],
 ) -> None:
@@ -411,9 +371,7 @@ def _arithmetic(extraction: Extraction) -> Iterator[None]:
         yield
 
 
-def _batches(
-    model: Model, images: StoreImages | NDArray[np.uint8], extraction: Extraction
-) -> Iterator[torch.Tensor]:
+def _batches(model: Model, images: Images, extraction: Extraction) -> Iterator[torch.Tensor]:
     """Yield the pixels of batches in order; while a batch is worked on, the next ones are read."""
     n, size = len(images), extraction.batch_size
     progress = Progress(n, "scenes")

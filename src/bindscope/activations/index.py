@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bindscope.activations.parts import rows_of
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
 from bindscope.core.store.listing import entry
@@ -16,7 +17,7 @@ from bindscope.core.store.manifest import Manifest, read_manifest, remedy
 
 MAX_BYTES = 1_000_000
 # What may differ between the shards of one index.
-_OF_A_SHARD = ("split", "shard", "start", "stop")
+_OF_A_SHARD = ("split", "splits", "shard", "start", "stop")
 
 
 def build_index(
@@ -55,7 +56,8 @@ def build_index(
             common = _common(manifest)
             first = first or (manifest.path, common)
             _compare(manifest.path, common, *first)
-            listed.append(entry(manifest, folder))
+            first_row, last_row = rows_of(manifest, split)
+            listed.append({**entry(manifest, folder), "n_scenes": last_row - first_row})
         found = sum(shard["n_scenes"] for shard in listed)
         if found != n_scenes[split]:
             raise StoreError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.activations.parts import rows_of
 from bindscope.core.errors import ModelError
 from bindscope.core.store.listing import open_listed, read_listing
 from bindscope.core.store.reader import Store
@@ -85,7 +86,7 @@ class Activations:
         parts = ["cls", "mean"] if array == "cls_mean" else [array]
         if not any("-" in name for name in self._index["arrays"]):
             self._require(parts)
-            return RowReader(self.stores(split), parts, layer)
+            return RowReader(self.stores(split), parts, layer, split)
         # Layers of different widths have an array each.
         if str(layer) not in self.layers:
             raise ModelError(
@@ -94,7 +95,7 @@ class Activations:
                 f"ask for one of {', '.join(self.layers)}",
             )
         self._require(parts, f"-{layer}")
-        return RowReader(self.stores(split), [f"{part}-{layer}" for part in parts])
+        return RowReader(self.stores(split), [f"{part}-{layer}" for part in parts], split=split)
 
     def patches(self, split: str) -> PatchReader:
         """Return a reader of the patch tokens of a split; nothing is read yet.
@@ -110,7 +111,7 @@ class Activations:
                 "holds no patch tokens",
                 "set tokens: cls, mean or cls_mean, or read an index of patches",
             )
-        return PatchReader(self.stores(split), ["patches"])
+        return PatchReader(self.stores(split), ["patches"], split=split)
 
     def stores(self, split: str) -> list[Store]:
         """Return the verified shards of a split, in the order of their scenes."""
@@ -145,15 +146,23 @@ class RowReader:
         Names of the arrays; several are put side by side along the last axis.
     layer
         For arrays (layer, scene, dim): which layer.
+    split
+        Which scenes of stores that hold several splits.
     """
 
     def __init__(
-        self, stores: list[Store], parts: Sequence[str], layer: str | int | None = None
+        self,
+        stores: Sequence[Store],
+        parts: Sequence[str],
+        layer: str | int | None = None,
+        split: str = "",
     ) -> None:
-        self._stores, self._parts, self._layer = stores, parts, layer
+        self._stores, self._parts, self._layer, self._split = stores, parts, layer, split
         axis = int(layer is not None)
         self._rests = [stores[0].layout(part).shape[axis + 1 :] for part in parts]
-        self._starts = [0, *accumulate(store.layout(parts[0]).n_rows for store in stores)]
+        rows = [rows_of(store.manifest, split) for store in stores]
+        self._first = [first for first, _ in rows]
+        self._starts = [0, *accumulate(last - first for first, last in rows)]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -190,7 +199,8 @@ class RowReader:
             raise IndexError(f"scenes {start} to {stop} of {self._starts[-1]}")
         if out is None:
             out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        for store, low, high in zip(self._stores, self._starts[:-1], self._starts[1:], strict=True):
+        held = zip(self._stores, self._first, pairwise(self._starts), strict=True)
+        for store, offset, (low, high) in held:
             first, last = max(start, low), min(stop, high)
             if first < last:
                 column = 0
@@ -198,7 +208,7 @@ class RowReader:
                     columns = slice(column, column + rest[-1])
                     column = columns.stop
                     rows = out[first - start : last - start, ..., columns]
-                    store.read_into(part, first - low, rows, self._layer)
+                    store.read_into(part, offset + first - low, rows, self._layer)
         return out
 
 
@@ -210,4 +220,5 @@ class PatchReader(RowReader):
         if "cls" not in self._stores[0].names:
             return None
         axis = self._stores[0].layout("cls").sample_axis
-        return RowReader(self._stores, ["cls"], self._stores[0].layers()[0] if axis else None)
+        layer = self._stores[0].layers()[0] if axis else None
+        return RowReader(self._stores, ["cls"], layer, self._split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bindscope.activations.parts import in_parts
 from bindscope.config.codes import FAST, Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel, Zoo
 from bindscope.config.zoo import read_manifest
@@ -17,7 +18,6 @@ from bindscope.graph.data import (
     add_scenes,
     codes_slice,
     renderer_code,
-    shard_slice,
     shards,
     space_code,
 )
@@ -131,25 +131,24 @@ def add_patches(
 
 
 def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, list[Product]]:
-    return {
-        split: [
-            graph.add(
-                "encoded",
-                {
-                    "dataset": dataset.name, "model": model.name, "split": split,
-                    "shard": f"{shard:05d}",
-                },
-                {
-                    "dataset": codes_slice(dataset),
-                    "model": model_slice(model),
-                    **shard_slice(dataset, split, shard),
-                },
-                runs=[*space_code(dataset), *model_code(model)],
-            )
-            for shard in shards(dataset, split)
-        ]
-        for split in SPLITS
-    }  # fmt: skip
+    content = {"dataset": codes_slice(dataset), "model": model_slice(model)}
+    made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+    for name, part in _parts(dataset).items():
+        product = graph.add(
+            "encoded",
+            {"dataset": dataset.name, "model": model.name, "part": name},
+            {**content, "part": part},
+            runs=[*space_code(dataset), *model_code(model)],
+        )
+        for held in part:
+            made[held["split"]].append(product)
+    return made
+
+
+def _parts(dataset: Dataset) -> dict[str, list[dict[str, Any]]]:
+    """All scenes of a dataset in parts."""
+    n_shards: dict[str, int] = {split: len(shards(dataset, split)) for split in SPLITS}
+    return in_parts(n_shards, dataset.shard_size.model_dump(), dataset.n_scenes.model_dump())
 
 
 def add_truth(graph: Graph, model: KnownAnswer, dataset: Dataset, tokens: str) -> Product:
@@ -182,21 +181,18 @@ def _add_shards(
         "device": model.extraction.device,
         **layer,
     }
-    made: dict[str, list[Product]] = {}
-    for split in SPLITS:
-        made[split] = [
-            graph.add(
-                rule,
-                {
-                    "dataset": dataset.name, "model": model.name, "split": split,
-                    "shard": scenes.wildcards["shard"], **layer,
-                },
-                content,
-                {"scenes": scenes, "weights": [weights] if weights else []},
-                runs=model_code(model),
-            )
-            for scenes in add_scenes(graph, dataset, split)
-        ]  # fmt: skip
+    made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+    for name, part in _parts(dataset).items():
+        scenes = [add_scenes(graph, dataset, held["split"])[held["shard"]] for held in part]
+        product = graph.add(
+            rule,
+            {"dataset": dataset.name, "model": model.name, "part": name, **layer},
+            {**content, "part": part},
+            {"scenes": scenes, "weights": [weights] if weights else []},
+            runs=model_code(model),
+        )
+        for held in part:
+            made[held["split"]].append(product)
     return made
 
 

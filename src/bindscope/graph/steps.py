@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bindscope.activations.parts import PART
 from bindscope.config.base import SLUG
 from bindscope.config.grid import TOKENS
 from bindscope.core.interfaces import Step
@@ -58,13 +59,11 @@ _SHARED = (
         leaf=True,
         makes="closed forms",
     ),
-    Step(
-        "encoded", store(f"{_ACTIVATIONS}/encoded/{{split}}-{{shard}}-{{key}}"), makes="activations"
-    ),
+    Step("encoded", store(f"{_ACTIVATIONS}/encoded/{{part}}-{{key}}"), makes="activations"),
     *(
         Step(
             rule,
-            store(f"{_ACTIVATIONS}/{folder}/{{split}}-{{shard}}-{{key}}"),
+            store(f"{_ACTIVATIONS}/{folder}/{{part}}-{{key}}"),
             script="extract.py",
             reads={"weights": ("weights",)},
             makes="activations",
@@ -97,6 +96,7 @@ WILDCARDS = {
     "key": r"[0-9a-f]{8}",
     "layer": r"[0-9]+|final",
     "model": NAME,
+    "part": PART,
     "probe": NAME,
     "seeds": r"[0-9]+(?:_[0-9]+)*",
     "shard": r"[0-9]{5}",

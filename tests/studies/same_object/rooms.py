@@ -23,6 +23,8 @@ TOKENS = PAIRS | GEOMETRY
 # Modules of the shared rooms that this study's own steps hold.
 SHARED: dict[str, set[str]] = {
     "activations/extraction.py": SAMPLED,
+    "activations/images.py": SAMPLED,
+    "activations/parts.py": TOKENS | SAMPLED,
     "activations/reader.py": TOKENS,
     "core/devices.py": PAIRS | SAMPLED | MAPS,
     "core/splits.py": SAMPLES | KNOWN | TOKENS,
@@ -100,9 +102,8 @@ ROOMS: dict[str, set[str]] = {
 
 # What jobs of edits hold besides their own modules: a model that runs, probes, and its own loss.
 for _name in (
-    "activations/extraction", "codes/counting", "codes/space", "core/devices",
-    "core/store/background", "core/store/dtypes", "core/store/manifest", "core/store/reader",
-    "core/store/writer", "fitting/adam", "fitting/checkpoint", "fitting/descent",
+    "activations/images", "codes/counting", "codes/space", "core/devices",
+    "core/store/dtypes", "core/store/manifest", "core/store/reader", "fitting/adam", "fitting/checkpoint", "fitting/descent",
     "fitting/generators", "fitting/rows", "fitting/standardise",
     "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
     "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bindscope.activations.extraction import StoreImages
+from bindscope.activations.images import StoreImages
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store

@@ -76,7 +76,8 @@ def pair_data(
     # Few images have as many patches as were drawn at most; products of all grow with the square.
     width = max(1, int((arrays["patches"] >= 0).sum(1).max()))
     rows, columns = sample.attributes["grid"]
-    reader = RowReader(list(tokens), ["patches"], layer) if tokens else None
+    split = sample.attributes["split"]
+    reader = RowReader(tokens, ["patches"], layer, split) if tokens else None
     wanted = arrays["patches"].shape
     if reader is not None and reader.shape[:2] != wanted:
         raise StoreError(

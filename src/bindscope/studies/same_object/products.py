@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bindscope.activations.parts import in_parts
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel, KnownAnswer
@@ -57,7 +58,7 @@ STEPS = (
     ),
     Step(
         "sampled",
-        store(f"{_ACTIVATIONS}/sampled-{{layers}}/{{split}}-{{shard}}-{{key}}"),
+        store(f"{_ACTIVATIONS}/sampled-{{layers}}/{{part}}-{{key}}"),
         reads={"weights": ("weights",)},
         makes="activations",
     ),
@@ -205,49 +206,39 @@ class _Fits:
         """Add the tokens of the sampled patches, by split."""
         if isinstance(self.model, PlantedModel):
             return _add_planted(self.graph, self.model, self.dataset, samples)
-        assert not isinstance(self.model, KnownAnswer)
-        weights = add_weights(
-            self.graph, self.model, self.shared.datasets, self.shared.models.values()
-        )
-        return {
-            split: self._sampled(self.model, layers, weights, split, samples[split])
-            for split in SPLITS
-        }
+        return self._sampled(self.model, layers, samples)
 
     def _sampled(
-        self,
-        model: AnyModel,
-        layers: tuple[int | str, ...],
-        weights: Product | None,
-        split: str,
-        samples: Product,
-    ) -> list[Product]:
+        self, model: AnyModel, layers: tuple[int | str, ...], samples: Mapping[str, Product]
+    ) -> dict[str, list[Product]]:
         assert not isinstance(model, KnownAnswer)
+        weights = add_weights(self.graph, model, self.shared.datasets, self.shared.models.values())
         content = {
             "model": model_slice(model),
             "threads": model.extraction.threads,
             "device": model.extraction.device,
             "layers": list(layers),
         }
-        size = getattr(self.dataset.shard_size, split)
-        made = []
-        for i, scenes in enumerate(used_shards(self.graph, self.section, self.dataset, split)):
-            used = used_scenes(self.section, self.dataset)[split]
-            rows = {"start": i * size, "stop": min((i + 1) * size, used)}
-            names = {
-                "dataset": self.dataset.name, "model": model.name, "layers": joined(layers),
-                "split": split, "shard": scenes.wildcards["shard"],
-            }  # fmt: skip
+        shards = {
+            split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
+        }
+        n_shards: dict[str, int] = {split: len(products) for split, products in shards.items()}
+        used = used_scenes(self.section, self.dataset)
+        parts = in_parts(n_shards, self.dataset.shard_size.model_dump(), used)
+        names = {"dataset": self.dataset.name, "model": model.name, "layers": joined(layers)}
+        made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+        for name, part in parts.items():
             inputs: dict[str, Product | list[Product]] = {
-                "scenes": scenes,
-                "samples": samples,
+                "scenes": [shards[held["split"]][held["shard"]] for held in part],
+                "samples": [samples[held["split"]] for held in part],
                 "weights": [weights] if weights else [],
             }
-            made.append(
-                self.graph.add(
-                    "sampled", names, {**content, **rows}, inputs, runs=model_code(model)
-                )
-            )
+            product = self.graph.add(
+                "sampled", {**names, "part": name}, {**content, "part": part}, inputs,
+                runs=model_code(model),
+            )  # fmt: skip
+            for held in part:
+                made[held["split"]].append(product)
         return made
 
     def _fit(
