@@ -103,8 +103,9 @@ ROOMS: dict[str, set[str]] = {
 # What jobs of edits hold besides their own modules: a model that runs, probes, and its own loss.
 for _name in (
     "activations/images", "codes/counting", "codes/space", "core/devices",
-    "core/store/dtypes", "core/store/manifest", "core/store/reader", "fitting/adam", "fitting/checkpoint", "fitting/descent",
-    "fitting/generators", "fitting/rows", "fitting/standardise",
+    "core/store/dtypes", "core/store/manifest", "core/store/reader", "fitting/adam",
+    "fitting/checkpoint", "fitting/descent", "fitting/generators", "fitting/rows",
+    "fitting/standardise",
     "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
     "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",
     "models/objectives/evaluation", "models/pretraining_loss", "models/stream", "models/vit",
