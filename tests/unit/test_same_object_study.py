@@ -395,6 +395,18 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
             "not quadratic",
         ),
         ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
+            "geometry.probes: 'linear' is not quadratic",
+        ),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
+            "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
+        ),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
+            "geometry.models: 'vitt' is not defined; did you mean 'vit'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(changes, message):
