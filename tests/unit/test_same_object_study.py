@@ -234,6 +234,24 @@ def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_th
     assert verdicts(first)["in the last one (4)"].verdict == "does not"  # layer 0 is no inner one
 
 
+@pytest.mark.parametrize(
+    ("layers", "asked"),
+    [
+        (["0", "1", "3"], False),  # of four blocks, the last one was not read
+        (["1", "2", "final"], False),
+        (["0", "4", "final"], False),  # neither the input nor the last norm is an inner layer
+        (["2", "4"], True),
+        (["0", "3", "4", "final"], True),
+    ],
+)
+def test_a_peak_is_asked_for_where_the_last_block_and_an_inner_layer_were_read(layers, asked):
+    rows = [row("a", layer, "quadratic", 0.8 + i / 50) for i, layer in enumerate(layers)]
+    found = verdicts(rows)
+    assert list(found) == (["in the last one (4)"] if asked else [])
+    if asked:  # the best layer here is the last that was read, and no inner one
+        assert found["in the last one (4)"].verdict == "does not"
+
+
 # --- figures and findings -------------------------------------------------------------------------
 
 
