@@ -36,7 +36,7 @@ from bindscope.studies.same_object.probes_config import PositionScorer, Quadrati
 from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
-from bindscope.studies.same_object.views import best_layers, fitted, with_groups
+from bindscope.studies.same_object.views import best_layers, fitted, of_positions, with_groups
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -282,6 +282,13 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
     assert any("positions alone" in point[0] for f in page.findings for point in f.points)
+
+
+def test_baselines_without_a_model_do_not_pass_for_positions():
+    rows = [row("none", "none", family, accuracy, auc=0.5)
+            for family, accuracy in (("position", 0.7), ("baseline", 0.9))]  # fmt: skip
+    found = of_positions(pd.DataFrame(rows).assign(balanced_accuracy=0.5, loss_bits=1.0))
+    assert list(found["accuracy"]) == [0.7]
 
 
 def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
