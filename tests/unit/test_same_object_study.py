@@ -291,6 +291,22 @@ def test_baselines_without_a_model_do_not_pass_for_positions():
     assert list(found["accuracy"]) == [0.7]
 
 
+def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table):
+    """Planted tokens are told better than any model's, and that is no finding."""
+    planted, positions = (table[table["model"] == name] for name in ("planted-0", "none"))
+    model = planted.assign(model="vit", n_layers=4, accuracy=0.75)
+    coarse = positions.assign(grid="2x2", accuracy=0.25)
+    published = {"same_object": str(ROOT / "resources/published/same_object.csv")}
+    both = pd.concat([planted, model, coarse, positions])
+    page = chapter({"same_object": both}, Inputs({}, {}, published))
+    assert "75.0 % of the pairs at best (vit on blobs" in page.lead[0]
+    expected = 100 * positions["accuracy"].iloc[0]
+    assert [float(shown.value) for shown in page.key_numbers] == [
+        75.0, pytest.approx(100 * planted["majority_accuracy"].iloc[0], abs=0.06),
+        pytest.approx(expected, abs=0.06),
+    ]  # fmt: skip
+
+
 def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
     strata = STRATA.build(made.inputs)
     only = strata[strata["same_class"] != "same"]
