@@ -203,9 +203,10 @@ def _of_quadratic_fits(
     for name in asked.probes:
         if name in probes and probes[name].family != "quadratic":
             yield f"{where}.probes: {name!r} is not quadratic; name quadratic probes alone"
+    blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
     fitted = {
         (dataset, model)
-        for block in (*section.fits, *section.planted)
+        for block in blocks
         if set(asked.probes) <= set(block.probes) and "none" in block.controls
         for dataset in block.datasets
         for model in ([block.name] if isinstance(block, PlantedModel) else block.models)
