@@ -39,7 +39,9 @@ def depth(model: AnyModel) -> int:
         return 0
     if isinstance(model, Controlled):
         return model.architecture.n_layers
-    return model.n_layers or len(model.modules)  # type: ignore[union-attr]
+    if isinstance(model, PythonModel):
+        return model.n_layers or len(model.modules)
+    return model.n_layers
 
 
 def first_layer(model: AnyModel) -> int:
