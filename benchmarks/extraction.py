@@ -76,7 +76,7 @@ def timm(name: str) -> Load:
             name="model", source=f"timm:{name}", n_layers=12, pretrained=False,
             extraction=Extraction(precision=precision),
         )  # fmt: skip
-        return load_model(config, None, device)  # type: ignore[return-value]
+        return load_model(config, None, device)
 
     return load
 

@@ -121,7 +121,7 @@ def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, lis
     """Return an objective whose blocks are ready, and the weights to evaluate it at."""
     pairs = Pairs(drawn(size), device=options.device)
     blocks = list(pairs.blocks())
-    pairs.blocks = lambda: iter(blocks)  # type: ignore[method-assign]
+    pairs.blocks = lambda: iter(blocks)
     for block in blocks:
         _ = block.left, block.right  # as in every pass after the first
     form = Quadratic(Covariance(torch.eye(size.dim, dtype=torch.float64)))
@@ -152,7 +152,7 @@ def expansion_entry(size: Size, options: Options) -> Entry:
     form, theta = objective.form, objective.centre.clone().requires_grad_()
 
     def literal() -> float:
-        matrix = form.matrix(theta)  # type: ignore[attr-defined]
+        matrix = form.matrix(theta)
         total = 0.0
         for block in blocks:
             logits = literal_logits(block.x, matrix, theta[size.dim**2 : -1], theta[-1])

@@ -46,7 +46,7 @@ def dataset(space: dict[str, object] = OCCLUSION, seed: int = 0, **render: objec
 def solid(shape: str = "sphere", x: float = 0, y: float = 0, **other: object) -> Solid:
     """A small red rubber object."""
     values = {"color": "red", "material": "rubber", "size": "small", "rotation": 0.0, "cell": 0}
-    return Solid(shape=shape, x=x, y=y, **(values | other))  # type: ignore[arg-type]
+    return Solid(shape=shape, x=x, y=y, **(values | other))
 
 
 def scene(

@@ -212,7 +212,7 @@ def test_registers_and_cls_are_where_the_map_says() -> None:
 def test_the_pass_stops_after_the_deepest_layer(kind: str) -> None:
     model = load_model(configuration(kind), None, "cpu")
     ran: list[int] = []
-    for number, block in enumerate(model.blocks, start=1):  # type: ignore[attr-defined]
+    for number, block in enumerate(model.blocks, start=1):
         attention = next(m for m in block.modules() if type(m).__name__.endswith("Attention"))
         attention.register_forward_hook(lambda *_, number=number: ran.append(number))
     pixels = model.preprocess(scenes())

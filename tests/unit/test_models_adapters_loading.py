@@ -75,7 +75,7 @@ def test_layers_are_ordered_and_checked() -> None:
     assert ordered_layers([], 4, "m") == []
     for wrong in (5, -1, "last", True, 2.0):
         with pytest.raises(ModelError, match="there is no layer"):
-            ordered_layers([wrong], 4, "m")  # type: ignore[list-item]
+            ordered_layers([wrong], 4, "m")
 
 
 # --- weights ---------------------------------------------------------------------------------

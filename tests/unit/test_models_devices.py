@@ -58,21 +58,21 @@ def test_fits_side_by_side_take_a_device_each(
     def fit(given: object, data: object, seeds: list[int]) -> list[str]:
         """While the fit of the first seed is at work, fit the others in another job."""
         if seeds[1:]:
-            job.run_fit(probe, None, seeds[1:], "none")  # type: ignore[arg-type]
+            job.run_fit(probe, None, seeds[1:], "none")
         return []
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(devices, "visible_devices", lambda: ["GPU-a", "GPU-b"])
     monkeypatch.setattr(torch.cuda, "device", pretend)
     monkeypatch.setattr(job, "fit", fit)
-    job.run_fit(probe, None, [0, 1], "none")  # type: ignore[arg-type]
+    job.run_fit(probe, None, [0, 1], "none")
     assert current == ["cuda:0", "cuda:1"]
     current.clear()
-    job.run_fit(probe, None, [0], "none")  # type: ignore[arg-type]
+    job.run_fit(probe, None, [0], "none")
     assert current == ["cuda:0"]
 
 
 def test_a_fit_on_the_cpu_asks_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "visible_devices", lambda: pytest.fail("asked for GPUs"))
     monkeypatch.setattr(job, "fit", lambda *given: ["fitted"])
-    assert job.run_fit(SimpleNamespace(device="cpu"), None, [0], "none") == ["fitted"]  # type: ignore[arg-type, comparison-overlap]
+    assert job.run_fit(SimpleNamespace(device="cpu"), None, [0], "none") == ["fitted"]

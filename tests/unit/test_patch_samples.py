@@ -58,7 +58,7 @@ def test_background_purity_and_stuff_decide_which_patches_take_part() -> None:
         ("negative", 0.9, "keep"): [1, 0, 0, 1],
     }
     for (background, purity, stuff), wanted in expected.items():
-        rules = PatchSampling(background=background, min_purity=purity, stuff=stuff)  # type: ignore[arg-type]
+        rules = PatchSampling(background=background, min_purity=purity, stuff=stuff)
         assert valid_patches(labels, rules).astype(int).tolist() == [wanted]
 
 
@@ -83,7 +83,7 @@ def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
     assert found.arrays["instances"][1].tolist() == [2, 1, 0]
     assert found.arrays["classes"][1].tolist() == [20, 10, 0]
     assert found.arrays["purity"][0].tolist() == [0, 0, 0]
-    assert found.arrays["windows"].any() == False  # noqa: E712
+    assert not found.arrays["windows"].any()
 
 
 @settings(max_examples=80, deadline=None)

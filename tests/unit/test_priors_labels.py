@@ -71,8 +71,8 @@ def test_labels_change_with_all_that_they_stand_for(folder: Path, part: str) -> 
     else:
         write(folder, "val", seed=1)
         after = labels_of(folder)
-        assert after["splits"]["val"][part] != before["splits"]["val"][part]  # type: ignore[index]
-        assert after["splits"]["test"] == before["splits"]["test"]  # type: ignore[index]
+        assert after["splits"]["val"][part] != before["splits"]["val"][part]
+        assert after["splits"]["test"] == before["splits"]["test"]
     assert labels_of(folder) != before
 
 

@@ -12,7 +12,7 @@ from probe_problems import heads, probe, problem
 
 from bindscope.fitting import columns
 from bindscope.fitting.generators import rng
-from bindscope.fitting.lbfgs import minimise
+from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.rows import row_bytes
 from bindscope.fitting.streaming import Column, buffers, epoch_order, in_order
 from bindscope.fitting.streaming import batches as made_batches
@@ -238,8 +238,8 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
     assert held.held
     assert not passes.held
     torch.testing.assert_close(held.gram, passes.gram, rtol=1e-5, atol=1e-6)
-    start = torch.zeros(held.shape)
-    solutions = [minimise(p, start, 1e-2, tolerance=1e-7) for p in found]
+    start, every = torch.zeros(held.shape), torch.arange(held.shape[1])
+    solutions = [descend(p.objective(1e-2, every), start, tolerance=1e-7) for p in found]
     torch.testing.assert_close(solutions[0].w, solutions[1].w, rtol=0, atol=3e-3)
     assert float(held.losses(solutions[0].w).sum()) == pytest.approx(
         float(passes.losses(solutions[1].w).sum()), 1e-5

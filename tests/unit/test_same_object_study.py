@@ -36,7 +36,7 @@ from bindscope.studies.same_object.probes_config import PositionScorer, Quadrati
 from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
-from bindscope.studies.same_object.views import best_layers, fitted, with_groups
+from bindscope.studies.same_object.views import best_layers, fitted, of_positions, with_groups
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -234,6 +234,24 @@ def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_th
     assert verdicts(first)["in the last one (4)"].verdict == "does not"  # layer 0 is no inner one
 
 
+@pytest.mark.parametrize(
+    ("layers", "asked"),
+    [
+        (["0", "1", "3"], False),  # of four blocks, the last one was not read
+        (["1", "2", "final"], False),
+        (["0", "4", "final"], False),  # neither the input nor the last norm is an inner layer
+        (["2", "4"], True),
+        (["0", "3", "4", "final"], True),
+    ],
+)
+def test_a_peak_is_asked_for_where_the_last_block_and_an_inner_layer_were_read(layers, asked):
+    rows = [row("a", layer, "quadratic", 0.8 + i / 50) for i, layer in enumerate(layers)]
+    found = verdicts(rows)
+    assert list(found) == (["in the last one (4)"] if asked else [])
+    if asked:  # the best layer here is the last that was read, and no inner one
+        assert found["in the last one (4)"].verdict == "does not"
+
+
 # --- figures and findings -------------------------------------------------------------------------
 
 
@@ -264,6 +282,29 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
     assert any("positions alone" in point[0] for f in page.findings for point in f.points)
+
+
+def test_baselines_without_a_model_do_not_pass_for_positions():
+    rows = [row("none", "none", family, accuracy, auc=0.5)
+            for family, accuracy in (("position", 0.7), ("baseline", 0.9))]  # fmt: skip
+    found = of_positions(pd.DataFrame(rows).assign(balanced_accuracy=0.5, loss_bits=1.0))
+    assert list(found["accuracy"]) == [0.7]
+
+
+def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table):
+    """Planted tokens are told better than any model's, and that is no finding."""
+    planted, positions = (table[table["model"] == name] for name in ("planted-0", "none"))
+    model = planted.assign(model="vit", n_layers=4, accuracy=0.75)
+    coarse = positions.assign(grid="2x2", accuracy=0.25)
+    published = {"same_object": str(ROOT / "resources/published/same_object.csv")}
+    both = pd.concat([planted, model, coarse, positions])
+    page = chapter({"same_object": both}, Inputs({}, {}, published))
+    assert "75.0 % of the pairs at best (vit on blobs" in page.lead[0]
+    expected = 100 * positions["accuracy"].iloc[0]
+    assert [float(shown.value) for shown in page.key_numbers] == [
+        75.0, pytest.approx(100 * planted["majority_accuracy"].iloc[0], abs=0.06),
+        pytest.approx(expected, abs=0.06),
+    ]  # fmt: skip
 
 
 def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
@@ -395,6 +436,18 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
             "not quadratic",
         ),
         ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
+            "geometry.probes: 'linear' is not quadratic",
+        ),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
+            "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
+        ),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
+            "geometry.models: 'vitt' is not defined; did you mean 'vit'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(changes, message):

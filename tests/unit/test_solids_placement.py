@@ -20,8 +20,8 @@ ALL_SMALL = {"fixed": {"size": "small"}}
 
 
 def _composer(given: Dataset, **other: object) -> Composer:
-    features = cell_features(given, given.render)  # type: ignore[arg-type]
-    return Composer(given.render, features, given.seed, "train", "dataset 'solids'", **other)  # type: ignore[arg-type]
+    features = cell_features(given, given.render)
+    return Composer(given.render, features, given.seed, "train", "dataset 'solids'", **other)
 
 
 def _keeps_rules(scene: Scene, margin: float = 0.4, gap: float = 0.25) -> None:
@@ -85,7 +85,7 @@ def test_a_single_object_is_anywhere_with_equal_probability() -> None:
     given = dataset(**ALL_SMALL)
     axes = np.eye(2)
     rng = random_stream(0, "train", 0)
-    places = np.array([arrange(rng, given.render, np.array([0.35]), axes)[0] for _ in range(2000)])  # type: ignore[arg-type,index]
+    places = np.array([arrange(rng, given.render, np.array([0.35]), axes)[0] for _ in range(2000)])
     assert np.abs(places).max() <= 3
     counts = np.histogram2d(places[:, 0], places[:, 1], bins=4, range=[[-3, 3]] * 2)[0]
     chi = ((counts - 125) ** 2 / 125).sum()
@@ -107,8 +107,8 @@ def test_camera_and_lights_are_shifted_within_their_jitter() -> None:
 def test_what_cannot_fit_is_refused_before_anything_is_placed() -> None:
     config = dataset(OCCLUSION, margin=0.9).render
     with pytest.raises(ConfigError, match=r"solids.*render\.margin.*12 objects.*\n.*lower margin"):
-        check_room(config, 12, "dataset 'solids'")  # type: ignore[arg-type]
-    check_room(config, 9, "dataset 'solids'")  # type: ignore[arg-type]
+        check_room(config, 12, "dataset 'solids'")
+    check_room(config, 9, "dataset 'solids'")
 
 
 def test_a_scene_that_finds_no_room_says_which_and_what_to_change() -> None:

@@ -175,7 +175,7 @@ def test_a_shadow_leaves_the_light_of_the_sky() -> None:
 
 def _patch(**look: object) -> np.ndarray:
     """Pixels of one large object of a look."""
-    given = scene([solid(**{"size": "large", **look})], size=64)  # type: ignore[arg-type]
+    given = scene([solid(**{"size": "large", **look})], size=64)
     return draw(RAYCAST, [given])[0][cast(given).mask == 1].astype(float)
 
 
@@ -252,9 +252,9 @@ def test_renderers_that_make_no_sense(render: dict[str, object], message: str) -
 
 def _use(monkeypatch: pytest.MonkeyPatch, module: object) -> None:
     _mitsuba.cache_clear()
-    monkeypatch.setitem(sys.modules, "mitsuba", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "mitsuba", module)
     drjit = types.SimpleNamespace(set_thread_count=lambda n: None)
-    monkeypatch.setitem(sys.modules, "drjit", drjit)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "drjit", drjit)
 
 
 def test_without_mitsuba_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

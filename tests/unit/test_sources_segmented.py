@@ -262,7 +262,7 @@ def test_image_and_mask_are_brought_into_the_square_alike(tmp_path: Path) -> Non
             source = coco(write_coco(root, [photo, *COCO]))
             arrays = stored(tmp_path, root, records_of(source)[:1], size_px=64, fit=fit)
             (pixels,), (mask,) = arrays["images"], arrays["masks"]
-            rows, columns = Placed.of(size, 64, fit).window()  # type: ignore[arg-type]
+            rows, columns = Placed.of(size, 64, fit).window()
             inside = np.zeros((64, 64), bool)
             inside[rows, columns] = True
             assert (pixels[~inside] == PADDING).all()

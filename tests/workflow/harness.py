@@ -136,11 +136,11 @@ def assign(config: object, path: str, value: object) -> None:
     """Set one value of a nested configuration by its dotted path; one past a list's end appends."""
     *parents, last = path.split(".")
     for name in parents:
-        config = config[int(name)] if isinstance(config, list) else config.setdefault(name, {})  # type: ignore[attr-defined]
+        config = config[int(name)] if isinstance(config, list) else config.setdefault(name, {})
     if isinstance(config, list):
         config[int(last) : int(last) + 1] = [value]
     else:
-        config[last] = value  # type: ignore[index]
+        config[last] = value
 
 
 def flip_a_byte(path: Path) -> None:

@@ -39,7 +39,9 @@ def depth(model: AnyModel) -> int:
         return 0
     if isinstance(model, Controlled):
         return model.architecture.n_layers
-    return model.n_layers or len(model.modules)  # type: ignore[union-attr]
+    if isinstance(model, PythonModel):
+        return model.n_layers or len(model.modules)
+    return model.n_layers
 
 
 def first_layer(model: AnyModel) -> int:
@@ -63,12 +65,17 @@ def unknown(where: str, names: Iterable[str], known: Mapping[str, object]) -> It
             yield f"{where}: {name!r} is not defined{instead(name, list(known))}"
 
 
+def undefined(where: str, section: Model, **known: Mapping[str, object]) -> Iterator[str]:
+    """Yield a line for each name that a section lists under such a key and that is not defined."""
+    for key, there in known.items():
+        yield from unknown(f"{where}.{key}", getattr(section, key), there)
+
+
 def grid_problems(
     where: str, grid: Grid, datasets: Mapping[str, Dataset], models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
     """Yield what a grid asks for that its datasets and models do not have."""
-    yield from unknown(f"{where}.datasets", grid.datasets, datasets)
-    yield from unknown(f"{where}.models", grid.models, models)
+    yield from undefined(where, grid, datasets=datasets, models=models)
     used = [datasets[name] for name in grid.datasets if name in datasets]
     for model in (models[name] for name in grid.models if name in models):
         yield from _layers(where, model, grid)

@@ -83,7 +83,7 @@ class SolidsRenderer(Model):
     )
     size_px: PositiveInt = Field(224, description="Side of the square image.")
     colors: tuple[Color, ...] = Field(
-        KNOWN_VALUES["color"],  # type: ignore[arg-type]
+        get_args(Color),
         min_length=1,
         description="The colours of a group `color`, in the order of its values.",
     )

@@ -174,6 +174,11 @@ class FigureEntry:
     request: Callable[[Any, Any, Any], Request | None]
     resources: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, study: str, name: str, title: str, request: Any, *resources: str) -> FigureEntry:
+        """Return the entry of a figure that has its name as a module of a study's `figures`."""
+        return cls(name, title, f"{study}.figures.{name}", request, resources)
+
 
 @dataclass(frozen=True)
 class Study:

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
@@ -32,7 +33,7 @@ PAPER_MARK: Final[dict[str, Any]] = {
     "marker": "*", "color": "#F0E442", "markeredgecolor": INK, "markersize": 9, "zorder": 5,
 }  # fmt: skip
 
-_RC: Final[dict[str, Any]] = {
+_RC: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#666666",
     "axes.grid": True,
@@ -71,7 +72,7 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         with mpl.rc_context():
             mpl.rcdefaults()
-            mpl.rcParams.update(_RC)  # type: ignore[arg-type]
+            mpl.rcParams.update(_RC)
             return draw(*args, **kwargs)
 
     return wrapped
@@ -81,8 +82,8 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
     """Make an empty figure of the page's width whose layout keeps labels apart."""
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.set(w_pad=0.05, h_pad=0.05, wspace=0.03, hspace=0.04)  # type: ignore[call-arg]
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(w_pad=0.05, h_pad=0.05, wspace=0.03, hspace=0.04)
     return figure
 
 

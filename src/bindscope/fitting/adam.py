@@ -45,8 +45,9 @@ class Adam:
         betas: tuple[float, float] = (0.9, 0.999),
     ) -> None:
         self.parameters = list(parameters)
-        shared = isinstance(decay, float | int)
-        self.decays = [float(decay)] * len(self.parameters) if shared else list(decay)  # type: ignore[arg-type]
+        if isinstance(decay, float | int):
+            decay = [float(decay)] * len(self.parameters)
+        self.decays = list(decay)
         self.decoupled, self.betas, self.steps = decoupled, betas, 0
         self._scratch = self.parameters[0].new_empty(max(p.numel() for p in self.parameters))
         self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self.parameters]

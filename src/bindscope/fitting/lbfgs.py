@@ -70,6 +70,10 @@ class Regressions:
         row = torch.arange(len(self.penalised), device=self.penalised.device)[:, None]
         return (row < self.rows).to(self.penalised.dtype)
 
+    def objective(self, l2: float, columns: Tensor) -> Objective:
+        """Return what `descend` minimises for a ridge, of weights that are 0 where `mask` is."""
+        return (_Held if self.held else _Streamed)(self, l2, columns)
+
     def blocks(self) -> Iterable[Block]:
         """Start a pass over the scenes."""
         return self.data() if callable(self.data) else (self.data,)
@@ -368,53 +372,6 @@ class _Minimiser:
         self.scale = torch.where(safe & (size > tiny), curvature / size, self.scale)
 
 
-def minimise(
-    problem: Regressions,
-    start: Tensor,
-    l2: float,
-    *,
-    columns: Tensor | None = None,
-    iterations: int = 150,
-    tolerance: float = 1e-6,
-    watch: Callable[[int, Tensor], None] | None = None,
-) -> Solution:
-    """Fit columns to their optima.
-
-    Parameters
-    ----------
-    problem
-        The data.
-    start
-        Weights to start from, (p, C).
-    l2
-        Ridge strength.
-    columns
-        Which columns, int64; by default all. The others keep their start.
-    iterations
-        Most iterations.
-    tolerance
-        A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats.
-    watch
-        Called with the iteration and the current weights (p, C) after each iteration.
-
-    Returns
-    -------
-    Solution
-        Weights, remaining decrement, iterations.
-    """
-    if columns is None:
-        columns = torch.arange(start.shape[1], device=start.device)
-    kind = _Held if problem.held else _Streamed
-    return descend(
-        kind(problem, l2, columns),
-        start * problem.mask(),
-        columns,
-        iterations=iterations,
-        tolerance=tolerance,
-        watch=watch,
-    )
-
-
 def descend(
     objective: Objective,
     start: Tensor,
@@ -422,7 +379,6 @@ def descend(
     *,
     iterations: int = 150,
     tolerance: float = 1e-6,
-    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Solution:
     """Descend to the optima of some columns of weights.
 
@@ -432,8 +388,17 @@ def descend(
         What is minimised. Where it is not convex, this ends at a point without slope, if at all.
     start
         Weights to start from, (p, C).
-    columns, iterations, tolerance, watch
-        As in `minimise`.
+    columns
+        Which columns, int64; by default all. The others keep their start.
+    iterations
+        Most iterations.
+    tolerance
+        A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats.
+
+    Returns
+    -------
+    Solution
+        Weights, remaining decrement, iterations.
     """
     if columns is None:
         columns = torch.arange(start.shape[1], device=start.device)
@@ -447,8 +412,6 @@ def descend(
         moved = fit.advance()
         w[:, fit.live] = fit.w
         fit.keep(moved)  # a step of length 0: rounding hides what is left
-        if watch is not None:
-            watch(iteration + 1, w)
         if not len(fit.live):
             break
     return Solution(w, decrement, iteration)

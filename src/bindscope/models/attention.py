@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Attentive
+from bindscope.models.edits import lacking
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,9 @@ def attentive(model: Any, where: str) -> Attentive:
     ModelError
         If it cannot: an encoder of codes, or a user's own model without the method.
     """
-    if not isinstance(model, Attentive):
-        raise ModelError(
-            where,
-            f"the attention of {type(model).__name__} cannot be read",
-            "use a vision transformer or a module with `modules`, or give your own model a method "
-            "`attention` (docs/models.md, `Edits and attention`)",
-        )
-    return model
+    if isinstance(model, Attentive):
+        return model
+    raise lacking(where, f"the attention of {type(model).__name__} cannot be read", "attention")
 
 
 def ordered_blocks(blocks: Sequence[int], n_layers: int, where: str) -> list[int]:

@@ -21,14 +21,20 @@ def editable(model: Any, where: str) -> Editable:
     ModelError
         If it cannot: an encoder of codes, or a user's own model without the method.
     """
-    if not isinstance(model, Editable):
-        raise ModelError(
-            where,
-            f"{type(model).__name__} cannot be run with an edited residual stream",
-            "use a vision transformer or a module with `modules`, or give your own model a method "
-            "`edited_stream` (docs/models.md, `Edits and attention`)",
-        )
-    return model
+    if isinstance(model, Editable):
+        return model
+    problem = f"{type(model).__name__} cannot be run with an edited residual stream"
+    raise lacking(where, problem, "edited_stream")
+
+
+def lacking(where: str, problem: str, method: str) -> ModelError:
+    """Return the error of a model without a method that only some models have."""
+    return ModelError(
+        where,
+        problem,
+        "use a vision transformer or a module with `modules`, or give your own model a method "
+        f"`{method}` (docs/models.md, `Edits and attention`)",
+    )
 
 
 def check_edits(edits: Iterable[Any], first: int, last: int, where: str) -> None:

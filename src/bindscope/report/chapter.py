@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pandas as pd
@@ -191,7 +191,7 @@ class Chapter:
 
     lead: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
-    introduction: Markup = Markup("")  # noqa: RUF009 (immutable)
+    introduction: Markup = field(default_factory=Markup)
     warnings: tuple[Warned, ...] = ()
     key_numbers: tuple[KeyNumber, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -85,7 +85,7 @@ def measure(
     space: Mapping[str, Any] | Model | Sequence[int] | None = None,
     features: Any = None,
     cls: Any = None,
-    probes: Sequence[str | Mapping[str, Any] | Model] = ("linear", "set"),
+    probes: Sequence[str | Mapping[str, Any] | AnyProbe] = ("linear", "set"),
     seed: int = 0,
     shares: tuple[float, float, float] = SHARES,
     control: Literal["none", "shuffled_labels"] = "none",
@@ -254,10 +254,10 @@ def _inputs(probe: AnyProbe, z: Array, cls: Array | None) -> tuple[str, ...]:
     return ("mean",) if cls is None else ("cls", "mean")
 
 
-def _probe(entry: str | Mapping[str, Any] | Model, device: str, threads: int) -> AnyProbe:
+def _probe(entry: str | Mapping[str, Any] | AnyProbe, device: str, threads: int) -> AnyProbe:
     """Return a probe's configuration; its name is its family where it has none."""
-    if isinstance(entry, Model):
-        return entry  # type: ignore[return-value]
+    if not isinstance(entry, str | Mapping):
+        return entry
     given: dict[str, Any] = {"device": device, "threads": threads}
     given = {**given, "family": entry} if isinstance(entry, str) else dict(entry)
     if given.get("family") not in FAMILIES:

@@ -45,9 +45,10 @@ class Measured:
 
     @property
     def best(self) -> pd.Series[Any]:
-        """The row to quote: best probes, and of the token inputs that with the smallest validation
-        loss of O. Inputs whose fits did not end well come last.
-        """  # noqa: D205
+        """The row to quote: best probes of the input with the smallest validation loss of O.
+
+        Token inputs whose fits did not end well come last.
+        """
         rows = self.table[self.table["probe"] == BEST]
         ranks = [(bool({*UNUSABLE} & {*flag_list(row["flags"])}), _val_loss(row))
                  for row in self._records(rows)]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -240,9 +241,7 @@ def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section, content, priors=priors)
 
 
-def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
-    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
-
+_figure = partial(FigureEntry.of, _HERE)
 
 STUDY = Study(
     name="binding_information",

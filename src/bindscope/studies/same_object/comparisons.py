@@ -96,16 +96,17 @@ _LEAD = ["lead", "low", "high"]
 
 
 def _peaks_inside(rows: pd.DataFrame, layer: str) -> list[Judged]:
-    """Ask whether the best layer is an inner one, and better than the last one."""
+    """Ask whether the best layer is an inner one, and better than the last block's."""
     own = rows[rows["family"] == QUADRATIC]
-    last = str(own.sort_values("x", kind="stable")["layer"].iloc[-1])
-    if own["layer"].nunique() < 3:
-        return []
+    after_last = own[own["x"] == own["n_layers"].astype(float)]
+    if not len(after_last) or not own["x"].between(0, after_last["x"].iloc[0], "neither").any():
+        return []  # the last block was not read, or no layer between it and the first one's input
+    last = str(after_last["layer"].iloc[0])
     words = f"the quadratic probe does better in an inner layer than in the last one ({last})"
     each = own.pivot_table(index="model", columns="layer", values="accuracy", sort=False)
     lead = each[layer] - each[last]
     leads = pd.DataFrame({_LEAD[0]: lead, _LEAD[1]: np.nan, _LEAD[2]: np.nan})
-    if layer in ("0", last):  # nothing to measure: no inner layer was preferred
+    if layer in ("0", last, "final"):  # nothing to measure: no inner layer was preferred
         leads[_LEAD] = 0.0
     return [_judge(rows, words, layer, leads)]
 

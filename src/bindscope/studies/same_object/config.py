@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, grid_problems, unknown
+from bindscope.config.grid import Grid, grid_problems, undefined, unknown
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
@@ -146,7 +146,7 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         where = f"planted.{i}"
         if entry.name in models or entry.name == NO_MODEL:
             yield f"{where}.name: {entry.name!r} is taken; choose a name that no model has"
-        yield from unknown(f"{where}.datasets", entry.datasets, datasets)
+        yield from undefined(where, entry, datasets=datasets)
         yield from _pairs(where, section, entry, datasets)
     if NO_MODEL in models:
         yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
@@ -157,10 +157,14 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         known = [models[name] for name in block.models if name in models]
         used = [datasets[name] for name in block.datasets if name in datasets]
         yield from _models(where, block, known, used)
-    if section.maps:
-        yield from _maps(section, section.maps, datasets, models)
+    if maps := section.maps:
+        yield from _of_quadratic_fits("maps", section, maps, datasets, models)
+        for name in maps.datasets:
+            if name in datasets and maps.scenes > datasets[name].shard_size.test:
+                yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
     if section.geometry:
-        yield from _geometry(section, section.geometry, datasets, models)
+        named = {**models, **{entry.name: entry for entry in section.planted}}
+        yield from _of_quadratic_fits("geometry", section, section.geometry, datasets, named)
     if section.effects:
         yield from effects_problems(section, section.effects, datasets, models)
     for i, group in enumerate(section.groups):
@@ -186,66 +190,32 @@ def _models(
                 )
 
 
-def _maps(
+def _of_quadratic_fits(
+    where: str,
     section: PairSection,
-    maps: Maps,
+    asked: Maps | Geometry,
     datasets: Mapping[str, Dataset],
-    models: Mapping[str, AnyModel],
+    models: Mapping[str, object],
 ) -> Iterator[str]:
-    """Maps are of quadratic probes, of what is fitted."""
+    """Yield what is asked of probes that are not quadratic, or not fitted with true labels."""
     probes = {probe.name: probe for probe in section.probes}
-    yield from unknown("maps.datasets", maps.datasets, datasets)
-    yield from unknown("maps.models", maps.models, models)
-    yield from unknown("maps.probes", maps.probes, probes)
-    for name in maps.probes:
+    yield from undefined(where, asked, datasets=datasets, models=models, probes=probes)
+    for name in asked.probes:
         if name in probes and probes[name].family != "quadratic":
-            yield f"maps.probes: {name!r} is not quadratic; maps are drawn of such probes alone"
-    fitted = _fitted_with(section.fits, maps.probes)
-    for dataset in maps.datasets:
-        for model in maps.models:
-            if (dataset, model) not in fitted:
-                yield (
-                    f"maps: no entry of `fits` fits these probes to {model!r} on {dataset!r}; "
-                    "add it there, or leave it out here"
-                )
-            if dataset in datasets and maps.scenes > datasets[dataset].shard_size.test:
-                yield f"maps.scenes: more than a shard of {dataset!r} holds; ask for fewer"
-
-
-def _fitted_with(
-    blocks: Iterable[PairFits | PlantedModel], probes: Iterable[str]
-) -> set[tuple[str, str]]:
-    """Return the datasets and models to which all these probes are fitted with true labels."""
-    return {
+            yield f"{where}.probes: {name!r} is not quadratic; name quadratic probes alone"
+    blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
+    fitted = {
         (dataset, model)
         for block in blocks
-        if set(probes) <= set(block.probes) and "none" in block.controls
+        if set(asked.probes) <= set(block.probes) and "none" in block.controls
         for dataset in block.datasets
         for model in ([block.name] if isinstance(block, PlantedModel) else block.models)
     }
-
-
-def _geometry(
-    section: PairSection,
-    geometry: Geometry,
-    datasets: Mapping[str, Dataset],
-    models: Mapping[str, AnyModel],
-) -> Iterator[str]:
-    """It is of quadratic probes, of what is fitted."""
-    probes = {probe.name: probe for probe in section.probes}
-    planted = {entry.name: entry for entry in section.planted}
-    yield from unknown("geometry.datasets", geometry.datasets, datasets)
-    yield from unknown("geometry.models", geometry.models, {**models, **planted})
-    yield from unknown("geometry.probes", geometry.probes, probes)
-    for name in geometry.probes:
-        if name in probes and probes[name].family != "quadratic":
-            yield f"geometry.probes: {name!r} is not quadratic; name such probes alone"
-    fitted = _fitted_with((*section.fits, *section.planted), geometry.probes)
-    for dataset in geometry.datasets:
-        for model in geometry.models:
+    for dataset in asked.datasets:
+        for model in asked.models:
             if (dataset, model) not in fitted:
                 yield (
-                    f"geometry: no entry of `fits` or `planted` fits these probes to {model!r} on "
+                    f"{where}: no entry of `fits` or `planted` fits these probes to {model!r} on "
                     f"{dataset!r}; add it there, or leave it out here"
                 )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import depth, layers_of, unknown
+from bindscope.config.grid import depth, layers_of, undefined
 from bindscope.config.models import AnyModel
 from bindscope.studies.same_object.effects_config import Effects
 
@@ -24,8 +24,7 @@ def effects_problems(
 ) -> Iterator[str]:
     """Yield what edits ask for that is not fitted, or cannot be edited."""
     probes = {probe.name: probe for probe in section.probes}
-    for key, known in (("datasets", datasets), ("models", models), ("probes", probes)):
-        yield from unknown(f"effects.{key}", getattr(effects, key), known)
+    yield from undefined("effects", effects, datasets=datasets, models=models, probes=probes)
     for name in effects.probes:
         if name in probes and probes[name].family not in EDITED:
             yield f"effects.probes: {name!r} has no subspace; name quadratic or low-rank probes"

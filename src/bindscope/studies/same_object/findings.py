@@ -103,9 +103,11 @@ _ABOUT_CLAIMS = (
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the quadratic probe at its best layers, planted tokens and models alike."""
+    """Return the quadratic probe of models at its best layers; of planted tokens without any."""
     rows = at_best_layers(table)
-    return rows[rows["family"] == QUADRATIC]
+    rows = rows[rows["family"] == QUADRATIC]
+    of_models = rows[rows["n_layers"] > 0]
+    return of_models if len(of_models) else rows
 
 
 def _lead(table: pd.DataFrame, claims: list[Judged]) -> list[str]:
@@ -142,11 +144,11 @@ def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
                   "told right by the commoner answer"),
     ]  # fmt: skip
     positions = of_positions(table)
-    here = positions[positions["dataset"] == top["dataset"]]
+    here = positions[(positions[["dataset", "grid"]] == top[["dataset", "grid"]]).all(axis=1)]
     if len(here):
         found.append(
             KeyNumber(
-                number(100 * here["accuracy"].mean(), ".1f"),
+                number(100 * here["accuracy"].iloc[0], ".1f"),
                 "% of pairs",
                 "told right from the places of the two patches alone",
             )

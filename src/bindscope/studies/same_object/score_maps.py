@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.core.interfaces import Layer, Model
 from bindscope.models.base import layer_shapes
-from bindscope.studies.same_object.data import normed
+from bindscope.studies.same_object.data import TokenNorm, normed
 from bindscope.studies.same_object.marks import weights_name
 from bindscope.studies.same_object.patch_labels import count_pixels
 
@@ -66,7 +66,7 @@ def tokens_of(
 
 
 def probabilities(
-    weights: Arrays, name: str, tokens: torch.Tensor, queries: NDArray[np.int32], norm: str
+    weights: Arrays, name: str, tokens: torch.Tensor, queries: NDArray[np.int32], norm: TokenNorm
 ) -> NDArray[np.float32]:
     """Return what a quadratic probe gives the pairs of query patches and all patches.
 
@@ -89,7 +89,7 @@ def probabilities(
         key: torch.from_numpy(weights[f"{name}.{key}"])
         for key in ("matrix", "linear", "bias", "mean", "scale")
     }
-    x = (normed(tokens, norm) - part["mean"]) * part["scale"]  # type: ignore[arg-type]
+    x = (normed(tokens, norm) - part["mean"]) * part["scale"]
     places = torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
     asked = torch.take_along_dim(x, places[:, :, None], 1)
     own = x @ part["linear"]
@@ -108,7 +108,7 @@ def score_maps(
     weights: Arrays,
     layers: Sequence[Layer],
     seed: int,
-    norm: str,
+    norm: TokenNorm,
 ) -> dict[str, NDArray[Any]]:
     """Score query patches of a few scenes against all their patches, layer by layer.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from bindscope.config.grid import depth
 from bindscope.core.graph import Graph, Product
@@ -107,9 +107,7 @@ def _about_attention(graph: Graph, shared: Shared, section: PairSection) -> Requ
     return _about_table(graph, shared, section, "same_object_attention")
 
 
-def _figure(name: str, title: str, request: Any, *resources: str) -> FigureEntry:
-    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request, resources)
-
+_figure = partial(FigureEntry.of, _HERE)
 
 STUDY = Study(
     name="same_object",

@@ -57,7 +57,7 @@ def fitted(table: pd.DataFrame) -> pd.DataFrame:
 
 def of_positions(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of what reads positions alone, one per dataset and grid."""
-    rows = table[table["model"] == NO_MODEL]
+    rows = table[table["family"] == "position"]  # baselines have no model either
     return rows.groupby(["dataset", "grid"], sort=False)[list(SCORES)].mean().reset_index()
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
-from bindscope.fitting.lbfgs import Block, Regressions, minimise
+from bindscope.fitting.lbfgs import Block, Regressions, descend
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
@@ -256,9 +256,9 @@ class _Path:
 
     def _extend(self, l2: float) -> None:
         """Fit the columns that are on the path for a ridge; keep what validation chooses."""
-        solution = minimise(
-            self.train, self.w, l2, columns=self.columns, iterations=self.iterations
-        )
+        objective = self.train.objective(l2, self.columns)
+        start = self.w * self.train.mask()
+        solution = descend(objective, start, self.columns, iterations=self.iterations)
         self.w = solution.w
         self.taken += solution.iterations
         on = self.columns
