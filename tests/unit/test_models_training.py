@@ -29,7 +29,7 @@ from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.controlled import load
 from bindscope.models.objectives.self_distillation import spread, view
-from bindscope.models.training import VAL_SCENES, train, untrained, warm_up_and_cosine
+from bindscope.models.training import VAL_SCENES, train, untrained
 from bindscope.models.training_scenes import FIRST, FreshScenes, StoredScenes
 from bindscope.scenes.render import render_scenes
 

@@ -104,6 +104,7 @@ ROOMS: dict[str, set[str]] = {
         for name in ("adam", "checkpoint", "denormals", "descent")
     },
     **{f"fitting/{name}.py": READERS for name in ("generators", "rows", "standardise")},
+    "fitting/schedules.py": {"training"},
     "graph/": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *READERS, "encoded", "truth"},

@@ -45,6 +45,7 @@ def change(clone: Clone, sources: Path) -> None:
         "studies.binding_information.learning_curves.0.datasets": ["own"],
         "datasets.4": PAIRS,
         "studies.same_object": pairs_of_patches(),
+        "studies.concepts": more_sections()["concepts"],
         "report.figures": ["tokens"],
     })  # fmt: skip
 

@@ -64,6 +64,7 @@ OBJECTIVES = {
 STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
     "same_object": "bindscope.studies.same_object.study:STUDY",
+    "concepts": "bindscope.studies.concepts.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import cos, isfinite, pi
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.objectives.base import Objective, Setting, UInt8
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Scenes
@@ -37,7 +38,6 @@ EVALUATIONS = 20  # entries of the history per split
 VAL_SCENES = 512  # read at each evaluation
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
-WARM_UP = 0.05  # share of the steps
 # Independent streams of one seed; 1 shuffles a fixed set of scenes, 4 is that of evaluations.
 INITIALISATION, HEADS, STEPS = 0, 2, 3
 
@@ -156,14 +156,6 @@ def write_training(
             "input_px": trained.input_px, "spec": spec, "code": code,
         },
     )  # fmt: skip
-
-
-def warm_up_and_cosine(peak: float, step: int, steps: int) -> float:
-    """Return the rate of a step, from 0: a line up over 5 %, then a cosine towards 0."""
-    warm_up = max(round(WARM_UP * steps), 1)
-    if step < warm_up:
-        return peak * (step + 1) / warm_up
-    return peak * 0.5 * (1 + cos(pi * (step - warm_up) / (steps - warm_up)))
 
 
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:

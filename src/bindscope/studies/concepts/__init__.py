@@ -1,0 +1,1 @@
+"""Study three: how embeddings bind concepts, and models that are trained to."""

@@ -1,0 +1,30 @@
+"""The study's section of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from bindscope.config.base import Model
+from bindscope.config.references import repeated
+from bindscope.studies.concepts.dual_config import DualEncoders, dual_problems
+
+if TYPE_CHECKING:
+    from bindscope.config.root import Config
+
+
+class ConceptSection(Model):
+    """How concepts are bound in embeddings, and by encoders that are trained to."""
+
+    dual_encoders: tuple[DualEncoders, ...] = Field(
+        (), description="Controlled dual encoders of scenes and queries."
+    )
+
+
+def problems(config: Config, section: ConceptSection) -> Iterator[str]:
+    """Yield what in the section does not fit the rest of the configuration."""
+    yield from repeated("dual_encoders", [entry.name for entry in section.dual_encoders])
+    for i, entry in enumerate(section.dual_encoders):
+        yield from dual_problems(f"dual_encoders.{i}", entry)

@@ -1,0 +1,183 @@
+"""Scenes and queries of training steps: of all runs at once, and without a loop over scenes.
+
+A run is a coverage and a seed. Random numbers follow from the seed and the step, so that runs of
+one seed are shown the same places of their own lists of objects.
+
+A scene is a list of objects that are drawn independently and with replacement from a run's training
+objects. What is asked about it are all values of all types, and objects: the whole query pool, or
+those of the step's scenes with swaps of them (an object with one concept of another object of its
+scene) and random ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.dual.objects import Ids, Split, offsets, values_of
+from bindscope.studies.concepts.dual_config import DualTraining, QueryPool
+
+SCENES, VALIDATION = 1, 2  # streams of a seed
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Scenes of one step, and what is asked about them.
+
+    Attributes
+    ----------
+    slots
+        Object of each place of each scene, int64 (runs, scenes, places), -1 where there is none.
+    queries
+        Objects that are asked about, int64 (runs, queries), ascending; the last may be padding.
+    valid
+        Which of them are no padding, bool (runs, queries).
+    objects
+        Which of them are in which scene, bool (runs, scenes, queries).
+    concepts
+        Which values, of all types, are in which scene, bool (runs, scenes, tokens).
+    """
+
+    slots: Ids
+    queries: Ids
+    valid: Bools
+    objects: Bools
+    concepts: Bools
+
+
+class Batches:
+    """Draws the batches of some runs.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each concept type.
+    splits
+        Objects of each run.
+    seeds
+        Seed of each run.
+    query_pool
+        Whether all objects, or those for training alone, are queries.
+    training
+        Number and size of scenes, and kind of queries.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        splits: Sequence[Split],
+        seeds: Sequence[int],
+        query_pool: QueryPool,
+        training: DualTraining,
+    ) -> None:
+        self.sizes, self.seeds, self.training = tuple(sizes), tuple(seeds), training
+        self.n_objects, self.n_tokens = prod(self.sizes), sum(self.sizes)
+        self._kinds = sorted(set(self.seeds))
+        self._seed_of_run = np.array([self._kinds.index(seed) for seed in self.seeds])
+        self.train, self.n_train = padded([split.train for split in splits])
+        # Column `n_objects` is that of no object; it is never asked about.
+        self.pool = np.zeros((len(splits), self.n_objects + 1), bool)
+        for row, split in zip(self.pool, splits, strict=True):
+            row[slice(self.n_objects) if query_pool == "all" else split.train] = True
+        values = values_of(np.arange(self.n_objects), self.sizes)
+        self.tokens = np.concatenate(
+            [values + offsets(self.sizes), np.full((1, len(self.sizes)), self.n_tokens)]
+        )
+        self.strides = np.cumprod((1, *self.sizes[:0:-1]))[::-1]
+        self.values = values
+        self._pool_queries = self._listed(self.pool) if training.queries == "pool" else None
+
+    def batch(self, step: int, stream: int = SCENES) -> Batch:
+        """Return the batch of a step: the same whatever steps came before."""
+        generators = [rng(seed, stream, step) for seed in self._kinds]
+        slots = self._scenes(generators)
+        if self._pool_queries is not None:
+            queries, valid, place = self._pool_queries
+        else:
+            queries, valid, place = self._listed(self._asked(slots, generators))
+        return Batch(
+            slots, queries, valid,
+            self._marked(np.take_along_axis(place[:, None], slots, 2)[..., None], queries.shape[1]),
+            self._marked(self.tokens[slots], self.n_tokens),
+        )  # fmt: skip
+
+    def _drawn(self, generators: Sequence[np.random.Generator], *shape: int) -> NDArray[np.float64]:
+        """Return uniform numbers (runs, ...), equal for runs of one seed."""
+        return np.stack([generator.random(shape) for generator in generators])[self._seed_of_run]
+
+    def _scenes(self, generators: Sequence[np.random.Generator]) -> Ids:
+        counts, size = self.training.objects_per_scene, self.training.batch_size
+        place = self._drawn(generators, size, max(counts))
+        chosen = (place * self.n_train[:, None, None]).astype(np.int64)
+        slots = np.take_along_axis(self.train[:, None], chosen, 2)
+        if len(counts) > 1:
+            kind = (self._drawn(generators, size) * len(counts)).astype(np.int64)
+            n = np.array(counts)[kind]
+            slots[np.arange(max(counts)) >= n[..., None]] = -1
+        return slots
+
+    def _asked(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Bools:
+        """Mark the objects that are asked about, bool (runs, objects + 1)."""
+        asked = np.zeros_like(self.pool)
+        runs = np.arange(len(slots))[:, None]
+        asked[runs, slots.reshape(len(slots), -1)] = True
+        if self.training.max_objects:
+            keys = np.where(asked[:, :-1], self._drawn(generators, self.n_objects), 2.0)
+            kept = np.argsort(keys, axis=1)[:, : self.training.max_objects]
+            few = np.zeros_like(asked)
+            few[runs, kept] = True
+            asked &= few
+        if self.training.swaps and slots.shape[2] > 1:
+            asked[runs, self._swapped(slots, generators).reshape(len(slots), -1)] = True
+        if self.training.random:
+            places = self._drawn(generators, self.training.random)
+            asked[runs, (places * self.n_objects).astype(np.int64)] = True
+        return asked & self.pool
+
+    def _swapped(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Ids:
+        """Return objects (runs, scenes, swaps) with one concept of another object; -1: none."""
+        shape = (*slots.shape[1:2], self.training.swaps)
+        n = (slots >= 0).sum(2)[..., None]
+        first, other, type_ = (self._drawn(generators, *shape) for _ in range(3))
+        i = (first * n).astype(np.int64)
+        j = (i + 1 + (other * np.maximum(n - 1, 1)).astype(np.int64)) % n
+        k = (type_ * len(self.sizes)).astype(np.int64)
+        kept, taken = (np.take_along_axis(slots, places, 2) for places in (i, j))
+        swapped = kept + (self.values[taken, k] - self.values[kept, k]) * self.strides[k]
+        return np.where(n > 1, swapped, -1)
+
+    def _listed(self, asked: Bools) -> tuple[Ids, Bools, Ids]:
+        """Return what is asked as a padded list, which of it is no padding, and places in it.
+
+        The place of what is not asked is the list's length.
+        """
+        run, found = np.nonzero(asked[:, : self.n_objects])
+        n = np.bincount(run, minlength=len(asked))
+        longest = int(n.max())
+        at = np.arange(len(run)) - np.repeat(np.cumsum(n) - n, n)
+        queries = np.zeros((len(asked), longest), np.int64)
+        queries[run, at] = found
+        place = np.full(asked.shape, longest, np.int64)
+        place[run, found] = at
+        return queries, np.arange(longest) < n[:, None], place
+
+    @staticmethod
+    def _marked(places: Ids, n: int) -> Bools:
+        """Mark places (runs, scenes, objects, ...) in rows of n; place n is none."""
+        runs, scenes = places.shape[:2]
+        marked = np.zeros((runs * scenes, n + 1), bool)
+        marked[np.arange(runs * scenes)[:, None], places.reshape(runs * scenes, -1)] = True
+        return marked[:, :n].reshape(runs, scenes, n)
+
+
+def padded(lists: Sequence[Ids]) -> tuple[Ids, Ids]:
+    """Return lists as rows of one array, their first entry repeated at the end, and the lengths."""
+    n = np.array([len(entries) for entries in lists])
+    rows = np.stack([np.resize(entries, n.max()) for entries in lists])
+    return rows, n

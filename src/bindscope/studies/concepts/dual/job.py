@@ -1,0 +1,142 @@
+"""One job: train dual encoders of all coverages and seeds, and ask what they recognise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save
+from torch import Tensor, from_numpy
+
+from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.studies.concepts.dual.encoders.base import DualEncoder
+from bindscope.studies.concepts.dual.evaluation import Scenes, evaluate, pairs, single_objects
+from bindscope.studies.concepts.dual.objects import Split
+from bindscope.studies.concepts.dual.training import Runs, Trained, build
+from bindscope.studies.concepts.dual_config import DualEncoders
+
+FITTED = 0.95  # of training pairs that are recognised
+
+
+def run_of(
+    entry: DualEncoders, sizes: Sequence[int], seed: int, weights: Mapping[str, Tensor], run: int
+) -> DualEncoder:
+    """Return the encoders of one run of a job.
+
+    Parameters
+    ----------
+    entry, sizes
+        Kind of encoder, and number of values of each concept type.
+    seed
+        Seed of the run.
+    weights
+        Parameters of all runs, as `training.Trained.weights` has them.
+    run
+        Its place among them.
+    """
+    encoder = build(entry.encoder.kind, sizes, entry.encoder, [seed])
+    encoder.load_state_dict({name: value[run : run + 1] for name, value in weights.items()})
+    return encoder.eval()
+
+
+def rows(
+    entry: DualEncoders, sizes: Sequence[int], runs: Runs, trained: Trained
+) -> Iterator[dict[str, Any]]:
+    """Yield a row per run, selection, split, number of objects, target, candidates and stratum."""
+    for i, (coverage, seed, split) in enumerate(
+        zip(runs.coverages, runs.seeds, runs.splits, strict=True)
+    ):
+        for selected in entry.evaluation.selected:
+            encoder = run_of(entry, sizes, seed, trained.weights[selected], i)
+            about = {
+                "coverage": coverage, "seed": seed, "selected": selected,
+                "kind": entry.encoder.kind, "n_types": len(sizes), "n_space": prod(sizes),
+                "n_train_objects": len(split.train), "n_test_objects": len(split.test),
+                "n_missing_values": split.missing_values,
+                "n_parameters": sum(p.numel() for p in encoder.parameters()),
+                "train_loss_bits": _last(trained.losses[:, i, 0]),
+                "steps": trained.steps[-1],
+            }  # fmt: skip
+            found = list(_scores(entry, encoder, split, seed))
+            flags = [*trained.flags(i), *_unfitted(found)]
+            for row in found:
+                yield {**about, **row, "flags": ";".join(sorted(flags))}
+
+
+def _last(losses: Any) -> float | None:
+    return float(losses[-1]) if np.isfinite(losses[-1]) else None
+
+
+def _unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return `not_fitted` where training pairs are not recognised: then others say little."""
+    (trained,) = (
+        row["accuracy"] for row in found
+        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["shared"])
+        == ("train", 2, "object", "full", "all")
+    )  # fmt: skip
+    return [] if trained >= FITTED else ["not_fitted"]
+
+
+def _scores(
+    entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what a run recognises: of objects it was trained on, and of those for testing."""
+    for name, objects in (("train", split.train), ("held_out", split.test)):
+        two = pairs(
+            objects, encoder.sizes, ordered=not encoder.order_free,
+            max_scenes=entry.evaluation.max_scenes, seed=seed,
+        )  # fmt: skip
+        both: tuple[Scenes, Scenes] = (single_objects(objects), two)
+        for n, scenes in enumerate(both, 1):
+            for score in evaluate(encoder, scenes, entry.evaluation.candidates, seed):
+                yield {
+                    "split": name, "n_objects": n, "target": score.target,
+                    "candidates": score.candidates, "shared": score.shared,
+                    "accuracy": score.accuracy, "chance": score.chance,
+                    "bag_of_concepts_floor": score.floor, "n_scenes": score.n_scenes,
+                    "n_all_scenes": score.n_all,
+                }  # fmt: skip
+
+
+def write_results(
+    output: Any,
+    found: Sequence[Mapping[str, Any]],
+    runs: Runs,
+    trained: Trained,
+    names: Mapping[str, Any],
+) -> None:
+    """Write rows, weights with the objects of each run, and the history.
+
+    Parameters
+    ----------
+    output
+        Paths `rows`, `weights`, `history`.
+    found
+        What `rows` yields.
+    runs, trained
+        The job's runs, and what became of them.
+    names
+        Columns that the job knows: encoder, space, query pool, keys.
+    """
+    tensors = {
+        f"{selected}.{name}": value
+        for selected, weights in trained.weights.items()
+        for name, value in weights.items()
+    }
+    for i, split in enumerate(runs.splits):
+        for part in ("train", "validation", "test"):
+            tensors[f"objects.{i}.{part}"] = from_numpy(getattr(split, part))
+    about = [{"coverage": c, "seed": s} for c, s in zip(runs.coverages, runs.seeds, strict=True)]
+    write_atomic(output.weights, save(tensors, {"runs": json.dumps(about)}))
+    losses = np.where(np.isfinite(trained.losses), trained.losses, None)
+    history = [
+        {**run, "steps": trained.steps, "scale": trained.scale[i],
+         "train_bits": losses[:, i, 0].tolist(), "validation_bits": losses[:, i, 1].tolist()}
+        for i, run in enumerate(about)
+    ]  # fmt: skip
+    write_json(output.history, history)
+    lines = "".join(canonical_json({**names, **row}) + "\n" for row in found)
+    write_atomic(output.rows, lines)

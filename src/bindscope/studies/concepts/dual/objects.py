@@ -1,0 +1,112 @@
+"""The objects of a symbolic space, and which of them a dual encoder is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import BindscopeError
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.dual_config import n_objects_by_split
+
+DRAWS = 10_000  # of training objects, until every value is among them
+SPLITTING = 0  # stream of a seed; 1 and 2 are in `batches`, 3 is in `evaluation`
+
+Ids = NDArray[np.int64]
+
+
+def values_of(ids: Ids, sizes: Sequence[int]) -> Ids:
+    """Return the values of objects.
+
+    Parameters
+    ----------
+    ids
+        Objects, int64 of any shape, -1 for none; the last type varies fastest.
+    sizes
+        Number of values of each concept type.
+
+    Returns
+    -------
+    int64 of that shape and one axis more, by type; the values of no object mean nothing.
+    """
+    return np.stack(np.unravel_index(np.maximum(ids, 0), tuple(sizes)), axis=-1).astype(np.int64)
+
+
+def ids_of(values: Ids, sizes: Sequence[int]) -> Ids:
+    """Return the objects with some values, the inverse of `values_of`."""
+    return np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes)).astype(np.int64)
+
+
+def offsets(sizes: Sequence[int]) -> Ids:
+    """Return the token of the first value of each type; tokens number the values of all types."""
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which objects are for training, for validation and for testing; ascending int64.
+
+    Attributes
+    ----------
+    train, validation, test
+        The objects.
+    missing_values
+        How many values, of all types, no training object has.
+    """
+
+    train: Ids
+    validation: Ids
+    test: Ids
+    missing_values: int
+
+
+def split_objects(
+    sizes: Sequence[int],
+    coverage: float,
+    validation_share: float,
+    seed: int,
+    *,
+    every_value: bool,
+) -> Split:
+    """Draw the objects that a dual encoder is trained on.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each concept type.
+    coverage
+        Share of the objects that are for training, rounded down.
+    validation_share
+        Share of the other objects that are for validation, rounded down.
+    seed
+        Seed of the draw.
+    every_value
+        Whether objects are drawn anew until those for training have every value: uniform among the
+        draws that have.
+
+    Raises
+    ------
+    BindscopeError
+        If none of `DRAWS` draws has every value.
+    """
+    sizes = tuple(sizes)
+    train, validation, _ = n_objects_by_split(sizes, coverage, validation_share)
+    generator = rng(seed, SPLITTING)
+    for _ in range(DRAWS if every_value else 1):
+        order = generator.permutation(prod(sizes))
+        values = values_of(order[:train], sizes)
+        missing = sum(size - len(np.unique(values[:, k])) for k, size in enumerate(sizes))
+        if not missing:
+            break
+    if missing and every_value:
+        raise BindscopeError(
+            f"coverage {coverage:g} of the space {'x'.join(map(str, sizes))}",
+            f"no draw of {train} objects out of {DRAWS:,} has every value of every concept type",
+            "raise the coverage, or set dual_encoders[].require_value_coverage: false",
+        )
+    parts = np.split(order, [train, train + validation])
+    return Split(*(np.sort(part) for part in parts), missing)

@@ -1,0 +1,85 @@
+"""What the report says about the study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bindscope.core.interfaces import Inputs
+from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
+from bindscope.studies.concepts.views import over_seeds, recognised
+
+_INTRODUCTION = (
+    "A scene holds two objects, each a combination of concepts (a colour, a shape). An encoder "
+    "binds concepts when its embedding of the scene tells which concepts go together "
+    "(arXiv 2605.31503). Counting concepts is not enough, yet already names both objects of every "
+    "scene whose objects differ in one concept alone; so every number stands beside that floor."
+)
+
+
+def _percent(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
+    return Column(heading, source, "number", words, ".1%", interval)
+
+
+COVERAGES = (
+    Column("encoder", "encoder", "label"),
+    Column("space", "space", "label", "numbers of values of the concept types"),
+    Column("queries", "query_pool", "label", "objects that are queries in training"),
+    Column("coverage", "coverage", "number", "share of objects in training", ".2f"),
+    _percent("held out", "accuracy", "pairs of objects that were in no training scene, among all "
+             "objects; mean over seeds with its t interval", interval=True),
+    _percent("bag of concepts", "floor", "what counting concepts would get right"),
+    Column("chance", "chance", "number", "of a random ranking", ".1e"),
+    _percent("training pairs", "trained", "pairs of training objects"),
+    Column("seeds", "n", "number", "", "d"),
+    Column("flags", "flags"),
+)  # fmt: skip
+
+
+def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
+    """Say what was found; see `core.interfaces.Findings`."""
+    if "binding_generalization" not in tables:
+        return Chapter()
+    shown = by_coverage(tables["binding_generalization"])
+    return Chapter(
+        headline=("concept_coverage",),
+        findings=(_transitions(shown),),
+        sections=(
+            Section(
+                "dual-encoders",
+                "Encoders that are trained to bind",
+                paragraphs=(_INTRODUCTION,),
+                tables=(page_table("Held-out objects by coverage", COVERAGES, shown),),
+            ),
+        ),
+    )
+
+
+def by_coverage(table: pd.DataFrame) -> pd.DataFrame:
+    """Return held-out pairs that are recognised, a row per encoder, space, pool and coverage."""
+    found = over_seeds(recognised(table))
+    keys = ["encoder", "space", "query_pool", "coverage"]
+    trained = recognised(table, split="train").groupby(keys)
+    more = trained.agg(
+        trained=("accuracy", "mean"),
+        flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
+    )
+    return found.merge(more.reset_index(), on=keys)
+
+
+def _transitions(shown: pd.DataFrame) -> Finding:
+    """Say of each encoder what the smallest and the largest coverage make of it."""
+    found = []
+    for (encoder, space, pool), rows in shown.groupby(["encoder", "space", "query_pool"]):
+        first, last = rows.iloc[0], rows.iloc[-1]
+        found.append(
+            (
+                f"{encoder}, {space}, queries {pool}",
+                f"recognises {first['accuracy']:.1%} of held-out pairs at coverage "
+                f"{first['coverage']:g} and {last['accuracy']:.1%} at {last['coverage']:g}; "
+                f"counting concepts gets {last['floor']:.1%}, and of training pairs "
+                f"{last['trained']:.1%} are recognised.",
+            )
+        )
+    return Finding("Dual encoders that are trained on a share of all objects:", tuple(found))

@@ -1,0 +1,45 @@
+"""What the study computes."""
+
+from __future__ import annotations
+
+from bindscope.core.graph import Graph
+from bindscope.core.interfaces import Step
+from bindscope.graph.shared import Shared
+from bindscope.studies.concepts.config import ConceptSection
+from bindscope.studies.concepts.dual_config import DualEncoders
+from bindscope.studies.concepts.registry import ENCODERS
+
+_DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
+
+STEPS = (
+    Step(
+        "dual_encoder",
+        {
+            "rows": f"{_DUAL}.jsonl",
+            "weights": f"{_DUAL}.safetensors",
+            "history": f"{_DUAL}.history.json",
+        },
+        leaf=True,
+        makes="dual encoders",
+    ),
+)
+
+
+def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
+    """Add everything that the section asks for."""
+    for entry in section.dual_encoders:
+        _add_dual_encoders(graph, entry)
+
+
+def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
+    """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
+    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools"})
+    for sizes in entry.spaces:
+        for pool in entry.query_pools:
+            space = "x".join(map(str, sizes))
+            graph.add(
+                "dual_encoder",
+                {"encoder": entry.name, "space": space, "query_pool": pool},
+                {**content, "sizes": list(sizes), "query_pool": pool},
+                runs=[ENCODERS[entry.encoder.kind]],
+            )

@@ -1,0 +1,37 @@
+"""Every key of this study's section: which rules run after a change; written by hand."""
+
+DUAL = {"dual_encoder", "table", "figure"}
+
+# A shared rule -> rules of this study that run after it: none, symbolic scenes need no dataset.
+FOLLOWING: dict[str, set[str]] = {}
+
+# Class.key -> (path in the study's part of the example, new value, all rules that run)
+KEYS: dict[str, tuple[str, object, set[str]]] = {
+    "ConceptSection.dual_encoders": ("dual_encoders.0.coverages", [0.25], DUAL),
+    **{
+        f"DualEncoders.{key}": (f"dual_encoders.0.{key}", value, DUAL)
+        for key, value in {
+            "name": "other", "encoder": {"kind": "product", "dim": 3}, "spaces": [[5, 5]],
+            "query_pools": ["all"], "coverages": [0.25], "seeds": [0, 1],
+            "require_value_coverage": False, "validation_share": 0.25,
+            "training": {"steps": 3}, "evaluation": {"max_scenes": 3}, "threads": 2,
+            "device": "cuda",
+        }.items()
+    },
+    "ProductOptions.dim": ("dual_encoders.0.encoder.dim", 3, DUAL),
+    "ProductOptions.mixing": ("dual_encoders.0.encoder.mixing", True, DUAL),
+    **{
+        f"DualTraining.{key}": (f"dual_encoders.0.training.{key}", value, DUAL)
+        for key, value in {
+            "steps": 3, "batch_size": 3, "objects_per_scene": [1, 2], "learning_rate": 0.5,
+            "weight_decay": 0.5, "initial_scale": 2.0, "max_scale": 20.0, "loss": "symmetric",
+            "queries": "batch", "max_objects": 3, "swaps": 2, "random": 2,
+        }.items()
+    },
+    **{
+        f"DualEvaluation.{key}": (f"dual_encoders.0.evaluation.{key}", value, DUAL)
+        for key, value in {
+            "candidates": ["full"], "selected": ["validation"], "max_scenes": 3,
+        }.items()
+    },
+}  # fmt: skip

@@ -1,0 +1,39 @@
+"""Which products hold which module of this study; see tests/workflow/test_code_keys.py."""
+
+DUAL = {"dual_encoder"}
+GENERALIZATION = {"table binding_generalization"}
+COVERAGE = {"figure concept_coverage"}
+FIGURES = COVERAGE
+MEANS = {*COVERAGE, "report"}
+ROW_READERS = TABLE_READERS = GENERALIZATION | COVERAGE
+SCHEMAS = GENERALIZATION | COVERAGE
+
+# Modules of the shared rooms that this study's own steps hold.
+SHARED: dict[str, set[str]] = {
+    "core/devices.py": DUAL,
+    **{
+        f"fitting/{name}.py": DUAL
+        for name in ("adam", "checkpoint", "denormals", "descent", "generators", "schedules")
+    },
+    "statistics/bootstrap.py": MEANS,
+}
+
+ROOMS: dict[str, set[str]] = {
+    # All they decide stands in the spec, or is which code runs.
+    **{f"{name}.py": set() for name in ("config", "products", "study")},
+    "dual_config.py": DUAL,  # its count of objects by split
+    "dual/": DUAL,
+    "findings.py": {"report"},
+    "figures/concept_coverage.py": COVERAGE,
+    "marks.py": SCHEMAS,
+    "registry.py": DUAL | SCHEMAS,
+    "schemas.py": SCHEMAS,
+    "tables.py": GENERALIZATION,
+    "views.py": MEANS,
+}
+
+# module -> (products whose own code changes with it, products that the chain reaches)
+EDITS: dict[str, tuple[set[str], set[str]]] = {
+    "dual/encoders/product.py": (DUAL, {*DUAL, *GENERALIZATION, *COVERAGE, "report"}),
+    "figures/concept_coverage.py": (COVERAGE, {*COVERAGE, "report"}),
+}

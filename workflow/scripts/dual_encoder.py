@@ -1,0 +1,43 @@
+"""Train dual encoders of all coverages and seeds of a job, and ask what they recognise."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.core.devices import hold_device
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.dual.job import rows, write_results
+from bindscope.studies.concepts.dual.training import Runs, train
+from bindscope.studies.concepts.dual_config import DualEncoders
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write rows, weights and history; go on from a checkpoint of the same keys."""
+    names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
+    fields = {name: job.spec[name] for name in DualEncoders.model_fields if name in job.spec}
+    sizes = tuple(job.spec["sizes"])
+    entry = DualEncoders.model_validate(
+        {
+            **fields,
+            "name": names["encoder"],
+            "spaces": [sizes],
+            "query_pools": [names["query_pool"]],
+        }
+    )
+    runs = Runs.of(entry, sizes)
+    # Not an output, which Snakemake would delete with the others of a job that failed.
+    checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
+    with hold_device(entry.device) as device:
+        trained = train(entry, sizes, entry.query_pools[0], runs, device, checkpoint)
+    found = list(rows(entry, sizes, runs, trained))
+    write_results(job.output, found, runs, trained, {**names, **job.keys})
+    checkpoint.remove()
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
