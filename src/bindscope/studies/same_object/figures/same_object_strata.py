@@ -99,7 +99,7 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
         axes.axhline(0.5, color=GREY, linewidth=0.8)
         axes.set_title(f"{model}\n{dataset}" if several else model, fontsize=8)
     for axes in grid[:, 0]:
-        axes.set_ylabel("area under ROC")
+        axes.set_ylabel("area under ROC,\npairs of one class")
     for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("distance in patches")
         axes.set_xticks(range(len(bins)), list(bins), fontsize=7)
