@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from bindscope.report.chapter import Column, Finding, Section, number, page_table
+from bindscope.report.chapter import Column, Finding, Section, number, page_table, points_by_claim
 from bindscope.statistics.verdict import Verdict, verdict
 from bindscope.studies.same_object.marks import MEAN_HEAD
 from bindscope.studies.same_object.views import edited_where_best
@@ -101,16 +101,7 @@ def judged_effects(edits: pd.DataFrame, attention: pd.DataFrame) -> list[JudgedE
 
 def effects_findings(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
     """Gather the verdicts by claim, a point for each; nothing where nothing was edited."""
-    judged = _judged(tables)
-    points = []
-    for claim in dict.fromkeys(one.claim for one in judged):
-        about = [one for one in judged if one.claim == claim]
-        by_verdict = [
-            f"{name}: {', '.join(_in_short(one) for one in about if one.verdict == name)}"
-            for name in ("holds", "does not", "undecided")
-            if any(one.verdict == name for one in about)
-        ]
-        points.append((f"That {claim}", "; ".join(by_verdict) + "."))
+    points = [*points_by_claim(_judged(tables), _in_short)]
     without = _without_loss(tables)
     points += [("The models' own pretraining loss", without)] if without else []
     words = "What edits of the directions that a probe reads do, and where attention goes:"

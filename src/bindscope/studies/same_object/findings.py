@@ -18,6 +18,7 @@ from bindscope.report.chapter import (
     Warned,
     number,
     page_table,
+    points_by_claim,
 )
 from bindscope.studies.same_object.comparisons import QUADRATIC, Judged, judged
 from bindscope.studies.same_object.effects_findings import effects_findings, effects_sections
@@ -157,19 +158,8 @@ def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
 
 
 def _verdicts_in_words(claims: list[Judged]) -> list[Finding]:
-    """Gather the verdicts by claim, a point for each."""
-    points = []
-    for claim in dict.fromkeys(c.claim for c in claims):
-        about = [c for c in claims if c.claim == claim]
-        by_verdict = [
-            f"{name}: {', '.join(_in_short(c) for c in about if c.verdict == name)}"
-            for name in ("holds", "does not", "undecided")
-            if any(c.verdict == name for c in about)
-        ]
-        points.append((f"That {claim}", "; ".join(by_verdict) + "."))
-    return [Finding("What the paper claims, and what these runs show:", tuple(points))] * bool(
-        points
-    )
+    points = points_by_claim(claims, _in_short)
+    return [Finding("What the paper claims, and what these runs show:", points)] if points else []
 
 
 def _in_short(c: Judged) -> str:
