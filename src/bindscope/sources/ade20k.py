@@ -18,7 +18,7 @@ from bindscope.sources.ade20k_index import Index, IndexedImage, read_index
 from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles
 from bindscope.sources.label_files import ADE20K_BENCHMARK, ADE20K_INDEX
 from bindscope.sources.masks import read_pixels
-from bindscope.sources.parts import split_of
+from bindscope.sources.parts import PartsReader
 
 OTHER = "other"
 # Positions in the index among the images of a part. The release has no list of its own.
@@ -59,25 +59,13 @@ class Classes:
     stuff: tuple[bool, ...]
 
 
-class Ade20kReader:
+class Ade20kReader(PartsReader[Ade20kSource]):
     """Reads the photos of ADE20K's own parts, in the order of the index.
 
     In a mask ``<image>_seg.png`` R // 10 * 256 + G is the class, from 1 on in the index's
     `objectnames`, and B tells the objects of an image apart. Masks of parts are not read.
-
-    Parameters
-    ----------
-    source
-        The configuration's section.
-    split_column
-        Where not None, `validation` is `test` and `training` is `train` and `val`, see `split_of`.
+    `validation` is the part that is held out.
     """
-
-    def __init__(self, source: Ade20kSource, split_column: str | None = None) -> None:
-        self.source, self.by_part = source, split_column is not None
-        self.images = source.path
-        self.skipped: list[Skipped] = []
-        self._files = SourceFiles(source.path)
 
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
@@ -139,7 +127,7 @@ class Ade20kReader:
             image.file,
             tuple({"class": classes.names[classes.of_code[codes[number]]]} for number in ids),
             where,
-            split=split_of(image.file, image.part == "validation") if self.by_part else None,
+            split=self._split(image.file, image.part == "validation"),
             segments=Segments(
                 mask, "blue", ids, tuple(classes.stuff[codes[number]] for number in ids)
             ),

@@ -9,9 +9,9 @@ from typing import Any
 
 from bindscope.config.segmented import CocoPanopticSource
 from bindscope.core.errors import InputError
-from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles
+from bindscope.sources.base import Scene, Segments, Skipped
 from bindscope.sources.json_list import entries
-from bindscope.sources.parts import split_of
+from bindscope.sources.parts import PartsReader
 
 _OWN = "give COCO's own panoptic annotations (panoptic_annotations_trainval2017.zip)"
 _AGAIN = "it was cut off: unpack it again"
@@ -24,25 +24,12 @@ class _Category:
     stuff: bool
 
 
-class CocoPanopticReader:
+class CocoPanopticReader(PartsReader[CocoPanopticSource]):
     """Reads the photos of COCO's own parts, in the order of their annotations.
 
     A segment is an object, and its category its class. Crowds (`iscrowd`) are several objects in
-    one segment: they stay unlabelled.
-
-    Parameters
-    ----------
-    source
-        The configuration's section.
-    split_column
-        Where not None, `val2017` is `test` and `train2017` is `train` and `val`, see `split_of`.
+    one segment: they stay unlabelled. `val2017` is the part that is held out.
     """
-
-    def __init__(self, source: CocoPanopticSource, split_column: str | None = None) -> None:
-        self.source, self.by_part = source, split_column is not None
-        self.images = source.path
-        self.skipped: list[Skipped] = []
-        self._files = SourceFiles(source.path)
 
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
@@ -102,14 +89,11 @@ class CocoPanopticReader:
             self.skipped.append(Skipped(image, "no object is labelled"))
             return None
         return Scene(
-            image, tuple(objects), where, split=self._split(image, part),
+            image, tuple(objects), where, split=self._split(image, part == _HELD_OUT),
             segments=Segments(
                 f"annotations/panoptic_{part}/{mask}", "red_green_blue", tuple(ids), tuple(stuff)
             ),
         )  # fmt: skip
-
-    def _split(self, image: str, part: str) -> str | None:
-        return split_of(image, part == _HELD_OUT) if self.by_part else None
 
     def _entries(self, part: str, key: str) -> Iterator[tuple[str, Any]]:
         name = f"annotations/panoptic_{part}.json"

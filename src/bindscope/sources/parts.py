@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from hashlib import sha1
+from typing import Generic, TypeVar
 
+from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
+from bindscope.sources.base import Skipped, SourceFiles
+
+Source = TypeVar("Source", Ade20kSource, CocoPanopticSource)
 _VAL_EVERY = 5
+
+
+class PartsReader(Generic[Source]):
+    """A reader of photos of such a release.
+
+    Parameters
+    ----------
+    source
+        The configuration's section.
+    split_column
+        Where not None, the held-out part is `test` and the other one `train` and `val`.
+    """
+
+    def __init__(self, source: Source, split_column: str | None = None) -> None:
+        self.source: Source = source
+        self._by_part = split_column is not None
+        self.images = source.path
+        self.skipped: list[Skipped] = []
+        self._files = SourceFiles(source.path)
+
+    def _split(self, image: str, held_out: bool) -> str | None:
+        return split_of(image, held_out) if self._by_part else None
 
 
 def split_of(image: str, held_out: bool) -> str:
