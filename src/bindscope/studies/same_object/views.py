@@ -14,7 +14,6 @@ from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
-CURVE = ["dataset", "model", "probe", "family"]
 SCORES = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
 
 
