@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from bindscope.report.chapter import (
     Warned,
     number,
     page_table,
+    points_by_claim,
 )
 from bindscope.report.job import make_parts
 from bindscope.report.page import LARGEST_SVG_BYTES, Drawing, Part, build_page, caption_html
@@ -284,3 +286,18 @@ def test_every_figure_of_the_study_has_a_title_and_a_caption():
         assert len(entry.title) > 5
         caption = (ROOT / "workflow" / "report" / f"{entry.name}.rst").read_text()
         assert len(caption) > 100
+
+
+def test_verdicts_are_told_by_claim_and_those_that_hold_first():
+    judged = [
+        SimpleNamespace(claim=claim, verdict=verdict, model=model)
+        for claim, verdict, model in (
+            ("x helps", "undecided", "a"), ("y helps", "does not", "a"),
+            ("x helps", "holds", "b"), ("x helps", "holds", "c"),
+        )
+    ]  # fmt: skip
+    assert points_by_claim(judged, lambda one: one.model) == (
+        ("That x helps", "holds: b, c; undecided: a."),
+        ("That y helps", "does not: a."),
+    )
+    assert points_by_claim([], str) == ()
