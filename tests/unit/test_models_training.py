@@ -27,6 +27,7 @@ from bindscope.config.models import OBJECTIVES as SOURCES
 from bindscope.core.errors import ModelError
 from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.controlled import load
 from bindscope.models.objectives.self_distillation import spread, view
 from bindscope.models.training import VAL_SCENES, train, untrained
@@ -262,6 +263,7 @@ from pathlib import Path
 import small_models as own
 import torch
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.schedules import warm_up_and_cosine
 folder = Path(sys.argv[1])
 torch.set_num_threads(1)
 checkpoint = Checkpoint(folder / "vit.safetensors.checkpoint", "keys")
