@@ -10,6 +10,7 @@ from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.attention_maps import (
     attention_share,
+    fit_flags,
     of_objects,
     summary,
 )
@@ -99,13 +100,20 @@ def test_the_interval_of_the_share_is_over_scenes_not_objects():
     assert half == pytest.approx(1.96 * of_scene.std() / 200**0.5, rel=0.15)
 
 
+def test_flags_are_those_of_the_seed_that_is_drawn(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    lines = ({"seed": 0, "flags": ""}, {"seed": 1, "flags": "not_converged"})
+    rows.write_text("\n".join(map(json.dumps, lines)))
+    assert [fit_flags(rows, seed) for seed in (0, 1)] == ["", "not_converged"]
+
+
 def test_the_table_of_attention(tmp_path):
     maps = []
     for model, share in (("b", 0.5), ("a", 0.75)):
         numbers = summary(arrays([share, share + 0.2], [0, 1]), INFORMATION)
         row = {"dataset": "d", "model": model, "layer": "4", "probe": "attention", "seed": 0}
         path = tmp_path / f"{model}.json"
-        path.write_text(json.dumps({**row, **numbers, **KEYS}))
+        path.write_text(json.dumps({**row, **numbers, "flags": "", **KEYS}))
         names = {"model": model, "seeds": "0_1"}
         maps.append(given(tmp_path / f"{model}.safetensors", names, share=path))
     table = ATTENTION.build(Inputs({"maps": maps}))
@@ -118,5 +126,5 @@ def test_the_table_of_attention(tmp_path):
     with pytest.raises(StoreError, match="a share lies within its interval"):
         ATTENTION.build(Inputs({"maps": maps}))
     path.write_text(json.dumps(row | {"n": 2}))
-    with pytest.raises(StoreError, match="are no columns of attention/1"):
+    with pytest.raises(StoreError, match="are no columns of attention/2"):
         ATTENTION.build(Inputs({"maps": maps}))

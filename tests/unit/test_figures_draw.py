@@ -406,7 +406,9 @@ def write_inputs(folder, entry, table):
         index.write_text(json.dumps({"attributes": {"token_map": token_map}}))
         products["indexes"].append(given(index, names))
         save_file(attention_arrays(), folder / f"{model}.safetensors")
-        products["maps"].append(given(folder / f"{model}.safetensors", names))
+        share = folder / f"{model}.share.json"
+        share.write_text(json.dumps({"flags": "not_converged" if i else ""}))
+        products["maps"].append(given(folder / f"{model}.safetensors", names, share=share))
     shard = write_sheet(folder / "scenes", sheet())
     products["scenes"] = [given(shard, {"dataset": "smaller", "split": "test"})]
     for role, frame, schema in (

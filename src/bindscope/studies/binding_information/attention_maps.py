@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,21 @@ def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
     ids = np.concatenate([np.zeros((len(kept), 1), masks.dtype), kept], axis=1)
     left: NDArray[Any] = ids[np.arange(len(masks))[:, None, None], masks]
     return left
+
+
+def fit_flags(rows: Path | str, seed: int) -> str:
+    """Return the flags of the fit whose maps are drawn, joined by `;`.
+
+    Parameters
+    ----------
+    rows
+        The fit's rows, a line of JSON per seed.
+    seed
+        Which of them.
+    """
+    lines = Path(rows).read_text(encoding="utf-8").splitlines()
+    (flags,) = (row["flags"] for row in map(json.loads, lines) if row["seed"] == seed)
+    return str(flags)
 
 
 def summary(

@@ -411,6 +411,11 @@ ATTENTION_COLUMNS: tuple[Column, ...] = (
     _attention("attention_share_low", "Lower end of its 95 % interval (bootstrap over scenes)."),
     _attention("attention_share_high", "Upper end of its 95 % interval (bootstrap over scenes)."),
     _attention("uniform_share", "What a query without preference would have."),
+    label(
+        "flags",
+        "Flags of the fit, sorted, joined by `;`; see the table `binding_information`.",
+        "`probes`",
+    ),
     *KEYS,
 )
 

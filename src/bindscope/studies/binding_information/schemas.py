@@ -35,7 +35,7 @@ BINDING_SCHEMA = TableSchema(
 
 ATTENTION_SCHEMA = TableSchema(
     name="attention",
-    version=1,
+    version=2,
     description="One row per attention probe on patch tokens: where its queries look. Made only "
     "where there is such a probe.",
     columns=ATTENTION_COLUMNS,

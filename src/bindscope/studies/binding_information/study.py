@@ -135,7 +135,7 @@ def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
     maps = graph.of("attention")
-    return Request({"maps": maps}) if maps else None
+    return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
 
 
 # What the cost of sharing compares, see `sharing_cost`.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,14 +28,18 @@ _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that unifo
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the first maps of each model."""
+    """Read the first maps of each model; a fit with flags is called by them too."""
     found: dict[str, Maps] = {}
+    drawn = set()
     for given in inputs.of("maps"):
         model = given.names["model"]
-        if model in found:
+        if model in drawn:
             log.info("only the first maps of %s are drawn, not %s", model, given.path)
-        else:
-            found[model] = load_file(given.path)
+            continue
+        drawn.add(model)
+        flags = json.loads(Path(given.files["share"]).read_bytes())["flags"]
+        label = f"{model}\n({flags.replace(';', ', ')})" if flags else model
+        found[label] = load_file(given.path)
     return {"maps": found}
 
 
