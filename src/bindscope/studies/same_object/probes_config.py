@@ -56,6 +56,15 @@ class QuadraticScorer(_Convex):
     family: Literal["quadratic"]
 
 
+class QuadraticPositionScorer(_Convex):
+    """The quadratic form and the table of positions of `position`, fitted to both at once."""
+
+    family: Literal["quadratic_position"]
+    position_l2: tuple[NonNegativeFloat, ...] = Field(
+        (1e-2, 1e-3, 1e-4), min_length=1, description="Of the table alone, as of `position`."
+    )
+
+
 class LowRankScorer(_Convex):
     """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
 
@@ -168,6 +177,7 @@ AnyScorer = Annotated[
     LinearScorer
     | DiagonalScorer
     | QuadraticScorer
+    | QuadraticPositionScorer
     | LowRankScorer
     | ClassScorer
     | ClassPosition

@@ -8,6 +8,7 @@ FAMILIES = {
     "linear": f"{_SCORERS}.linear:fit",
     "diagonal": f"{_SCORERS}.diagonal:fit",
     "quadratic": f"{_SCORERS}.quadratic:fit",
+    "quadratic_position": f"{_SCORERS}.quadratic_position:fit",
     "low_rank": f"{_SCORERS}.low_rank:fit",
     "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
     "class_position": f"{_SCORERS}.class_position:fit",

@@ -172,7 +172,7 @@ class Quadratic(Linear):
 
     def matrix(self, theta: Tensor) -> Tensor:
         """Return W (d, d) of weights (p,)."""
-        return theta[: self.own].view(self.dim, self.dim)
+        return theta[: self.dim**2].view(self.dim, self.dim)
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return (X W) X' and the linear form, (P,)."""

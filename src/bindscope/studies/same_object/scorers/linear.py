@@ -27,7 +27,12 @@ if TYPE_CHECKING:
         DiagonalScorer,
         LinearScorer,
         LowRankScorer,
+        QuadraticPositionScorer,
         QuadraticScorer,
+    )
+
+    Convex = (
+        LinearScorer | DiagonalScorer | QuadraticScorer | QuadraticPositionScorer | LowRankScorer
     )
 
 
@@ -43,18 +48,14 @@ class Fit:
         Mean and deviation of train; train and val, scaled; the covariance of train.
     """
 
-    config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer
+    config: Convex
     task: Task
     scaling: Standardiser
     pairs: tuple[Pairs, Pairs]
     covariance: Covariance
 
     @classmethod
-    def of(
-        cls,
-        config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer,
-        task: Task,
-    ) -> Fit:
+    def of(cls, config: Convex, task: Task) -> Fit:
         """Read train and val."""
         scaling = task.scaling(config.token_norm)
         pairs = task.pairs(scaling, config.token_norm)
