@@ -32,6 +32,7 @@ _FAMILIES: Final = {
     "dot": Shown("dot product", "the dot product", AMBER, "<"),
     "cosine": Shown("cosine", "the cosine", AMBER, ">"),
     "mlp": Shown("perceptron", "the perceptron", INK, "*"),
+    "self_attention": Shown("self-attention", "the probe with self-attention", SKY, "d"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }
 FAMILY_ORDER: Final = tuple(_FAMILIES)

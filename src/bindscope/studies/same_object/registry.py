@@ -14,6 +14,7 @@ FAMILIES = {
     "class_position": f"{_SCORERS}.class_position:fit",
     "identity_pointwise": f"{_SCORERS}.identity_pointwise:fit",
     "mlp": f"{_SCORERS}.mlp:fit",
+    "self_attention": f"{_SCORERS}.self_attention:fit",
     "dot": f"{_SCORERS}.similarity:fit",
     "cosine": f"{_SCORERS}.similarity:fit",
     "position": f"{_SCORERS}.position:fit",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import Pairs
+from bindscope.studies.same_object.data import Pairs, TokenNorm
 from bindscope.studies.same_object.scorers.base import Fitted, Task, scaling_arrays
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
@@ -23,17 +23,31 @@ from bindscope.studies.same_object.scorers.convex import (
 from bindscope.studies.same_object.scorers.forms import Covariance, Form, Linear
 
 if TYPE_CHECKING:
-    from bindscope.studies.same_object.probes_config import (
-        DiagonalScorer,
-        LinearScorer,
-        LowRankScorer,
-        QuadraticPositionScorer,
-        QuadraticScorer,
-    )
+    from bindscope.studies.same_object.probes_config import LinearScorer
 
-    Convex = (
-        LinearScorer | DiagonalScorer | QuadraticScorer | QuadraticPositionScorer | LowRankScorer
-    )
+
+class Convex(Protocol):
+    """How a convex form is fitted."""
+
+    @property
+    def token_norm(self) -> TokenNorm:
+        """Scaling of every token for itself."""
+
+    @property
+    def l2(self) -> Sequence[float]:
+        """Ridge strengths with which the path begins."""
+
+    @property
+    def steps(self) -> int:
+        """Most iterations of each."""
+
+
+class Path(NamedTuple):
+    """The same, of a family that is not convex itself."""
+
+    token_norm: TokenNorm
+    l2: Sequence[float]
+    steps: int
 
 
 @dataclass(frozen=True)
