@@ -82,34 +82,38 @@ def _of_scores(block: Block, probe: QuadraticWeights) -> Tensor:
     return torch.stack([soft, soft**2, block.valid.sum(1).float()], 1)
 
 
-def _of_tokens(block: Block, _: QuadraticWeights) -> Tensor:
+def _of_tokens(block: Block) -> Tensor:
     n = block.valid.sum(1, keepdim=True).float()
     mean = block.x.sum(1) / n.clamp_min(1)
     squares = block.x.square().sum(1) / n.clamp_min(1)
     return torch.cat([mean, squares, n], 1)
 
 
+def _of_images(data: PairData, probe: QuadraticWeights) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return how many objects each image shows, and what heads read of it; of those with any."""
+    truth, inputs = [], []
+    for block in Pairs(data, probe.scaling, probe.norm).blocks():
+        used = (n := n_objects(block)) > 0
+        truth.append(n[used])
+        inputs.append((_of_scores(block, probe)[used], _of_tokens(block)[used]))
+    scores, tokens = (torch.cat(parts) for parts in zip(*inputs, strict=True))
+    return torch.cat(truth), {SCORES: scores, TOKENS: tokens}
+
+
 def counting(splits: Splits, probe: QuadraticWeights, by: Bootstrap) -> list[Row]:
     """Tell how many objects the sampled patches of an image show."""
-    blocks = {
-        name: list(Pairs(data, probe.scaling, probe.norm).blocks()) for name, data in splits.items()
+    found = {name: _of_images(data, probe) for name, data in splits.items()}
+    truth = {name: counts for name, (counts, _) in found.items()}
+    told = {
+        at: _regressed({name: inputs[at] for name, (_, inputs) in found.items()}, truth)
+        for at in (SCORES, TOKENS)
     }
-    truth = {name: torch.cat([n_objects(b) for b in own]) for name, own in blocks.items()}
-    used = {name: counts > 0 for name, counts in truth.items()}
-    truth = {name: counts[used[name]] for name, counts in truth.items()}
-    told: dict[str, Tensor] = {}
-    for at, read in ((SCORES, _of_scores), (TOKENS, _of_tokens)):
-        inputs = {
-            name: torch.cat([read(block, probe) for block in own])[used[name]]
-            for name, own in blocks.items()
-        }
-        told[at] = _regressed(inputs, truth)
     values, counts = truth["train"].unique(return_counts=True)
     commonest = values[counts.argmax()].expand(len(truth["test"]))
     told["commonest"] = commonest
-    errors = [(found - truth["test"]).abs() for found in told.values()]
+    errors = [(value - truth["test"]).abs() for value in told.values()]
     errors[-1] = (truth["train"].median() - truth["test"]).abs()
-    right = [(found.round() == truth["test"]).float() for found in told.values()]
+    right = [(value.round() == truth["test"]).float() for value in told.values()]
     sums = torch.stack([torch.ones(len(commonest)), *right, *errors], 1).double().numpy()
     statistics = {("counting_accuracy", at): ratio(1 + i, 0) for i, at in enumerate(told)}
     statistics |= {("counting_error", at): ratio(4 + i, 0) for i, at in enumerate(told)}
