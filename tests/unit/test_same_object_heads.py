@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pair_problems import planted_splits
@@ -10,6 +11,7 @@ from test_same_object_geometry import BY, CODES, inner_products, labels_of, repl
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Pairs
+from bindscope.studies.same_object.geometry.findings import geometry_section
 from bindscope.studies.same_object.geometry.heads import (
     centres_of_tokens,
     copies,
@@ -158,3 +160,22 @@ def test_a_copy_is_found_by_looks_and_not_by_identity(planted):
     )
     none = copies(alike, alike, labels, np.zeros_like(copy_of), BY)
     assert all(row["value"] is None and row["reason"] for row in none)
+
+
+def test_the_report_says_what_heads_do_at_the_layer_that_validation_prefers():
+    names = {"dataset": "d", "model": "m", "probe": "p", "unit": "", "reason": ""}
+    rows = [
+        {**names, "layer": layer, "quantity": "matching_accuracy", "at": at, "value": value,
+         "low": value, "high": value}
+        for layer, of_scores in (("1", 0.8), ("2", 0.6))
+        for at, value in (("scores", of_scores), ("tokens", 0.5), ("places", 0.7), ("chance", 0.3))
+    ]  # fmt: skip
+    scores = pd.DataFrame([
+        {"dataset": "d", "model": "m", "layer": layer, "family": "quadratic", "control": "none",
+         "val_loss_bits": loss, "n_layers": 3}
+        for layer, loss in (("1", 0.2), ("2", 0.4))
+    ])  # fmt: skip
+    tables = {"same_object_geometry": pd.DataFrame(rows), "same_object": scores}
+    [section] = geometry_section(tables, [])
+    [said] = [point for point in section.points if point.startswith("Finding an object again")]
+    assert "layer 1: from scores 80.0 % (tokens 50.0 %, places 70.0 %, chance 30.0 %)" in said
