@@ -135,7 +135,7 @@ for _cls, (_i, _options) in PROBES.items():
     _other = "linear" if _cls != "LinearScorer" else "diagonal"
     _name = ("linear", "diagonal", "quadratic", "ranks", "class", "class-position", "identity",
              "perceptron", "dot", "cosine", "position", "majority", "quadratic2", "quadratic3",
-             "quadratic-position", "attention")[_i]  # fmt: skip
+             "quadratic-position", "with-attention")[_i]  # fmt: skip
     if _cls == "QuadraticScorer":
         _i, _name = 12, "quadratic2"  # one of which nothing else is made
     KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": _name, "family": _other}, FIT)
