@@ -23,7 +23,7 @@ from bindscope.studies.same_object.data import Block
 from bindscope.studies.same_object.scorers.base import Fitted, Task
 from bindscope.studies.same_object.scorers.convex import Optimum
 from bindscope.studies.same_object.scorers.descended import ModulePairs, descended, pair_loss
-from bindscope.studies.same_object.scorers.forms import Quadratic
+from bindscope.studies.same_object.scorers.forms import Quadratic, all_pairs
 from bindscope.studies.same_object.scorers.linear import Fit, Path
 from bindscope.studies.same_object.scorers.quadratic import optimum
 
@@ -74,9 +74,7 @@ class Attention(nn.Module):
 
     def scores(self, z: Tensor) -> Tensor:
         """Return the quadratic form of tokens (B, M, d), (B, M, M)."""
-        own = z @ self.linear
-        products = torch.bmm(z @ self.matrix, z.transpose(1, 2))
-        return products + own[:, :, None] + own[:, None, :] + self.bias
+        return all_pairs(z, self.matrix, self.linear, self.bias)
 
     def weights(self, block: Block) -> Iterator[Tensor]:
         """Yield where each head attends to, (B, M, M); nothing where there is no patch."""
