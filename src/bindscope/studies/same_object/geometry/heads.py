@@ -108,8 +108,8 @@ def counting(splits: Splits, probe: QuadraticWeights, by: Bootstrap) -> list[Row
         at: _regressed({name: inputs[at] for name, (_, inputs) in found.items()}, truth)
         for at in (SCORES, TOKENS)
     }
-    values, counts = truth["train"].unique(return_counts=True)
-    commonest = values[counts.argmax()].expand(len(truth["test"]))
+    values, counts = np.unique(truth["train"].numpy(), return_counts=True)
+    commonest = torch.full_like(truth["test"], float(values[counts.argmax()]))
     told["commonest"] = commonest
     errors = [(value - truth["test"]).abs() for value in told.values()]
     errors[-1] = (truth["train"].median() - truth["test"]).abs()

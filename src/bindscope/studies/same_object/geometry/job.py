@@ -116,7 +116,7 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
 
 def _of_layer(data: Measured, layer: str, labels: Labels, by: Bootstrap) -> Iterator[Row]:
     probe = data.weights[layer]
-    splits = {split: data.splits[split][layer] for split in SPLITS}
+    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
     train, val, test = splits.values()
     scores = probe.of_tokens(test)
     yield from transitivity(scores, labels, by)

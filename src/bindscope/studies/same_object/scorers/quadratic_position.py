@@ -130,8 +130,8 @@ class _Mixture:
     def lowest(self) -> Tensor:
         """Return the numbers of the smallest loss, by damped Newton steps from the better part."""
         device = self.thetas[0].device
-        parts = torch.eye(3, dtype=torch.float64, device=device)[:2]
-        numbers = min(parts, key=lambda one: self.at(one)[0])
+        parts = list(torch.eye(3, dtype=torch.float64, device=device)[:2])
+        numbers: Tensor = min(parts, key=lambda one: self.at(one)[0])
         loss, slope, curved = self.at(numbers)
         for _ in range(NEWTON):
             guard = 1e-9 * torch.eye(3, dtype=torch.float64, device=device)
