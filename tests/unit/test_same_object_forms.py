@@ -19,13 +19,24 @@ from bindscope.studies.same_object.probes_config import (
     DiagonalScorer,
     LinearScorer,
     LowRankScorer,
+    PositionScorer,
+    QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.scorers import diagonal, linear, low_rank, quadratic
+from bindscope.studies.same_object.scorers import (
+    diagonal,
+    linear,
+    low_rank,
+    position,
+    quadratic,
+    quadratic_position,
+)
 from bindscope.studies.same_object.scorers.base import Task, mean_loss
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance, Diagonal, Linear, Quadratic
 from bindscope.studies.same_object.scorers.low_rank import SignedForm
+from bindscope.studies.same_object.scorers.position import Places
+from bindscope.studies.same_object.scorers.quadratic_position import QuadraticPlaces
 
 B, M, D = 3, 6, 4
 FAMILIES = {
@@ -124,6 +135,38 @@ def test_the_signed_form_equals_the_literal_expansion():
     value, slope = form.ridge(theta)
     torch.testing.assert_close(value, pull.detach())
     torch.testing.assert_close(form.slope(theta, residuals, block) + 0.3 * slope, leaf.grad)
+
+
+def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
+    x, instances, valid, draw = problem()
+    grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
+    form = QuadraticPlaces(covariance, Places(grid), torch.ones(12, dtype=torch.float64))
+    theta = torch.tensor(draw.standard_normal(form.size))
+    own = form.matrix(theta)
+    own.copy_((own + own.t()) / 2)
+    cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
+    rows, columns = cells // 3, cells % 3
+    block = replace(
+        block_of(torch.tensor(x), instances, valid), positions=torch.stack([rows, columns], -1)
+    )
+
+    def literal(theta):
+        offsets, places = theta[D * D :][:6].view(grid), theta[D * D + 6 :][:6]
+        apart = [(part[:, :, None] - part[:, None]).abs() for part in (rows, columns)]
+        table = offsets[apart[0], apart[1]] + places[cells][:, :, None] + places[cells][:, None]
+        matrix, linear = theta[: D * D].view(D, D), theta[form.own : -1]
+        return literal_logits(block.x, matrix, linear, theta[-1]) + table
+
+    found = form.logits(theta, block)
+    torch.testing.assert_close(found, block.packed(literal(theta)))
+    residuals = torch.tensor(draw.standard_normal(len(found)))
+    leaf = theta.clone().requires_grad_()
+    with torch.enable_grad():
+        (block.packed(literal(leaf)) * residuals).sum().backward()
+    expected = leaf.grad
+    matrix = expected[: D * D].view(D, D)
+    expected = torch.cat([((matrix + matrix.t()) / 2).reshape(-1), expected[D * D :]])
+    torch.testing.assert_close(form.slope(residuals, block), expected)
 
 
 def test_pairs_are_those_of_valid_patches_once_each():
@@ -252,6 +295,23 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
             assert richer[loss] <= poorer[loss] + 1e-6
     assert rows[2]["val_loss_bits"] < rows[1]["val_loss_bits"] - 0.01
     assert all(row["flags"] == [] for row in rows)
+
+
+@pytest.mark.parametrize("planted", [
+    Planted(noise=1.0, classes=1.5, rank=8, dim=32), Planted(binding=0.0, rank=8, dim=32),
+], ids=["both", "places alone"])  # fmt: skip
+def test_tokens_and_positions_together_lose_no_more_than_either(planted):
+    task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
+    [of_places] = position.fit(PositionScorer(name="p", family="position"), task)
+    [of_tokens] = quadratic.fit(QuadraticScorer(name="p", family="quadratic"), task)
+    family = "quadratic_position"
+    [both] = quadratic_position.fit(QuadraticPositionScorer(name="p", family=family), task)
+    for loss in ("train_loss_bits", "val_loss_bits"):
+        least = min(one.columns[loss] for one in (of_places, of_tokens))
+        assert both.columns[loss] <= least + 1e-6
+    assert both.columns["flags"] == []
+    if planted.binding:
+        assert both.columns["val_loss_bits"] < of_tokens.columns["val_loss_bits"] - 0.05
 
 
 def test_the_loss_of_validation_never_rises_with_the_rank(easy):

@@ -108,13 +108,27 @@ def test_place_alone_is_read_by_the_scorers_of_place():
     assert both["accuracy"] > max(found["accuracy"], both["class_oracle_accuracy"]) + 0.01
 
 
+def test_positions_beside_the_quadratic_form_gain_where_tokens_and_places_both_tell():
+    weak = {"binding": 0.5, "noise": 1.0, "classes": 1.5, "rank": 8, "class_dims": 12, "dim": 32}
+    both, tokens, places = (
+        row(family, **weak) for family in ("quadratic_position", "quadratic", "position")
+    )
+    assert both["accuracy"] > max(tokens["accuracy"], places["accuracy"]) + 0.02
+    assert both["auc"] > max(tokens["auc"], places["auc"]) + 0.02
+    # Where tokens tell all, places add nothing; where they tell nothing, it is places alone.
+    assert row("quadratic_position", **NOISY)["accuracy"] >= 0.97
+    alone = row("quadratic_position", binding=0.0, classes=0.0)
+    expected = row("position", binding=0.0, classes=0.0)["accuracy"]
+    assert alone["accuracy"] == pytest.approx(expected, abs=ERROR)
+
+
 @pytest.mark.parametrize("family", ["linear", *COMPARING])
 def test_labels_of_other_images_leave_the_majority(family):
     found = row(family, control="permuted_images")
     assert found["accuracy"] == pytest.approx(found["majority_accuracy"], abs=ERROR)
 
 
-@pytest.mark.parametrize("family", ["linear", *COMPARING, "position"])
+@pytest.mark.parametrize("family", ["linear", *COMPARING, "position", "quadratic_position"])
 def test_labels_permuted_within_an_image_leave_at_most_its_share(family):
     found = row(family, control="permuted_within")
     assert found["accuracy"] <= found["image_majority_accuracy"] + 0.005

@@ -178,7 +178,7 @@ def row(model, layer, family, accuracy, **columns):
         "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
         "control": "none", "grid": "8x8", "n_layers": 4, "accuracy": accuracy,
         "val_loss_bits": 1 - accuracy,
-        **{f"{name}{end}": np.nan for name in ("quadratic_lead", "position_lead")
+        **{f"{name}_lead{end}": np.nan for name in ("quadratic", "quadratic_position", "position")
            for end in ("", "_low", "_high")},
     }  # fmt: skip
     return base | columns
@@ -215,6 +215,26 @@ def test_of_several_seeds_the_interval_is_over_seeds():
     assert found.n_models == 3
     assert (found.points, found.low) == (pytest.approx(2.0), pytest.approx(2 - 2.484, abs=0.01))
     assert found.verdict == "undecided"
+
+
+def test_with_positions_it_is_asked_at_the_layer_that_validation_prefers_for_that_probe():
+    def lead(points):
+        ends = (points, points - 0.01, points + 0.01)
+        names = [f"quadratic_position_lead{end}" for end in ("", "_low", "_high")]
+        return dict(zip(names, ends, strict=True))
+
+    found = judged(with_groups(pd.DataFrame([
+        row("a", "1", "quadratic", 0.9),
+        row("a", "2", "quadratic", 0.8),
+        row("a", "1", "quadratic_position", 0.91, val_loss_bits=0.3),
+        row("a", "2", "quadratic_position", 0.95, val_loss_bits=0.2),
+        row("a", "1", "class_position", 0.93, **lead(-0.02)),
+        row("a", "2", "class_position", 0.93, **lead(0.02)),
+    ]), ()))  # fmt: skip
+    [claim] = [one for one in found if "with positions" in one.claim]
+    assert (claim.layer, claim.verdict) == ("2", "holds")
+    assert claim.claim.endswith("does better than the probe of class and position")
+    assert claim.points == pytest.approx(2.0)
 
 
 def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_the_last():

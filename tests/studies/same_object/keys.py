@@ -122,6 +122,10 @@ PROBES: dict[str, tuple[int, dict[str, object]]] = {
     "CosineScorer": (9, SIMILAR),
     "PositionScorer": (10, {**JOB, "l2": [0.5], "steps": 3}),
     "Baseline": (11, {**JOB, "kind": "class_oracle"}),
+    "SelfAttentionScorer": (
+        15, {**DESCENDED, "heads": 3, "width": 3, "l2": [0.5], "quadratic_steps": 3}
+    ),
+    "QuadraticPositionScorer": (14, {**CONVEX, "position_l2": [0.5]}),
 }  # fmt: skip
 for _cls, (_i, _options) in PROBES.items():
     _reads_nothing = _cls in ("PositionScorer", "Baseline")
@@ -130,7 +134,8 @@ for _cls, (_i, _options) in PROBES.items():
         KEYS[f"{_cls}.{_field}"] = (f"probes.{_i}.{_field}", _value, _rules)
     _other = "linear" if _cls != "LinearScorer" else "diagonal"
     _name = ("linear", "diagonal", "quadratic", "ranks", "class", "class-position", "identity",
-             "perceptron", "dot", "cosine", "position", "majority")[_i]  # fmt: skip
+             "perceptron", "dot", "cosine", "position", "majority", "quadratic2", "quadratic3",
+             "quadratic-position", "with-attention")[_i]  # fmt: skip
     if _cls == "QuadraticScorer":
         _i, _name = 12, "quadratic2"  # one of which nothing else is made
     KEYS[f"{_cls}.family"] = (f"probes.{_i}", {"name": _name, "family": _other}, FIT)

@@ -13,7 +13,7 @@ from bindscope.studies.same_object.names import family_shown
 from bindscope.studies.same_object.views import best_layers, fitted
 
 RIVALS = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise")
-QUADRATIC = "quadratic"
+QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"
 
 
 class Judged(NamedTuple):
@@ -66,18 +66,23 @@ def judged(table: pd.DataFrame) -> list[Judged]:
             found += _ahead_of(at_best, family, str(place.layer))
         found += _ahead_of_positions(at_best, str(place.layer))
         found += _peaks_inside(here, str(place.layer))
+    for place in best_layers(rows, WITH_POSITION).itertuples(index=False):
+        here = rows[(rows["dataset"] == place.dataset) & (rows["group"] == place.group)]
+        at_best = here[here["layer"] == place.layer]
+        found += _ahead_of(at_best, "class_position", str(place.layer), WITH_POSITION)
     return found
 
 
-def _ahead_of(rows: pd.DataFrame, family: str, layer: str) -> list[Judged]:
-    """Compare the quadratic probe with another one of the same tokens."""
-    others = rows[(rows["family"] == family) & rows["quadratic_lead"].notna()]
+def _ahead_of(rows: pd.DataFrame, family: str, layer: str, leader: str = QUADRATIC) -> list[Judged]:
+    """Compare the quadratic probe, or that with positions, with another one of the same tokens."""
+    column = f"{leader}_lead"
+    others = rows[(rows["family"] == family) & rows[column].notna()]
     if not len(others):
         return []
     # The lead over a probe in several settings is that over the best of them.
-    best = others.loc[others.groupby("model", sort=False)["quadratic_lead"].idxmin()]
-    words = f"the quadratic probe does better than {family_shown(family).words}"
-    return [_judge(rows, words, layer, _leads(best, "quadratic_lead"))]
+    best = others.loc[others.groupby("model", sort=False)[column].idxmin()]
+    words = f"{family_shown(leader).words} does better than {family_shown(family).words}"
+    return [_judge(rows, words, layer, _leads(best, column))]
 
 
 def _ahead_of_positions(rows: pd.DataFrame, layer: str) -> list[Judged]:

@@ -16,17 +16,22 @@ from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.marks import weights_name
 from bindscope.tables.rows import Row, read_rows, rerun
 
-RIVALS = {"quadratic": "quadratic_lead", "position": "position_lead"}
+# Family -> the column that says by how much it is ahead; of positions: how far behind.
+RIVALS = {
+    "quadratic": "quadratic_lead",
+    "quadratic_position": "quadratic_position_lead",
+    "position": "position_lead",
+}
 Samples = Mapping[int, NDArray[np.float64]]
 
 
 def rows_with_leads(fits: Sequence[Given], n_samples: int, seed: int) -> list[Row]:
     """Read the rows of fits, and add to each by how much others are ahead of it, or it of others.
 
-    Added are `quadratic_lead`, the accuracy of the quadratic probe of the same tokens minus the
-    row's, and `position_lead`, the row's accuracy minus that of the probe that reads positions
-    alone; each with a 95 % interval over test images that are drawn for both probes at once. None
-    where there is no such probe, and for shuffled labels.
+    Added are `quadratic_lead` and `quadratic_position_lead`, the accuracy of those probes of the
+    same tokens minus the row's, and `position_lead`, the row's accuracy minus that of the probe
+    that reads positions alone; each with a 95 % interval over test images that are drawn for both
+    probes at once. None where there is no such probe, and for shuffled labels.
 
     Parameters
     ----------
@@ -75,7 +80,7 @@ def _add(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed:
             j = _rival(rows, row, family)
             if j is None or rows[j] is row:
                 continue
-            sign = 1 if family == "quadratic" else -1
+            sign = -1 if family == "position" else 1
             row[column] = sign * float(accuracies[j] - accuracies[i])
             ends = interval(sign * (shares[:, j] - shares[:, i]))
             row[f"{column}_low"], row[f"{column}_high"] = ends

@@ -25,10 +25,14 @@ _FAMILIES: Final = {
     "class_pointwise": Shown("class", "the class probe", PINK, "D"),
     "class_position": Shown("class + position", "the probe of class and position", PINK, "^"),
     "identity_pointwise": Shown("identity", "the identity probe", GREEN, "P"),
+    "quadratic_position": Shown(
+        "quadratic + position", "the quadratic probe with positions", BLUE, "^"
+    ),
     "low_rank": Shown("low rank", "the low-rank probe", SKY, "X"),
     "dot": Shown("dot product", "the dot product", AMBER, "<"),
     "cosine": Shown("cosine", "the cosine", AMBER, ">"),
     "mlp": Shown("perceptron", "the perceptron", INK, "*"),
+    "self_attention": Shown("self-attention", "the probe with self-attention", SKY, "d"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }
 FAMILY_ORDER: Final = tuple(_FAMILIES)

@@ -56,6 +56,15 @@ class QuadraticScorer(_Convex):
     family: Literal["quadratic"]
 
 
+class QuadraticPositionScorer(_Convex):
+    """The quadratic form and the table of positions of `position`, fitted to both at once."""
+
+    family: Literal["quadratic_position"]
+    position_l2: tuple[NonNegativeFloat, ...] = Field(
+        (1e-2, 1e-3, 1e-4), min_length=1, description="Of the table alone, as of `position`."
+    )
+
+
 class LowRankScorer(_Convex):
     """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
 
@@ -118,6 +127,20 @@ class MlpScorer(_Descended):
     hidden: PositiveInt = Field(64, description="Hidden units.")
 
 
+class SelfAttentionScorer(_Descended):
+    """A layer of attention over the image's patches, read by the quadratic form it starts from."""
+
+    family: Literal["self_attention"]
+    heads: PositiveInt = Field(4, description="Heads of the attention.")
+    width: PositiveInt = Field(16, description="Numbers of a head's queries, keys and values.")
+    l2: tuple[NonNegativeFloat, ...] = Field(
+        (1.0, 0.1, 0.01, 0.001), min_length=1, description="Of the quadratic form, as there."
+    )
+    quadratic_steps: PositiveInt = Field(
+        150, description="L-BFGS iterations of each strength of the quadratic form, at most."
+    )
+
+
 class _Similarity(_OfTokens):
     standardise: bool = Field(
         False, description="Scale columns by their mean and deviation over train first."
@@ -168,11 +191,13 @@ AnyScorer = Annotated[
     LinearScorer
     | DiagonalScorer
     | QuadraticScorer
+    | QuadraticPositionScorer
     | LowRankScorer
     | ClassScorer
     | ClassPosition
     | IdentityScorer
     | MlpScorer
+    | SelfAttentionScorer
     | DotScorer
     | CosineScorer
     | PositionScorer

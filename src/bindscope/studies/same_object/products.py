@@ -37,7 +37,8 @@ _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 WITHOUT_MODEL = ("position", "baseline")
-SEEDED = ("identity_pointwise", "mlp")  # the fit of any other probe has one optimum
+# The fit of any other probe has one optimum.
+SEEDED = ("identity_pointwise", "mlp", "self_attention")
 
 
 def _fit_outputs(base: str) -> dict[str, str]:

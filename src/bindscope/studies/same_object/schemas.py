@@ -50,6 +50,10 @@ _ABOUT = (
     count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
           "`patch_samples` lists them with the reason.", "`patch_samples`"),
     *_lead("quadratic_lead", "Accuracy of the quadratic probe of the same tokens, minus this."),
+    *_lead(
+        "quadratic_position_lead",
+        "Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
+    ),
     *_lead("position_lead", "This accuracy, minus that of the probe of positions alone."),
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
 from bindscope.studies.same_object.views import at_best_layers, of_positions, read_shown
 
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
-          "mlp", "quadratic")  # fmt: skip
+          "mlp", "self_attention", "quadratic", "quadratic_position")  # fmt: skip
 _VERSIONS: dict[str, dict[str, Any]] = {
     "v1": {"marker": "o", "markerfacecolor": "white", "markersize": 8},
     "revised": {"marker": "*", "zorder": 3},  # inside the ring where both say the same

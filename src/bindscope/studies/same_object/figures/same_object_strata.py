@@ -24,7 +24,8 @@ from bindscope.studies.same_object.views import (
 
 _KEYS = ["dataset", "group", "probe", "family", "distance"]
 _COLUMNS = 4
-_FAMILIES = ("quadratic", "diagonal", "class_position", "class_pointwise", "cosine", "mlp")
+_FAMILIES = ("quadratic", "quadratic_position", "diagonal", "class_position", "class_pointwise",
+             "cosine", "mlp", "self_attention")  # fmt: skip
 SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 
 

@@ -126,6 +126,23 @@ def _shifts(values: Values, layer: str) -> str:
     return f"{number(min(losses), '.3f')} or more of the area is lost, {peak}"
 
 
+def _heads(name: str, others: tuple[str, ...]) -> Callable[[Values, str], str]:
+    """Say how often scores are right, and beside it tokens and what knows neither."""
+
+    def said(values: Values, layer: str) -> str:
+        own = values.get((layer, name, "scores"))
+        if own is None:
+            return ""
+        beside = [
+            f"{at} {_percent(values[layer, name, at])}"
+            for at in others
+            if (layer, name, at) in values
+        ]
+        return f"from scores {_percent(own)} ({', '.join(beside)})"
+
+    return said
+
+
 def _across(values: Values, layer: str) -> str:
     own = values.get((layer, "transfer_auc", layer))
     others = [
@@ -158,6 +175,14 @@ _CLAIMS: tuple[tuple[str, str, Callable[[Values, str], str]], ...] = (
      "controls; scenes that are dealt out at random are chance.", _copies),
     ("Shifted labels", "Tokens are where their labels are if labels moved by one patch are told "
      "worse.", _shifts),
+    ("Counting", "How many objects the patches show; the paper asks for no head but "
+     "segmentation.", _heads("counting_accuracy", ("tokens", "commonest"))),
+    ("Left of", "Whose thing is further left, of pairs whose own places do not say.",
+     _heads("left_of_contrary", ("tokens", "places"))),
+    ("Finding an object again", "In the other half of the image's patches.",
+     _heads("matching_accuracy", ("tokens", "places", "chance"))),
+    ("Finding an exact copy", "Among all other objects; scores that go by looks alone always do.",
+     _heads("copy_matching_accuracy", ("tokens", "chance"))),
     ("Across layers", "The paper finds a probe of layers 15 and 18 at once comparatively good.",
      _across),
 )  # fmt: skip

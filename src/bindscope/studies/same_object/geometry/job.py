@@ -17,6 +17,7 @@ from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.geometry.cross_layers import NO_FIT, fitted_across, transfers
 from bindscope.studies.same_object.geometry.distances import decays
 from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, row
+from bindscope.studies.same_object.geometry.heads import heads
 from bindscope.studies.same_object.geometry.places import positions_decoded, shifted_labels
 from bindscope.studies.same_object.geometry.residuals import residuals
 from bindscope.studies.same_object.geometry.scored import (
@@ -115,17 +116,18 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
 
 def _of_layer(data: Measured, layer: str, labels: Labels, by: Bootstrap) -> Iterator[Row]:
     probe = data.weights[layer]
-    train, val, test = (data.splits[split][layer] for split in SPLITS)
+    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
+    train, val, test = splits.values()
     scores = probe.of_tokens(test)
     yield from transitivity(scores, labels, by)
     yield from segmentation(scores, labels, by)
     own = Labels.of(val, np.zeros_like(val.instances))
     scale, offset = calibration_of(cosines(val), own)
-    yield from segmentation(
-        (scale * cosines(test) + offset).astype(np.float32), labels, by, "_cosine"
-    )
+    alike = cosines(test)
+    yield from segmentation((scale * alike + offset).astype(np.float32), labels, by, "_cosine")
     yield from decays(scores, labels, by)
     yield from positions_decoded(train, val, test, probe.scaling, probe.norm, by)
     raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
     yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)
     yield from shifted_labels(scores, labels, by)
+    yield from heads(splits, probe, scores, alike, labels, data.more["copy_of"], by)

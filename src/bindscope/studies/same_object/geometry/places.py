@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ def positions_decoded(
 ) -> list[Row]:
     """Read row and column from tokens by ridge regression, its strength chosen on validation."""
     splits = [Pairs(split, scaling, norm) for split in (train, val, test)]
-    read_outs = _ridge(splits[0])
+    read_outs = ridge(
+        (block.x[block.valid], block.positions[block.valid]) for block in splits[0].blocks()
+    )
     best = min(read_outs, key=lambda read_out: float(_errors(splits[1], read_out)[:, 1].sum()))
     sums = _errors(splits[2], best)
     sums = sums[sums[:, 0] > 0]
@@ -58,16 +61,15 @@ def positions_decoded(
     )
 
 
-def _ridge(train: Pairs) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Fit read-outs (d, 2) and offsets (2,), one per strength."""
-    d = train.data.dim
-    gram = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-    pulled = torch.zeros(d + 1, 2, dtype=torch.float64)
-    for block in train.blocks():
-        x = block.x[block.valid].double()
-        x = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1)
-        gram += x.t() @ x
-        pulled += x.t() @ block.positions[block.valid].double()
+def ridge(
+    parts: Iterable[tuple[torch.Tensor, torch.Tensor]],
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Fit read-outs (d, t) and offsets (t,) to inputs (k, d) and targets (k, t), by strength."""
+    gram, pulled = torch.zeros(()), torch.zeros(())
+    for inputs, targets in parts:
+        x = torch.cat([inputs.double(), torch.ones(len(inputs), 1, dtype=torch.float64)], 1)
+        gram, pulled = gram + x.t() @ x, pulled + x.t() @ targets.double()
+    d = len(gram) - 1
     unit = torch.eye(d + 1, dtype=torch.float64) * gram.diagonal()[:d].mean()
     unit[-1, -1] = 0.0
     found = []

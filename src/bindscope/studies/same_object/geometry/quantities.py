@@ -65,6 +65,23 @@ QUANTITIES: Final[dict[str, Quantity]] = {
                                                "the copy have changed places."),
     "residual_chance": Quantity("share of patches", "The same where the scenes are dealt out at "
                                 "random."),
+    "counting_accuracy": Quantity("share of images", "How many objects the sampled patches of an "
+                                  "image show, told right by ridge regression (rounded) on the "
+                                  "scores (`at`: sum_i 1 / sum_j p_ij) or on mean and mean square "
+                                  "of the tokens; `commonest`: the commonest number of train."),
+    "counting_error": Quantity("objects", "Mean distance of that number from the true one; "
+                               "`commonest`: of the median of train."),
+    "left_of_accuracy": Quantity("share of pairs", "Of two patches of two things: whose thing has "
+                                 "its centre further left. `scores`: mean column weighted by "
+                                 "p_ij; `tokens`: ridge regression; `places`: the patches' own "
+                                 "columns, a tie counting one half."),
+    "left_of_contrary": Quantity("share of pairs", "The same of those pairs where the patches' own "
+                                 "columns are equal or the other way round."),
+    "matching_accuracy": Quantity("share of patches", "Patches whose best candidate in the other "
+                                  "half of the image's patches is of their object: by score, by "
+                                  "cosine of tokens, by nearness (`places`); `chance`: any one."),
+    "copy_matching_accuracy": Quantity("share of patches", "Patches whose best candidate among all "
+                                       "other objects is of the exact copy of theirs."),
     "shifted_auc": Quantity("probability", "Area under the ROC curve for labels that were moved by "
                             "one patch (`at`)."),
     "shift_loss": Quantity("probability", "What the labels in their place have more than those, on "

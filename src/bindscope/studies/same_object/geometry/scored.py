@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs, TokenNorm
 from bindscope.studies.same_object.histogram import Calibration, Histogram
+from bindscope.studies.same_object.scorers.forms import all_pairs
 
 Bools = NDArray[np.bool_]
 
@@ -41,9 +42,7 @@ class QuadraticWeights:
 
     def scores(self, x: Tensor) -> Tensor:
         """Return logits (B, M, M) of scaled tokens (B, M, d)."""
-        own = x @ self.linear
-        products = torch.bmm(x @ self.matrix, x.transpose(1, 2))
-        return products + own[:, :, None] + own[:, None, :] + self.bias
+        return all_pairs(x, self.matrix, self.linear, self.bias)
 
     def of_tokens(self, data: PairData, scaling: Standardiser | None = None) -> NDArray[np.float32]:
         """Return logits (n, M, M) of all images; `scaling` instead of the probe's own."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import Pairs
+from bindscope.studies.same_object.data import Pairs, TokenNorm
 from bindscope.studies.same_object.scorers.base import Fitted, Task, scaling_arrays
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
@@ -23,12 +23,31 @@ from bindscope.studies.same_object.scorers.convex import (
 from bindscope.studies.same_object.scorers.forms import Covariance, Form, Linear
 
 if TYPE_CHECKING:
-    from bindscope.studies.same_object.probes_config import (
-        DiagonalScorer,
-        LinearScorer,
-        LowRankScorer,
-        QuadraticScorer,
-    )
+    from bindscope.studies.same_object.probes_config import LinearScorer
+
+
+class Convex(Protocol):
+    """How a convex form is fitted."""
+
+    @property
+    def token_norm(self) -> TokenNorm:
+        """Scaling of every token for itself."""
+
+    @property
+    def l2(self) -> Sequence[float]:
+        """Ridge strengths with which the path begins."""
+
+    @property
+    def steps(self) -> int:
+        """Most iterations of each."""
+
+
+class Path(NamedTuple):
+    """The same, of a family that is not convex itself."""
+
+    token_norm: TokenNorm
+    l2: Sequence[float]
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -43,18 +62,14 @@ class Fit:
         Mean and deviation of train; train and val, scaled; the covariance of train.
     """
 
-    config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer
+    config: Convex
     task: Task
     scaling: Standardiser
     pairs: tuple[Pairs, Pairs]
     covariance: Covariance
 
     @classmethod
-    def of(
-        cls,
-        config: LinearScorer | DiagonalScorer | QuadraticScorer | LowRankScorer,
-        task: Task,
-    ) -> Fit:
+    def of(cls, config: Convex, task: Task) -> Fit:
         """Read train and val."""
         scaling = task.scaling(config.token_norm)
         pairs = task.pairs(scaling, config.token_norm)

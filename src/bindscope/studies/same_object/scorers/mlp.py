@@ -5,16 +5,15 @@ The only scorer that makes vectors of pairs; it makes them for a few pairs at a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, softplus
+from torch.nn.functional import gelu
 
 from bindscope.studies.same_object.data import Block
-from bindscope.studies.same_object.scorers.base import LN2, Fitted, Task, sign_of
-from bindscope.studies.same_object.scorers.descended import descended
+from bindscope.studies.same_object.scorers.base import Fitted, Task
+from bindscope.studies.same_object.scorers.descended import ModulePairs, descended, pair_loss
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import MlpScorer
@@ -46,24 +45,7 @@ class Perceptron(nn.Module):
         return torch.cat(found) if found else x.new_zeros(0)
 
 
-@dataclass(frozen=True)
-class MlpPairs:
-    """The scorer of a fitted perceptron."""
-
-    module: Perceptron
-
-    def logits(self, block: Block) -> Tensor:
-        """Return logits (P,)."""
-        return self.module.of(block)
-
-
-def pair_loss(module: Perceptron, block: Block) -> tuple[Tensor, int]:
-    """Return the loss of a block's pairs in bits, summed, and their number."""
-    margins = module.of(block) * sign_of(block)
-    return softplus(margins).sum() / LN2, len(margins)
-
-
 def fit(config: MlpScorer, task: Task) -> list[Fitted]:
     """Fit a perceptron of each seed."""
     dim, hidden = task.train.dim, config.hidden
-    return descended(config, task, lambda g: Perceptron(dim, hidden, g), pair_loss, MlpPairs)
+    return descended(config, task, lambda g: Perceptron(dim, hidden, g), pair_loss, ModulePairs)

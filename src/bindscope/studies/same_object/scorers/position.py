@@ -6,6 +6,7 @@ no pair, however many images there are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,12 @@ class Places:
 
     def values(self, theta: Tensor, used: tuple[Tensor, ...]) -> Tensor:
         """Return logits (P,) at weights (p,)."""
-        return sum((theta[index] for index in used), theta[-1])
+        return self.tabled(theta, used) + theta[-1]
+
+    def tabled(self, theta: Tensor, used: tuple[Tensor, ...]) -> Tensor:
+        """Return the sums (P,) of what weights [t; u; ...] say of two places."""
+        offset, first, second = used
+        return theta[offset] + theta[first] + theta[second]
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return the logits of a block's pairs, (P,)."""
@@ -110,13 +116,18 @@ class Counts:
         """Return the mean loss in nats at logits (K,)."""
         return (self.pairs * softplus(logits) - self.same * logits).sum() / self.pairs.sum()
 
-    def pulled(self, values: Tensor, size: int) -> Tensor:
-        """Return the sums (p,) of values (K,) over the couples that use a weight; b: over all."""
-        out = values.new_zeros(size)
-        for index in self.used:
-            out.index_add_(0, index, values)
-        out[-1] = values.sum()
-        return out
+    def curvature(self, size: int) -> Tensor:
+        """Return how much the loss may curve along each weight (p,), float64."""
+        return BOUND * pulled(self.pairs / self.pairs.sum(), self.used, size)
+
+
+def pulled(values: Tensor, used: tuple[Tensor, ...], size: int) -> Tensor:
+    """Return the sums (p,) of values (P,) over what uses a weight; of the last one, b, over all."""
+    out = values.new_zeros(size)
+    for index in used:
+        out.index_add_(0, index, values)
+    out[-1] = values.sum()
+    return out
 
 
 class _Loss(Evaluated):
@@ -127,8 +138,7 @@ class _Loss(Evaluated):
         ridge[-1] = 0.0
         super().__init__(ridge)
         self.form, self.counts, self.centre = form, counts, centre
-        share = counts.pairs / counts.pairs.sum()
-        curvature = BOUND * counts.pulled(share, form.size).float()[:, None] + ridge
+        curvature = counts.curvature(form.size).float()[:, None] + ridge
         self.curvature = curvature.clamp_min(LEAST)
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +146,7 @@ class _Loss(Evaluated):
         counts, theta = self.counts, (self.centre + w[:, 0]).double()
         logits = self.form.values(theta, counts.used)
         residuals = (counts.pairs * logits.sigmoid() - counts.same) / counts.pairs.sum()
-        slope = counts.pulled(residuals, self.form.size)
+        slope = pulled(residuals, counts.used, self.form.size)
         return counts.loss(logits)[None], slope.to(w.dtype)[:, None]
 
     def precondition(self, g: Tensor) -> Tensor:
@@ -165,14 +175,19 @@ class PlacesProblem:
         return train, val
 
 
+def optimum(problem: PlacesProblem, train: Pairs, l2: Sequence[float], steps: int) -> Optimum:
+    """Fit the form of places, from the constant of train's share of pairs of the same object."""
+    constant = start(problem.form.size, train)
+    contained = Optimum(constant, *problem.losses(constant))
+    return follow(problem, contained, constant, l2, steps)
+
+
 def fit(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
     pairs = task.pairs(None)
     form = Places(task.train.grid)
     problem = PlacesProblem(form, *(Counts.of(form, split) for split in pairs))
-    constant = start(form.size, pairs[0])
-    contained = Optimum(constant, *problem.losses(constant))
-    found = follow(problem, contained, constant, config.l2, config.steps)
+    found = optimum(problem, pairs[0], config.l2, config.steps)
     theta = found.theta.cpu().numpy()
     named = {
         "offsets": theta[: form.cells], "places": theta[form.cells : -1], "bias": theta[-1:],
