@@ -1,7 +1,7 @@
 """What an objective has beside its transformer, fitted again to a trained, frozen one.
 
-The files of the zoo hold transformers alone. Their own pretraining loss needs a head, a decoder or a
-text tower; fitted again on scenes like those of the training, these are not the ones that were
+The files of the zoo hold transformers alone. Their own pretraining loss needs a head, a decoder or
+a text tower; fitted again on scenes like those of the training, these are not the ones that were
 trained along, and how much that loses is the difference of the two validation losses.
 """
 

@@ -8,6 +8,7 @@ an image, logits of its pairs and a few sums are kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from bindscope.core.store.reader import Store
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
-from bindscope.models.edits import editable
+from bindscope.models.edits import editable, unwritten
 from bindscope.studies.same_object.attention_measures import (
     correlations,
     divergence_bits,
@@ -209,6 +210,7 @@ class Measuring:
         return found
 
     def batches(self) -> Iterator[tuple[int, Tensor]]:
+        """Give the number of a batch's first image, and its pixels."""
         size = max(1, min(BATCH, WEIGHTS // self.tokens.n_tokens**2))
         progress = Progress(len(self.scenes), "images")
         for start, images in self.scenes.batches(size):
@@ -236,17 +238,26 @@ class Measuring:
         self, pixels: Tensor, start: int, editor: Editor | None, what: Intervention | None
     ) -> dict[int, Tensor]:
         """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
-        model, edits = editable(self.model, self.where), self._edits(editor, what, start)
-        found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        model = editable(self.model, self.where)
+        with self._editing(editor, what, start) as edits:
+            found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
         return {layer: tokens for layer, tokens in found.items() if layer != "final"}
 
-    def _edits(
+    @contextmanager
+    def _editing(
         self, editor: Editor | None, what: Intervention | None, start: int
-    ) -> dict[int, Edit]:
+    ) -> Iterator[dict[int, Edit]]:
+        """Give the edits by layer; of weights, blocks are changed while the context lasts."""
         if editor is None or what is None:
-            return {}
+            yield {}
+            return
         edit = Placed(editor, what, start, self.tokens)
-        return dict.fromkeys(edited_layers(what, self.layer, layer_shapes(self.model)), edit)
+        edits = dict.fromkeys(edited_layers(what, self.layer, layer_shapes(self.model)), edit)
+        with ExitStack() as stack:
+            if what.edit == "weights":
+                blocks, basis = getattr(self.model, "blocks", None), editor.bases[what.subspace]
+                stack.enter_context(unwritten(blocks, basis, self.where))
+            yield edits
 
     def _run(
         self,
@@ -260,8 +271,8 @@ class Measuring:
         blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
         logits = {layer: self.scorers[layer].logits(one).cpu() for layer, one in blocks.items()}
         reading = attentive(self.model, self.where)
-        edits = self._edits(editor, what, start)
-        ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
+        with self._editing(editor, what, start) as edits:
+            ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
         return Pass(streams[self.layer], blocks[self.layer], logits, self._attended(start, found))
 
     def _attended(self, start: int, found: BlockAttention) -> Tensor:

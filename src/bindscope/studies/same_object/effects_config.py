@@ -25,7 +25,8 @@ class Retrained(Model):
         "controls; and no edit.",
     )
     train: PositiveInt = Field(
-        500, description="Scenes of train, the first ones: the model runs over them under each edit."
+        500,
+        description="Scenes of train, the first ones: the model runs over them under each edit.",
     )
     val: PositiveInt = Field(250, description="Scenes of validation, the first ones.")
 

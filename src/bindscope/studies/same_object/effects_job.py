@@ -20,7 +20,6 @@ from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.store.reader import open_store
-from bindscope.models.base import layer_shapes
 from bindscope.models.loading import load_model
 from bindscope.models.pretraining_loss import load
 from bindscope.studies.same_object.data import Background
@@ -223,19 +222,7 @@ def _measuring(
             f"are of a grid of {wanted[0]} x {wanted[1]}",
             "edit layers whose patches are those of the sample",
         )
-    if spec["effects"]["weights"] and len(widths := widths_of(measuring.model)) > 1:
-        raise ModelError(
-            measuring.where,
-            f"has layers of different widths ({', '.join(map(str, widths))}): no subspace can be "
-            "taken out of all of them",
-            "set `effects: {weights: false}`",
-        )
     return measuring
-
-
-def widths_of(model: Any) -> list[int]:
-    """Return the widths that the layers of a model have, in ascending order."""
-    return sorted({shape.dim for layer, shape in layer_shapes(model).items() if layer != "final"})
 
 
 def _losses(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.interfaces import Edit
+from bindscope.models.edits import unwritten
 from bindscope.models.objectives.base import Shown
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
@@ -58,5 +60,10 @@ def pretraining_losses(
         return dict.fromkeys(edited_layers(what, layer, every), edited)
 
     found: dict[Intervention | None, NDArray[np.float64]] = {None: evaluation.bits(images, objects)}
-    found |= {what: evaluation.bits(images, objects, partial(made, what)) for what in edits}
+    for what in edits:
+        with ExitStack() as stack:
+            if what.edit == "weights":
+                blocks, basis = evaluation.objective.vit.blocks, editor.bases[what.subspace]
+                stack.enter_context(unwritten(list(blocks), basis, evaluation.where))
+            found[what] = evaluation.bits(images, objects, partial(made, what))
     return found

@@ -1,4 +1,4 @@
-"""Probes that are fitted again to edited tokens: is what they read gone, or only moved?
+"""Probes that are fitted again to edited tokens: what is gone, and what has only moved.
 
 A probe that was fitted to tokens as they are may fail on edited ones although these say as much as
 before: they lie elsewhere than it looks. A probe of the same kind, fitted to tokens of train under

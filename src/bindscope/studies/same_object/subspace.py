@@ -138,9 +138,9 @@ def overlap(first: Tensor, second: Tensor) -> float:
 def edited_layers(what: Intervention, layer: int, layers: Iterable[Any]) -> list[int]:
     """Return where an edit is made: at its layer, or, of `weights`, at all that are numbers.
 
-    The residual stream is a sum of what embedding and blocks write. Taken out of every writer's
-    weights, a subspace is absent from every sum; projecting each layer's tokens is the same, and
-    asks nothing of how a library names its weights.
+    The residual stream is a sum of what embedding and blocks write, so a subspace that is out of
+    every writer's weights is out of every layer (and of what is read inside of blocks, see
+    `models.edits.unwritten`).
     """
     return [at for at in layers if at != "final"] if what.edit == "weights" else [layer]
 
