@@ -152,10 +152,10 @@ _ABOUT = (
     "variance, the directions of most variance moved as far, and, of removal, tokens moved as far "
     "towards the mean. The strictest is chosen anew in each resample, so a claim that holds does "
     "so beyond all.",
-    "That a probe fails where what it reads was removed shows that the directions are those that it "
-    "reads, not that the model uses them. A probe that is fitted again tells what is gone from what "
-    "the old one no longer finds; what speaks for use by the model is what follows in later layers, "
-    "attention and its own loss.",
+    "That a probe fails where what it reads was removed shows that the directions are those that "
+    "it reads, not that the model uses them. A probe that is fitted again tells what is gone from "
+    "what the old one no longer finds; what speaks for use by the model is what follows in later "
+    "layers, attention and its own loss.",
 )
 _COLUMNS = (
     Column("dataset", "dataset", "label"),

@@ -240,8 +240,8 @@ RETRAINED_SCHEMA = TableSchema(
     name="same_object_retrained",
     version=1,
     description="One row per dataset, model, layer, probe, edit of what that probe reads, and "
-    "probe that was fitted again: to the first train scenes under the edit, chosen on validation under "
-    "it, measured on the test scenes of `same_object_ablation`.",
+    "probe that was fitted again: to the first train scenes under the edit, chosen on validation "
+    "under it, measured on the test scenes of `same_object_ablation`.",
     columns=(
         *_NAMES,
         *_EDIT,
