@@ -8,6 +8,7 @@ GEOMETRY = {"same_object_geometry"}
 OF_VIT = {*MAPS, *GEOMETRY}  # of its fits of `quadratic` on tiny
 BASELINE = {"same_object_baseline"}
 EFFECTS = {"same_object_effects"}
+HEADS = {"refitted_heads"}  # of the model of the zoo, which is edited too
 READ_OF_VIT = {*OF_VIT, *EFFECTS}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
@@ -15,7 +16,7 @@ LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 # patch stores
 FOLLOWING = {
     "scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": READ_OF_VIT,
-    "codes": EFFECTS,
+    "codes": EFFECTS, "Zoo.*": EFFECTS, "Zoo.name": HEADS, "Zoo.source": HEADS,
 }  # fmt: skip
 
 SHOWN = {"table", "figure"}
@@ -24,6 +25,8 @@ BASE = {*BASELINE, *SHOWN}
 EVERY = {*LABELLED, *READ_OF_VIT, *SHOWN}
 CHANGED = {*EFFECTS, *SHOWN}
 OTHER = {"models": ["timm"], "probes": ["quadratic"], "layers": [1], "directions": 4}
+EDITED = {"datasets": ["tiny"], "models": ["vit", "kept"], "probes": ["quadratic3"],
+          "layers": [0], "directions": 4}  # fmt: skip
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -91,7 +94,15 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         f"Effects.{key}": (f"effects.{key}", value, CHANGED)
         for key, value in {
             "probes": ["quadratic2"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
-            "controls": ["random"], "scenes": 16, "seed": 1,
+            "controls": ["random"], "scenes": 16, "seed": 1, "retrained": None,
+        }.items()
+    },
+    "Effects.weights": ("effects", {**EDITED, "weights": False, "retrained": None}, CHANGED),
+    "Effects.refit": ("effects.refit", 5, {*CHANGED, *HEADS}),
+    **{
+        f"Retrained.{key}": (f"effects.retrained.{key}", value, CHANGED)
+        for key, value in {
+            "probes": ["diagonal"], "edits": ["shuffle"], "train": 16, "val": 16,
         }.items()
     },
     "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *READ_OF_VIT}),

@@ -10,7 +10,7 @@ GEOMETRY_TABLE = {"table same_object_geometry"}
 TABLES = {"table same_object", "table same_object_strata"}
 OF_TABLES = {f"figure same_object_{name}" for name in ("layers", "models", "strata")}
 EDITED = {"figure same_object_attention", "figure same_object_edits"}
-OF_EFFECTS = {"table same_object_ablation", "table same_object_attention"}
+OF_EFFECTS = {f"table same_object_{name}" for name in ("ablation", "attention", "retrained")}
 EFFECTS = {"same_object_effects"}
 FIGURES = {*OF_TABLES, *OF_GEOMETRY, *EDITED, "figure same_object_maps"}
 NAMED = {*OF_TABLES, "report"}
@@ -64,7 +64,8 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": EFFECTS
         for name in (
-            "attention_measures", "effects", "effects_job", "effects_loss", "effects_rows",
+            "attention_measures", "effects", "effects_job", "effects_loss", "effects_retrained",
+            "effects_rows",
             "fitted_scorer", "subspace",
         )
     },
