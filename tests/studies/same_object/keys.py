@@ -25,8 +25,9 @@ BASE = {*BASELINE, *SHOWN}
 EVERY = {*LABELLED, *READ_OF_VIT, *SHOWN}
 CHANGED = {*EFFECTS, *SHOWN}
 OTHER = {"models": ["timm"], "probes": ["quadratic"], "layers": [1], "directions": 4}
-EDITED = {"datasets": ["tiny"], "models": ["vit", "kept"], "probes": ["quadratic3"],
-          "layers": [0], "directions": 4}  # fmt: skip
+AGAIN = {"probes": ["quadratic3"], "edits": ["remove", "weights"], "train": 32, "val": 32}
+EDITED = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic3"], "layers": [0],
+          "directions": 4, "retrained": AGAIN}  # fmt: skip
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -89,11 +90,12 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Effects.datasets": ("effects", {**OTHER, "datasets": ["own"]}, CHANGED),
     "Effects.models": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
     "Effects.layers": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
-    "Effects.later": ("effects.later", 1, set()),  # what is taken by default
+    # What is taken by default: nothing is made anew, there is but one model less.
+    "Effects.later": ("effects", {**EDITED, "later": 1}, SHOWN),
     **{
         f"Effects.{key}": (f"effects.{key}", value, CHANGED)
         for key, value in {
-            "probes": ["quadratic2"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
+            "probes": ["quadratic"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
             "controls": ["random"], "scenes": 16, "seed": 1, "retrained": None,
         }.items()
     },

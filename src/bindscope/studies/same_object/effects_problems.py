@@ -82,10 +82,10 @@ def _retrained(
     asked = effects.retrained
     if asked is None:
         return
-    families = {probe.name: probe.family for probe in section.probes}
-    yield from unknown("effects.retrained.probes", asked.probes, families)
+    probes = {probe.name: probe for probe in section.probes}
+    yield from undefined("effects.retrained", asked, probes=probes)
     for name in asked.probes:
-        if families.get(name) in ("position", "baseline"):
+        if name in probes and probes[name].family in ("position", "baseline"):
             yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
     if "weights" in asked.edits and not effects.weights:
         yield "effects.retrained.edits: `weights` is not made; set `effects: {weights: true}`"
