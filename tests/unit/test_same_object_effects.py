@@ -2,58 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import pearsonr, spearmanr
+from edited_toy import EFFECTS, OBJECTS, measured
 from small_models import EASY, configured, trained
-from torch import Tensor
 
 from bindscope.config.models import Architecture
 from bindscope.core.errors import ModelError
 from bindscope.core.files import canonical_json
-from bindscope.core.interfaces import Edit
-from bindscope.models.attention import BlockAttention
-from bindscope.models.base import TokenMap
 from bindscope.models.edits import unwritten
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.vit import build
-from bindscope.studies.same_object.attention_measures import (
-    correlations,
-    divergence_bits,
-    fisher,
-    share_of_object,
-)
-from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects import Measuring, Scenes
-from bindscope.studies.same_object.effects_job import editor_of, fit_name, interventions
+from bindscope.studies.same_object.effects_job import interventions
 from bindscope.studies.same_object.effects_loss import pretraining_losses
-from bindscope.studies.same_object.effects_retrained import (
-    Edited,
-    retrained_rows,
-    strongest,
-    with_old_reader,
-)
 from bindscope.studies.same_object.effects_rows import (
-    ablation_rows,
     add_differences,
-    attention_rows,
     loss_columns,
 )
 from bindscope.studies.same_object.effects_schemas import (
     ABLATION_SCHEMA,
     ATTENTION_SCHEMA,
-    RETRAINED_SCHEMA,
 )
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.subspace import (
     Editor,
     Intervention,
@@ -71,16 +47,6 @@ from bindscope.studies.same_object.subspace import (
     variance_basis,
 )
 from bindscope.tables.schema import table_of
-
-N, SIDE, OBJECTS, DIM = 24, 4, 3, 64
-PATCHES = SIDE * SIDE
-# Deviations of what is not read: as little as a copy's, much, as much as what is read, little.
-ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
-EFFECTS: dict[str, Any] = {
-    "directions": OBJECTS, "shuffle": [0.5, 1.0], "inject": [0.5, 0.0], "seed": 0,
-    "weights": True, "controls": ["random", "matched", "variance", "mean"],
-}  # fmt: skip
-
 
 # --- The subspace -------------------------------------------------------------------------------
 
@@ -217,181 +183,7 @@ def test_out_of_all_weights_is_out_of_every_layer() -> None:
     assert edited_layers(Intervention("remove", 1.0, "probe"), 1, [0, 1, 2]) == [1]
 
 
-# --- Measures of attention ----------------------------------------------------------------------
-
-
-def test_correlations_are_those_of_scipy_and_of_regression_residuals() -> None:
-    generator = np.random.default_rng(0)
-    m = 9
-    attention = generator.dirichlet(np.ones(m), (2, m))
-    scores = generator.standard_normal((m, m))
-    scores += scores.T
-    places, tokens = generator.uniform(0, 5, (m, 2)), generator.standard_normal((m, 4))
-    found = correlations(attention, scores, places, tokens)
-    i, j = (~np.eye(m, dtype=bool)).nonzero()
-    p = 1 / (1 + np.exp(-scores[i, j]))
-    cosine = [tokens[a] @ tokens[b] / np.linalg.norm(tokens[a]) / np.linalg.norm(tokens[b])
-              for a, b in zip(i, j, strict=True)]  # fmt: skip
-    given = np.stack([np.ones(len(i)), np.linalg.norm(places[i] - places[j], axis=1), cosine], 1)
-    for head in range(2):
-        a = attention[head, i, j]
-        rest = [v - given @ np.linalg.lstsq(given, v, rcond=None)[0] for v in (a, p)]
-        alone = a / (1 - attention[head, i, i])
-        expected = {
-            "pearson": pearsonr(a, p)[0], "pearson_logit": pearsonr(a, scores[i, j])[0],
-            "spearman": spearmanr(a, p)[0], "partial": pearsonr(*rest)[0],
-            "pearson_renormalised": pearsonr(alone, p)[0],
-        }  # fmt: skip
-        assert {name: values[head] for name, values in found.items()} == pytest.approx(expected)
-
-
-def test_nothing_correlates_with_what_does_not_vary() -> None:
-    m = 5
-    flat = correlations(np.full((1, m, m), 0.2), np.eye(m), np.eye(m)[:, :2], np.eye(m))
-    assert np.isnan(flat["pearson"][0])
-    # Scores that follow from the distance leave nothing to correlate beside it.
-    places = np.arange(10.0).reshape(5, 2) ** 1.5
-    far = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    scores = np.log(0.01 + far / 100) - np.log1p(-(0.01 + far / 100))
-    same = correlations(np.random.default_rng(0).random((1, m, m)), scores, places, np.eye(m))
-    assert np.isnan(same["partial"][0])
-    assert np.isnan(fisher(np.array([np.nan]))[0])
-
-
-def test_divergence_is_0_of_the_same_and_1_bit_of_what_shares_nothing() -> None:
-    one, other = torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
-    assert divergence_bits(one, other).tolist() == [1.0, 0.0]
-
-
-def test_the_share_of_an_object_leaves_out_the_query_itself() -> None:
-    among = torch.tensor([[[0.6, 0.1, 0.3]]])
-    own, same = torch.tensor([[[True, False, False]]]), torch.tensor([[[False, True, False]]])
-    assert float(share_of_object(among, same, own)) == pytest.approx(0.25)
-
-
-# --- A model whose subspace is known ------------------------------------------------------------
-
-
-TOKENS = TokenMap(1, 0, (SIDE, SIDE), 1, True)
-
-
-@dataclass(frozen=True)
-class Toy:
-    """Tokens hold their object in the first directions, one-hot and noisy, and noise elsewhere.
-
-    With a copy the directions after those hold it, too.
-
-    Block 2 attends by those directions and writes nothing: layer 2 is layer 1. The red channel of a
-    patch, which is a pixel, is its object, the green one the number of the image.
-    """
-
-    noise: float
-    copies: int = 1
-    n_layers: int = 2
-    dim: int = DIM
-    token_map: TokenMap = TOKENS
-    blocks: tuple[Any, ...] = ()
-
-    def preprocess(self, images: Any) -> Tensor:
-        """Return the images as they are."""
-        return torch.from_numpy(images)
-
-    def _tokens(self, pixels: Tensor, edits: Mapping[int, Edit]) -> Tensor:
-        objects = pixels[..., 0].flatten(1).long()
-        rows = []
-        for image, ids in zip(pixels[:, 0, 0, 1], objects, strict=True):
-            generator = torch.Generator().manual_seed(int(image))
-            noise = torch.randn(PATCHES + 1, DIM, generator=generator)
-            noise *= torch.cat([torch.full((OBJECTS,), self.noise), ELSEWHERE])
-            for i in range(self.copies):
-                own = slice(i * OBJECTS, (i + 1) * OBJECTS)
-                noise[1:, own] += torch.nn.functional.one_hot(ids - 1, OBJECTS)
-            rows.append(noise)
-        tokens = torch.stack(rows)
-        for layer in (0, 1):
-            tokens = edits[layer](tokens) if layer in edits else tokens
-        return tokens
-
-    def edited_stream(
-        self, pixels: Tensor, layers: Sequence[int], edits: Mapping[int, Edit], *,
-        gradients: bool = False,
-    ) -> Iterator[tuple[int, Tensor]]:  # fmt: skip
-        """Give the same tokens for all layers."""
-        tokens = self._tokens(pixels, edits)
-        yield from ((layer, tokens) for layer in layers)
-
-    def attention(
-        self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
-    ) -> Iterator[tuple[int, BlockAttention]]:
-        """Let both heads compare the objects."""
-        read = self._tokens(pixels, edits or {})[:, None, :, :OBJECTS]
-        yield blocks[0], BlockAttention(torch.cat([read, read], 1), torch.cat([read, read], 1), 4.0)
-
-
-@dataclass(frozen=True)
-class Drawn(Scenes):
-    """Scenes that are in memory."""
-
-    pixels: Any = None
-
-    def batches(self, size: int) -> Iterator[tuple[int, Any]]:
-        """Give them in batches."""
-        yield from ((i, self.pixels[i : i + size]) for i in range(0, N, size))
-
-
-def drawn(seed: int) -> Drawn:
-    """Draw scenes whose patches are of objects at random."""
-    generator = np.random.default_rng(seed)
-    ids = generator.integers(1, OBJECTS + 1, (N, PATCHES))
-    images = np.zeros((N, SIDE, SIDE, 3), np.uint8)
-    images[..., 0] = ids.reshape(N, SIDE, SIDE)
-    images[..., 1] = np.arange(N)[:, None, None] + N * seed
-    chosen = np.sort(generator.permuted(np.tile(np.arange(PATCHES), (N, 1)), axis=1)[:, :12], 1)
-    sample = {
-        "patches": chosen.astype(np.int16),
-        "instances": np.take_along_axis(ids, chosen, 1).astype(np.int16),
-        "classes": np.ones((N, 12), np.int16),
-    }
-    labels = PairData.of(sample, None, (SIDE, SIDE))
-    return Drawn((), labels, torch.from_numpy(chosen), torch.from_numpy(ids), images)
-
-
-def exact_weights() -> dict[str, Any]:
-    """Return a probe that compares the objects exactly, in both layers."""
-    mean = np.zeros(DIM, np.float32)
-    mean[:OBJECTS] = 1 / OBJECTS
-    form = np.diag([4.0] * OBJECTS + [0.0] * (DIM - OBJECTS)).astype(np.float32)
-    # Two tokens of one object have the product 2/3, of two objects -1/3; removed, 0.
-    arrays = {
-        "matrix": form, "linear": np.zeros(DIM), "bias": np.full(1, -4 / 6), "mean": mean,
-        "scale": np.ones(DIM), "eigenrows": np.eye(DIM),
-    }  # fmt: skip
-    return {
-        f"{layer}/0/0.{name}": np.asarray(value, np.float32)
-        for layer in (1, 2) for name, value in arrays.items()
-    }  # fmt: skip
-
-
-def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Editor]:
-    """Return a toy that is measured, and the editor of what the exact probe reads of it."""
-    weights = exact_weights()
-    scorers = {layer: FittedScorer.read(weights, fit_name(weights, layer)) for layer in (1, 2)}
-    scenes = drawn(seed)
-    measuring = Measuring(Toy(noise, copies), 1, scorers, scenes, torch.float32, "toy")
-    return measuring, editor_of(weights, 1, measuring.unedited(), scenes, EFFECTS)
-
-
-def measured(noise: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run all edits on the toy, read by a probe that compares its objects exactly."""
-    measuring, editor = on_toy(noise)
-    plain = measuring.unedited()
-    seen = measuring.under(editor, interventions(EFFECTS))
-    rows = ablation_rows(
-        measuring.scenes.labels, measuring.recorded(plain.logits),
-        {what: measuring.recorded(kept.logits) for what, kept in seen.items()}, seen,
-        plain.shares[-1], 200, 0,
-    )  # fmt: skip
-    return rows, attention_rows(plain, 200, 0)
+# --- A model whose subspace is known ---
 
 
 @pytest.fixture(scope="module")
@@ -475,52 +267,6 @@ def test_the_strictest_control_is_the_one_with_the_greatest_effect_in_every_resa
     alone: list[dict[str, Any]] = [{} for _ in whats[:3]]
     add_differences(alone, whats[:3], columns[:3], 300, 0)
     assert found["accuracy_beyond_controls_high"] >= alone[1]["accuracy_beyond_controls_high"]
-
-
-# --- Probes that are fitted again ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("copies", "comes_back"), [(1, False), (2, True)])
-def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_none(
-    copies: int, comes_back: bool
-) -> None:
-    splits = {}
-    for seed, split in enumerate(("train", "val", "test")):
-        measuring, editor = on_toy(0.05, copies, seed)
-        splits[split] = Edited(measuring, editor)
-    probe = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1, 0.01))
-    edits = strongest(interventions({**EFFECTS, "controls": ["matched"]}), ["remove"])
-    rows = retrained_rows(splits, edits, [probe], 100, 0)
-    test = splits["test"].measuring
-    seen = test.under(splits["test"].editor, edits)
-    old = ablation_rows(
-        test.scenes.labels, test.recorded(test.unedited().logits),
-        {what: test.recorded(kept.logits) for what, kept in seen.items()}, seen,
-        test.unedited().shares[-1], 100, 0,
-    )  # fmt: skip
-    rows = with_old_reader(rows, old, 1, "diagonal")
-    found = {(row["subspace"], row["read_layer"]): row for row in rows}
-    assert set(found) == {(name, at) for name in ("none", "probe", "matched") for at in ("1", "2")}
-    for layer in ("1", "2"):
-        removed = found["probe", layer]
-        assert found["none", layer]["accuracy"] > 0.95
-        assert found["matched", layer]["accuracy"] > 0.95
-        assert removed["old_accuracy"] == pytest.approx(removed["majority_accuracy"])
-        if comes_back:
-            assert removed["accuracy"] > 0.95
-            assert removed["accuracy_beyond_controls_low"] > -0.05
-        else:
-            assert removed["accuracy"] < removed["majority_accuracy"] + 0.05
-            assert removed["accuracy_beyond_controls_high"] < -0.1
-    about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal", "grid": "4x4",
-             "val_loss_bits": 0.5, "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
-    assert len(table_of([row | about for row in rows], RETRAINED_SCHEMA)) == 6
-
-
-def test_the_strongest_of_each_edit_is_fitted_again() -> None:
-    found = strongest(interventions(EFFECTS), ["shuffle", "remove"])
-    assert {what[:2] for what in found} == {("shuffle", 1.0), ("remove", 1.0)}
-    assert [what.subspace for what in found].count("mean") == 1
 
 
 def test_a_loss_is_compared_batch_by_batch() -> None:

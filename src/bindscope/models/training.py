@@ -30,7 +30,7 @@ from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.objectives.base import Objective, Setting, UInt8
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Scenes
-from bindscope.models.vit import build, transform
+from bindscope.models.vit import ViT, build, transform
 
 logger = logging.getLogger(__name__)
 
@@ -104,12 +104,8 @@ def train(
         If the patches do not divide the images, or training diverges.
     """
     input_px = _input_px(config, dataset)
-    vit = build(config.architecture, input_px, random_stream(config.seed, INITIALISATION))
-    if trunk is not None:
-        vit.load_state_dict(trunk)
-        vit.requires_grad_(False)
     objective: Objective = resolve(OBJECTIVES[config.source.partition(":")[2]])(
-        vit,
+        _transformer(config, input_px, trunk),
         Setting(
             sizes=[group.size for group in dataset.space.groups],
             objects=scenes.sample(),
@@ -169,6 +165,15 @@ def write_training(
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
     assert dataset.render is not None  # `config.references` has looked
     return config.training.input_px or dataset.render.size_px
+
+
+def _transformer(config: Controlled, input_px: int, trunk: Mapping[str, Tensor] | None) -> ViT:
+    """Return a transformer that is to be trained, or one that stays as it is."""
+    vit = build(config.architecture, input_px, random_stream(config.seed, INITIALISATION))
+    if trunk is not None:
+        vit.load_state_dict(trunk)
+        vit.requires_grad_(False)
+    return vit
 
 
 def _plan(config: Controlled) -> Plan:
