@@ -148,7 +148,7 @@ def test_findings_say_which_control_and_which_heads(tables: dict[str, pd.DataFra
     assert "beyond matched" in said or "beyond random" in said or "beyond variance" in said
     assert "0.600 bits on its own validation scenes, 0.200 at the end" in said
     (section,) = effects_sections(tables)
-    assert "strictest control" in " ".join(section.words)
+    assert "strictest control" in " ".join(section.paragraphs)
 
 
 def test_the_figure_shows_both_readers(tables: dict[str, pd.DataFrame]) -> None:

@@ -165,7 +165,7 @@ _COLUMNS = (
     Column("claim", "claim"),
     Column("effect", "effect", "number", "in the unit beside it", "z.3f", True),
     Column("unit", "unit"),
-    Column("control", "strictest control", "label"),
+    Column("strictest control", "control", "label"),
     Column("verdict", "verdict", "label"),
 )
 
