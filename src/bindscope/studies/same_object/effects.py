@@ -252,7 +252,8 @@ class Measuring:
             yield {}
             return
         edit = Placed(editor, what, start, self.tokens)
-        edits = dict.fromkeys(edited_layers(what, self.layer, layer_shapes(self.model)), edit)
+        layers = edited_layers(what, self.layer, layer_shapes(self.model))
+        edits: dict[int, Edit] = dict.fromkeys(layers, edit)
         with ExitStack() as stack:
             if what.edit == "weights":
                 blocks, basis = getattr(self.model, "blocks", None), editor.bases[what.subspace]

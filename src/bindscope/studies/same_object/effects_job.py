@@ -94,7 +94,8 @@ def editor_of(
 
 
 def _order(scenes: Scenes, seed: int) -> Tensor:
-    return order_of_patches(*scenes.instances.shape, seed)
+    n, patches = scenes.instances.shape
+    return order_of_patches(n, patches, seed)
 
 
 class Measured(NamedTuple):

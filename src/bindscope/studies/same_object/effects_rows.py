@@ -186,7 +186,9 @@ def add_differences(
             if name != "divergence_bits":
                 change = here - means[0, name]
                 row |= _with_ends(f"{name}_change", change[0], change[1:])
-            rivals = {one.subspace: means[j, name] for j, one in controls_of(what, whats)}
+            rivals: dict[str, Floats] = {
+                one.subspace: means[j, name] for j, one in controls_of(what, whats)
+            }
             if rivals:
                 falls = name != "divergence_bits" and what.edit != "inject"
                 strictest, beyond = _beyond(here, rivals, falls=falls)

@@ -124,7 +124,8 @@ def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
     m = k + int((k * means[k - 1 :] - wanted).abs().argmin())
     drawn = rng(seed, MATCHED).standard_normal((DRAWS, k, m))
     bases = [vectors.flip(1)[:, :m] @ orthonormal(torch.from_numpy(rows)) for rows in drawn]
-    return min(bases, key=lambda basis: abs(held_variance(covariance, basis) - wanted))
+    nearest: Tensor = min(bases, key=lambda one: abs(held_variance(covariance, one) - wanted))
+    return nearest
 
 
 def overlap(first: Tensor, second: Tensor) -> float:
