@@ -35,12 +35,13 @@ _SUBSPACES = {
     "variance": ("directions of most variance, moved as far", AMBER, "^"),
     "mean": ("towards the mean token, moved as far", PINK, "D"),
 }
+_LOSS = "pretraining_loss_change"  # of other units and sizes from one objective to the next
 _MEASURES = (
     ("accuracy", "pairs right,\nsame layer, %", 100.0),
     ("later_accuracy", "pairs right,\nlater layer, %", 100.0),
     ("object_share", "attention on the\nsame object, %", 100.0),
     ("divergence_bits", "attention's\ndivergence, bits", 1.0),
-    ("pretraining_loss_bits", "own loss, bits", 1.0),
+    (_LOSS, "own loss, bits more\nthan without an edit", 1.0),
 )
 _AGAIN: Final[dict[str, Any]] = {
     "color": INK,
@@ -85,7 +86,11 @@ def draw(
     conditions = _conditions(shown)
     figure = new_figure(1.3 + 1.35 * len(measures))
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(len(panels), 1)).flat
-    grid = left.subplots(len(measures), len(panels), squeeze=False, sharex=True, sharey="row")
+    grid = left.subplots(len(measures), len(panels), squeeze=False, sharex=True)
+    for row, (name, _, _) in zip(grid, measures, strict=True):
+        for axes in row[1:] if name != _LOSS else ():
+            axes.sharey(row[0])
+            axes.tick_params(labelleft=False)
     for i, (title, rows) in enumerate(panels):
         grid[0, i].set_title(title, fontsize=8)
         for axes, (name, _, scale) in zip(grid[:, i], measures, strict=True):
@@ -162,6 +167,7 @@ def _panel(
 ) -> None:
     """Draw a measure of one model under all edits."""
     plain = scale * rows.loc[rows["edit"] == "none", name]
+    plain = plain.fillna(0.0) if name == _LOSS else plain
     for value in plain.dropna():
         axes.axhline(value, **_MAJORITY)
     if name.endswith("accuracy"):
