@@ -73,7 +73,15 @@ ALLOWED: dict[str, set[str]] = {
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     **dict.fromkeys(("extract", "sampled"), _TORCH),
     **dict.fromkeys(
-        ("attention", "dual_encoder", "fit", "learning_curve", "same_object_maps", "training"),
+        (
+            "attention",
+            "dual_encoder",
+            "fit",
+            "learning_curve",
+            "refitted_heads",
+            "same_object_maps",
+            "training",
+        ),
         _WEIGHTS,
     ),
     **dict.fromkeys(

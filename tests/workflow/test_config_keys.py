@@ -272,7 +272,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Training.threads": ("models.0.training.threads", 2, TRAINING),
     "Training.device": ("models.0.training.device", "cuda", TRAINING),
     "Zoo.name": ("models.8.name", "other", PRETRAINED),
-    "Zoo.source": ("models.8.source", "zoo:matching-none-1", PRETRAINED),
+    "Zoo.source": ("models.8.source", "zoo:matching-objects-1", PRETRAINED),
     "Zoo.input_px": ("models.8.input_px", 64, PRETRAINED),
     "Zoo.extraction": ("models.8.extraction", {"batch_size": 8}, PRETRAINED),
     "Pretrained.name": ("models.2.name", "other", PRETRAINED),

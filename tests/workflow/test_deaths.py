@@ -44,6 +44,7 @@ def change(clone: Clone, sources: Path) -> None:
         },
         "studies.binding_information.learning_curves.0.datasets": ["own"],
         "datasets.4": PAIRS,
+        "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
         "studies.same_object": pairs_of_patches(),
         "studies.concepts": more_sections()["concepts"],
         "report.figures": ["tokens"],
@@ -62,8 +63,12 @@ PAIRS = {
 
 
 def pairs_of_patches() -> dict[str, Any]:
-    """Return the section of the study of pairs, about these scenes."""
+    """Return the section of the study of pairs, about these scenes, and a model of the zoo."""
     section: dict[str, Any] = more_sections()["same_object"]
+    section["fits"].append(
+        {"name": "kept", "models": ["kept"], "layers": [0], "probes": ["quadratic"]}
+    )
+    section["effects"] |= {"models": ["vit", "kept"], "refit": 2}
     shown = (section[part] for part in ("maps", "geometry", "effects"))
     for entry in (*section["fits"], *section["planted"], *shown):
         entry["datasets"] = ["pairs"]

@@ -161,12 +161,36 @@ rule same_object_geometry:
         "../scripts/same_object_geometry.py"
 
 
+rule refitted_heads:
+    output:
+        manifest=output_of("refitted_heads", "manifest"),
+        weights=output_of("refitted_heads", "weights"),
+        history=output_of("refitted_heads", "history"),
+    log:
+        log_of("refitted_heads"),
+    benchmark:
+        benchmark_of("refitted_heads")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("refitted_heads")
+    resources:
+        mem_mb=memory(3000),
+        runtime=minutes(240),
+        gpu=gpus_of("refitted_heads"),
+    params:
+        spec=spec("refitted_heads"),
+        code=code("refitted_heads"),
+    script:
+        "../scripts/refitted_heads.py"
+
+
 rule same_object_effects:
     input:
         unpack(made_from("same_object_effects")),
     output:
         ablation=output_of("same_object_effects", "ablation"),
         attention=output_of("same_object_effects", "attention"),
+        retrained=output_of("same_object_effects", "retrained"),
     log:
         log_of("same_object_effects"),
     benchmark:

@@ -47,3 +47,11 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(str(path), f"is damaged ({error})", REMEDY) from error
     return found
+
+
+def kept_names(source: str) -> list[str]:
+    """Return the names of the weights in a model's file, from its header alone."""
+    path = manifest_path(source).parent / read_manifest(source)["weights"]
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return sorted(set(json.loads(file.read(size))) - {"__metadata__"})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.codes.counting import largest_scene, n_feature_codes
-from bindscope.config.codes import Dataset, HashedSplit, RankedSplit
+from bindscope.config.codes import Dataset, HashedSplit, RankedSplit, SceneDistribution
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
@@ -68,12 +68,12 @@ def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
 
 
-def space_code(dataset: Dataset) -> list[str]:
+def space_code(dataset: SceneDistribution) -> list[str]:
     """Return the implementation of a space; a counted one has none, all there is are the scenes."""
     return [SPACES[dataset.space.kind]] if dataset.space.kind in SPACES else []
 
 
-def renderer_code(dataset: Dataset) -> list[str]:
+def renderer_code(dataset: SceneDistribution) -> list[str]:
     """Return the implementation of a renderer, and of what draws for it."""
     render = dataset.render
     found = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []

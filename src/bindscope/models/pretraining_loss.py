@@ -24,7 +24,12 @@ from bindscope.models.stream import freeze
 from bindscope.models.vit import BESIDE, build, transform
 
 
-def load(config: Controlled | Zoo, weights: Path | None, device: torch.device | str) -> Evaluation:
+def load(
+    config: Controlled | Zoo,
+    weights: Path | None,
+    device: torch.device | str,
+    heads: Path | None = None,
+) -> Evaluation:
     """Load a model with what its objective added to it, frozen.
 
     Parameters
@@ -35,6 +40,8 @@ def load(config: Controlled | Zoo, weights: Path | None, device: torch.device | 
         Manifest that `models.training.write_training` wrote; not used for a model of the zoo.
     device
         Where it is to run.
+    heads
+        Manifest that `models.refitting.refit` left, of what a file of the zoo lacks.
 
     Raises
     ------
@@ -56,6 +63,10 @@ def load(config: Controlled | Zoo, weights: Path | None, device: torch.device | 
         recipe = json.loads(manifest["spec"])
     content = checked(path.parent / manifest["weights"], manifest["sha256"], remedy)
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
+    if heads is not None:
+        fitted = json.loads(heads.read_text())
+        again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
+        tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
     freeze(objective, torch.device(device))
@@ -76,8 +87,8 @@ def _restored(
     if not any(tensor.startswith(BESIDE) for tensor in tensors):
         raise ModelError(
             where, "its file holds the transformer alone, without heads, decoder or teacher",
-            "train it again, which keeps them (of the zoo: `make zoo`); until then this model has "
-            "no pretraining loss",
+            "train it again, which keeps them (of the zoo: `make zoo`), or fit them again to the "
+            "frozen transformer (`models.refitting`; of `effects`: `refit` above 0)",
         )  # fmt: skip
     sizes = [int(group["size"]) for group in recipe["dataset"]["space"]["groups"]]
     unused = random_stream(0)  # all weights are replaced

@@ -7,7 +7,7 @@ differently), and on nothing else besides the arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -30,7 +30,7 @@ from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.objectives.base import Objective, Setting, UInt8
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Scenes
-from bindscope.models.vit import build, transform
+from bindscope.models.vit import ViT, build, transform
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,9 @@ def train(
     scenes: Scenes,
     device: torch.device | str | None = None,
     checkpoint: Checkpoint | None = None,
+    trunk: Mapping[str, Tensor] | None = None,
 ) -> Trained:
-    """Train a controlled model.
+    """Train a controlled model, or, given a trained transformer, what its objective has beside it.
 
     Models with the same seed and architecture start from the same weights, whatever the objective.
 
@@ -88,6 +89,9 @@ def train(
     checkpoint
         Where the state is written at each evaluation, and read from at the start: a training that
         was killed goes on and ends in the same weights. Remove it when the weights are written.
+    trunk
+        Weights of the transformer, which then stay as they are: head, decoder, text tower or the
+        teacher's head alone are fitted. Default: it is initialised, and trained.
 
     Returns
     -------
@@ -101,7 +105,7 @@ def train(
     """
     input_px = _input_px(config, dataset)
     objective: Objective = resolve(OBJECTIVES[config.source.partition(":")[2]])(
-        build(config.architecture, input_px, random_stream(config.seed, INITIALISATION)),
+        _transformer(config, input_px, trunk),
         Setting(
             sizes=[group.size for group in dataset.space.groups],
             objects=scenes.sample(),
@@ -161,6 +165,15 @@ def write_training(
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
     assert dataset.render is not None  # `config.references` has looked
     return config.training.input_px or dataset.render.size_px
+
+
+def _transformer(config: Controlled, input_px: int, trunk: Mapping[str, Tensor] | None) -> ViT:
+    """Return a transformer that is to be trained, or one that stays as it is."""
+    vit = build(config.architecture, input_px, random_stream(config.seed, INITIALISATION))
+    if trunk is not None:
+        vit.load_state_dict(trunk)
+        vit.requires_grad_(False)
+    return vit
 
 
 def _plan(config: Controlled) -> Plan:

@@ -8,6 +8,7 @@ GEOMETRY = {"same_object_geometry"}
 OF_VIT = {*MAPS, *GEOMETRY}  # of its fits of `quadratic` on tiny
 BASELINE = {"same_object_baseline"}
 EFFECTS = {"same_object_effects"}
+HEADS = {"refitted_heads"}  # of the model of the zoo, which is edited too
 READ_OF_VIT = {*OF_VIT, *EFFECTS}
 LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 
@@ -15,7 +16,7 @@ LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 # patch stores
 FOLLOWING = {
     "scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": READ_OF_VIT,
-    "codes": EFFECTS,
+    "codes": EFFECTS, "Zoo.*": EFFECTS, "Zoo.name": HEADS, "Zoo.source": HEADS,
 }  # fmt: skip
 
 SHOWN = {"table", "figure"}
@@ -24,6 +25,9 @@ BASE = {*BASELINE, *SHOWN}
 EVERY = {*LABELLED, *READ_OF_VIT, *SHOWN}
 CHANGED = {*EFFECTS, *SHOWN}
 OTHER = {"models": ["timm"], "probes": ["quadratic"], "layers": [1], "directions": 4}
+AGAIN = {"probes": ["quadratic3"], "edits": ["remove", "weights"], "train": 32, "val": 32}
+EDITED = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic3"], "layers": [0],
+          "directions": 4, "retrained": AGAIN}  # fmt: skip
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -86,12 +90,21 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Effects.datasets": ("effects", {**OTHER, "datasets": ["own"]}, CHANGED),
     "Effects.models": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
     "Effects.layers": ("effects", {**OTHER, "datasets": ["tiny"]}, CHANGED),
-    "Effects.later": ("effects.later", 1, set()),  # what is taken by default
+    # What is taken by default: nothing is made anew, there is but one model less.
+    "Effects.later": ("effects", {**EDITED, "later": 1}, SHOWN),
     **{
         f"Effects.{key}": (f"effects.{key}", value, CHANGED)
         for key, value in {
-            "probes": ["quadratic2"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
-            "controls": ["random"], "scenes": 16, "seed": 1,
+            "probes": ["quadratic"], "directions": 2, "shuffle": [0.25], "inject": [0.25],
+            "controls": ["random"], "scenes": 16, "seed": 1, "retrained": None,
+        }.items()
+    },
+    "Effects.weights": ("effects", {**EDITED, "weights": False, "retrained": None}, CHANGED),
+    "Effects.refit": ("effects.refit", 5, {*CHANGED, *HEADS}),
+    **{
+        f"Retrained.{key}": (f"effects.retrained.{key}", value, CHANGED)
+        for key, value in {
+            "probes": ["diagonal"], "edits": ["shuffle"], "train": 16, "val": 16,
         }.items()
     },
     "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *READ_OF_VIT}),

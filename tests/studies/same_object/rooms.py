@@ -10,7 +10,7 @@ GEOMETRY_TABLE = {"table same_object_geometry"}
 TABLES = {"table same_object", "table same_object_strata"}
 OF_TABLES = {f"figure same_object_{name}" for name in ("layers", "models", "strata")}
 EDITED = {"figure same_object_attention", "figure same_object_edits"}
-OF_EFFECTS = {"table same_object_ablation", "table same_object_attention"}
+OF_EFFECTS = {f"table same_object_{name}" for name in ("ablation", "attention", "retrained")}
 EFFECTS = {"same_object_effects"}
 FIGURES = {*OF_TABLES, *OF_GEOMETRY, *EDITED, "figure same_object_maps"}
 NAMED = {*OF_TABLES, "report"}
@@ -64,7 +64,8 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": EFFECTS
         for name in (
-            "attention_measures", "effects", "effects_job", "effects_loss", "effects_rows",
+            "attention_measures", "effects", "effects_job", "effects_loss", "effects_retrained",
+            "effects_rows",
             "fitted_scorer", "subspace",
         )
     },
@@ -103,23 +104,25 @@ ROOMS: dict[str, set[str]] = {
 # What jobs of edits hold besides their own modules: a model that runs, probes, and its own loss.
 for _name in (
     "activations/images", "codes/counting", "codes/space", "core/devices",
-    "core/store/dtypes", "core/store/manifest", "core/store/reader", "fitting/adam",
-    "fitting/checkpoint", "fitting/descent", "fitting/generators", "fitting/rows",
-    "fitting/standardise",
+    "core/splits", "core/store/dtypes", "core/store/manifest", "core/store/reader",
+    "fitting/adam", "fitting/checkpoint", "fitting/denormals", "fitting/descent",
+    "fitting/generators", "fitting/lbfgs", "fitting/rows", "fitting/standardise",
     "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
     "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",
     "models/objectives/evaluation", "models/pretraining_loss", "models/stream", "models/vit",
     "statistics/bootstrap", "statistics/means",
 ):  # fmt: skip
     SHARED[f"{_name}.py"] = SHARED.get(f"{_name}.py", set()) | EFFECTS
-for _name in ("data", "histogram", "marks", "metrics", "patch_labels", "scorers/base", "strata",
-              "stratum_names"):  # fmt: skip
+# One of them fits a quadratic probe again.
+for _name in ("data", "fit", "histogram", "marks", "metrics", "patch_labels", "scorers/base",
+              "scorers/convex", "scorers/diagonal", "scorers/forms", "scorers/linear",
+              "scorers/quadratic", "strata", "stratum_names"):  # fmt: skip
     ROOMS[f"{_name}.py"] = ROOMS[f"{_name}.py"] | EFFECTS
 
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
     "scorers/quadratic.py": (
-        FIT,
+        FIT | EFFECTS,
         {
             *FIT,
             *MAPS,

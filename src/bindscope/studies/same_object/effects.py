@@ -1,12 +1,14 @@
 """Edits of what a probe of pairs reads: what they do to attention, and to probes.
 
-A model runs on edited tokens from the layer on; nothing is fitted again. Images are read in batches
-and each is run under all edits; of an image, logits of its pairs and a few sums are kept.
+A model runs on edited tokens from the layer on, and what reads it is as it was fitted
+(`effects_retrained` fits it again). Images are read in batches and each is run under all edits; of
+an image, logits of its pairs and a few sums are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +24,7 @@ from bindscope.core.store.reader import Store
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
-from bindscope.models.edits import editable
+from bindscope.models.edits import editable, unwritten
 from bindscope.studies.same_object.attention_measures import (
     correlations,
     divergence_bits,
@@ -33,7 +35,7 @@ from bindscope.studies.same_object.data import Background, Block, PairData, Pair
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, Recorded
 from bindscope.studies.same_object.marks import MEASURES
 from bindscope.studies.same_object.patch_labels import count_pixels
-from bindscope.studies.same_object.subspace import Editor, Intervention
+from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
 
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
 LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
@@ -150,6 +152,28 @@ class Unedited:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """What a batch of images gives under one edit.
+
+    Attributes
+    ----------
+    tokens
+        Of the edited layer, (B, T, d).
+    block
+        Its sampled patches, as a block of pairs.
+    logits
+        Of these pairs, by layer.
+    attended
+        (heads, B, M, T): attention of the sampled patches on all tokens in the next block.
+    """
+
+    tokens: Tensor
+    block: Block
+    logits: dict[int, Tensor]
+    attended: Tensor
+
+
+@dataclass(frozen=True)
 class Measuring:
     """A model that is edited at a layer, and what reads it.
 
@@ -185,38 +209,72 @@ class Measuring:
         found: TokenMap = layer_shapes(self.model)[self.layer].token_map
         return found
 
-    def _batches(self) -> Iterator[tuple[int, Tensor]]:
+    def batches(self) -> Iterator[tuple[int, Tensor]]:
+        """Give the number of a batch's first image, and its pixels."""
         size = max(1, min(BATCH, WEIGHTS // self.tokens.n_tokens**2))
         progress = Progress(len(self.scenes), "images")
         for start, images in self.scenes.batches(size):
             yield start, self.model.preprocess(images)
             progress.advance(len(images))
 
+    def taken(self, start: int, tokens: Tensor) -> NDArray[np.float32]:
+        """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
+        places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
+        taken = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
+        found: NDArray[np.float32] = taken.to(self.dtype).float().cpu().numpy()
+        return found
+
     def _block(self, start: int, tokens: Tensor) -> Block:
         """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
         labels, rows = self.scenes.labels, slice(start, start + len(tokens))
-        places = self.scenes.patches[rows].clamp_min(0).to(tokens.device)
-        taken = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
         data = PairData(
-            as_rows(taken.to(self.dtype).float().cpu().numpy()),
+            as_rows(self.taken(start, tokens)),
             labels.instances[rows], labels.classes[rows], labels.valid[rows],
             labels.positions[rows], labels.grid, labels.background,
         )  # fmt: skip
         return Pairs(data, device=str(self.device)).read(0, len(tokens))
 
+    def tokens_under(
+        self, pixels: Tensor, start: int, editor: Editor | None, what: Intervention | None
+    ) -> dict[int, Tensor]:
+        """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
+        model = editable(self.model, self.where)
+        with self._editing(editor, what, start) as edits:
+            found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        return {layer: tokens for layer, tokens in found.items() if layer != "final"}
+
+    @contextmanager
+    def _editing(
+        self, editor: Editor | None, what: Intervention | None, start: int
+    ) -> Iterator[dict[int, Edit]]:
+        """Give the edits by layer; of weights, blocks are changed while the context lasts."""
+        if editor is None or what is None:
+            yield {}
+            return
+        edit = Placed(editor, what, start, self.tokens)
+        layers = edited_layers(what, self.layer, layer_shapes(self.model))
+        edits: dict[int, Edit] = dict.fromkeys(layers, edit)
+        with ExitStack() as stack:
+            if what.edit == "weights":
+                blocks, basis = getattr(self.model, "blocks", None), editor.bases[what.subspace]
+                stack.enter_context(unwritten(blocks, basis, self.where))
+            yield edits
+
     def _run(
-        self, pixels: Tensor, start: int, edit: Edit | None
-    ) -> tuple[dict[int, Block], dict[int, Tensor], BlockAttention]:
-        """Return blocks of pairs and logits by layer, and the attention of the next block."""
-        edits = {} if edit is None else {self.layer: edit}
-        model, blocks, logits = editable(self.model, self.where), {}, {}
-        for layer, tokens in model.edited_stream(pixels, sorted(self.scorers), edits):
-            assert layer != "final"
-            blocks[layer] = self._block(start, tokens)
-            logits[layer] = self.scorers[layer].logits(blocks[layer]).cpu()
+        self,
+        pixels: Tensor,
+        start: int,
+        editor: Editor | None = None,
+        what: Intervention | None = None,
+    ) -> Pass:
+        """Run over a batch, under an edit or None."""
+        streams = self.tokens_under(pixels, start, editor, what)
+        blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
+        logits = {layer: self.scorers[layer].logits(one).cpu() for layer, one in blocks.items()}
         reading = attentive(self.model, self.where)
-        ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
-        return blocks, logits, found
+        with self._editing(editor, what, start) as edits:
+            ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
+        return Pass(streams[self.layer], blocks[self.layer], logits, self._attended(start, found))
 
     def _attended(self, start: int, found: BlockAttention) -> Tensor:
         """Return the attention of the sampled patches on all tokens, (heads, B, M, T)."""
@@ -244,17 +302,16 @@ class Measuring:
         measured: dict[str, list[Floats]] = {name: [] for name in MEASURES}
         shares, uniform = [], []
         logits: dict[int, list[Tensor]] = {layer: [] for layer in self.scorers}
-        for start, pixels in self._batches():
-            blocks, found, attention = self._run(pixels, start, None)
-            for layer, values in found.items():
+        for start, pixels in self.batches():
+            seen = self._run(pixels, start)
+            for layer, values in seen.logits.items():
                 logits[layer].append(values)
-            block = blocks[self.layer]
-            rows = self._attended(start, attention)
-            rows = torch.cat([rows, rows.mean(0, keepdim=True)])
+            block, found = seen.block, seen.logits[self.layer]
+            rows = torch.cat([seen.attended, seen.attended.mean(0, keepdim=True)])
             share, alike = self._shares(start, rows)
             shares.append(share.numpy())
             uniform.append(alike.numpy())
-            for name, values_ in _correlated(block, found[self.layer], rows, self.tokens).items():
+            for name, values_ in _correlated(block, found, rows, self.tokens).items():
                 measured[name].append(values_)
             centred = block.x[block.valid].double().cpu() - mean
             total, n = total + centred.t() @ centred, n + len(centred)
@@ -266,21 +323,22 @@ class Measuring:
     def under(self, editor: Editor, edits: Sequence[Intervention]) -> dict[Intervention, Seen]:
         """Run over the images under each edit."""
         seen = {what: Seen({layer: [] for layer in self.scorers}) for what in edits}
-        for start, pixels in self._batches():
-            ((_, plain),) = attentive(self.model, self.where).attention(pixels, [self.layer + 1])
-            base = self._attended(start, plain)
+        mean = self.scorers[self.layer].mean
+        for start, pixels in self.batches():
+            plain = self._run(pixels, start)
+            patches = plain.tokens[:, self.tokens.patches]
+            whole = (patches - mean.to(patches)).double().square().sum((1, 2))
             for what, kept in seen.items():
-                edit = Placed(editor, what, start, self.tokens)
-                _, logits, attention = self._run(pixels, start, edit)
-                for layer, values in logits.items():
+                found = self._run(pixels, start, editor, what)
+                for layer, values in found.logits.items():
                     kept.logits[layer].append(values)
-                rows = self._attended(start, attention)
-                kept.share.append(self._shares(start, rows)[0].numpy())
+                kept.share.append(self._shares(start, found.attended)[0].numpy())
                 valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(pixels)])
-                apart = divergence_bits(rows, base).double().cpu()
+                apart = divergence_bits(found.attended, plain.attended).double().cpu()
                 kept.divergence.append(_mean(apart, valid.double()).numpy())
-                assert edit.change is not None
-                kept.change.append(edit.change)
+                moved = (found.tokens[:, self.tokens.patches] - patches).double().square()
+                change = torch.stack([moved.sum((1, 2)), whole], dim=1)
+                kept.change.append(change.cpu().numpy())
         return seen
 
     def recorded(self, logits: Mapping[int, list[Tensor]]) -> dict[int, Recorded]:
@@ -289,9 +347,9 @@ class Measuring:
         return {layer: Recorded.of(parts, counts) for layer, parts in logits.items()}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Placed:
-    """An edit of the tokens of a batch of whole images; remembers how much it changed.
+    """An edit of the tokens of a batch of whole images.
 
     Attributes
     ----------
@@ -301,27 +359,19 @@ class Placed:
         Number of the batch's first image.
     tokens
         Which token is what.
-    change
-        (B, 2): squared length of the change of the patches, and of the patches less their mean.
     """
 
     editor: Editor
     what: Intervention
     start: int
     tokens: TokenMap
-    change: Floats | None = None
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return edited tokens (B, T, d)."""
         scenes = torch.arange(self.start, self.start + len(tokens), device=tokens.device)
         patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
         patches[:, self.tokens.patches] = torch.arange(self.tokens.n_patches, device=tokens.device)
-        edited = self.editor.edited(tokens, self.what, scenes, patches)
-        moved = (edited - tokens).double().square().sum((1, 2))
-        own = (tokens - self.editor.mean.to(tokens))[:, self.tokens.patches].double()
-        whole = own.square().sum((1, 2))
-        self.change = torch.stack([moved, whole], dim=1).cpu().numpy()
-        return edited
+        return self.editor.edited(tokens, self.what, scenes, patches)
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:

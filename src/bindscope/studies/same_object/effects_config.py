@@ -12,6 +12,25 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Alpha = Annotated[float, Field(ge=0, lt=1)]
 
 
+class Retrained(Model):
+    """Probes that are fitted again to edited tokens."""
+
+    probes: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of probes that read tokens, fitted again under each edit."
+    )
+    edits: tuple[Literal["shuffle", "inject", "remove", "weights"], ...] = Field(
+        ("shuffle", "inject", "remove"),
+        min_length=1,
+        description="The edits, at their greatest strength, of the probe's subspace and of all "
+        "controls; and no edit.",
+    )
+    train: PositiveInt = Field(
+        500,
+        description="Scenes of train, the first ones: the model runs over them under each edit.",
+    )
+    val: PositiveInt = Field(250, description="Scenes of validation, the first ones.")
+
+
 class Effects(Model):
     """Edits of what a fitted probe reads, and what they do to attention, probes and the loss."""
 
@@ -40,11 +59,28 @@ class Effects(Model):
         description="Alphas of injections: the share of its own that a patch keeps, the rest is "
         "its object's mean.",
     )
-    controls: tuple[Literal["random", "variance", "mean"], ...] = Field(
-        ("random", "variance", "mean"),
-        description="`random`: as many random directions; `variance`: the directions of most "
-        "variance, every token moved as far as by the probe's; `mean`: tokens moved as far towards "
-        "the mean token, as a control of removal.",
+    weights: bool = Field(
+        True,
+        description="Whether the subspace is taken out of all weights that write the residual "
+        "stream, too: no layer's tokens have a part in it. Needs layers of one width.",
+    )
+    controls: tuple[Literal["random", "matched", "variance", "mean"], ...] = Field(
+        ("random", "matched", "variance", "mean"),
+        description="`random`: as many random directions; `matched`: random directions that hold "
+        "as much variance as the probe's; `variance`: the directions of most variance, every token "
+        "moved as far as by the probe's; `mean`: tokens moved as far towards the mean token, as a "
+        "control of removal. Verdicts take the strictest.",
+    )
+    retrained: Retrained | None = Field(
+        None,
+        description="Probes that are fitted again to edited tokens, to tell what is gone from what "
+        "the old probe no longer finds; left out: none are.",
+    )
+    refit: NonNegativeInt = Field(
+        400,
+        description="Steps in which head, decoder or text tower of a model of the zoo whose file "
+        "has none are fitted again to its frozen transformer, for its own pretraining loss; 0: it "
+        "has no such loss.",
     )
     scenes: PositiveInt | None = Field(
         None, description="Number of test scenes, the first ones. Default: those that are used."

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 from safetensors.numpy import load_file
+from torch import Tensor
 
 from bindscope.config.models import Controlled, Zoo
+from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.store.reader import open_store
 from bindscope.models.loading import load_model
 from bindscope.models.pretraining_loss import load
+from bindscope.studies.same_object.data import Background
 from bindscope.studies.same_object.effects import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects_loss import pretraining_losses
+from bindscope.studies.same_object.effects_retrained import (
+    Edited,
+    retrained_rows,
+    strongest,
+    with_old_reader,
+)
 from bindscope.studies.same_object.effects_rows import ablation_rows, attention_rows, loss_columns
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.marks import weights_name
+from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.subspace import (
     Editor,
     Intervention,
     directions,
+    matched_basis,
     order_of_patches,
     orthonormal,
+    overlap,
     random_basis,
     variance_basis,
 )
@@ -44,6 +59,7 @@ def interventions(effects: Mapping[str, Any]) -> list[Intervention]:
         if subspace != "mean":
             found += [Intervention("shuffle", share, subspace) for share in effects["shuffle"]]
             found += [Intervention("inject", 1 - alpha, subspace) for alpha in effects["inject"]]
+            found += [Intervention("weights", 1.0, subspace)] if effects["weights"] else []
         found.append(Intervention("remove", 1.0, subspace))
     return found
 
@@ -67,22 +83,32 @@ def editor_of(
     name = fit_name(weights, layer)
     basis = orthonormal(directions(weights, name, effects["directions"]))
     dim, k = basis.shape
+    bases = {
+        "probe": basis,
+        "random": random_basis(dim, k, effects["seed"]),
+        "matched": matched_basis(found.covariance, basis, effects["seed"]),
+        "variance": variance_basis(found.covariance, k),
+    }
+    mean = FittedScorer.read(weights, name).mean
+    return Editor(bases, mean, _order(scenes, effects["seed"]), scenes.instances)
+
+
+def _order(scenes: Scenes, seed: int) -> Tensor:
     n, patches = scenes.instances.shape
-    return Editor(
-        {
-            "probe": basis,
-            "random": random_basis(dim, k, effects["seed"]),
-            "variance": variance_basis(found.covariance, k),
-        },
-        FittedScorer.read(weights, name).mean,
-        order_of_patches(n, patches, effects["seed"]),
-        scenes.instances,
-    )
+    return order_of_patches(n, patches, seed)
+
+
+class Measured(NamedTuple):
+    """Rows of the three tables of a job; `retrained` is empty where nothing is fitted again."""
+
+    ablation: Rows
+    attention: Rows
+    retrained: Rows
 
 
 def measured(
     config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str
-) -> tuple[Rows, Rows]:
+) -> Measured:
     """Measure one layer of a model.
 
     Parameters
@@ -90,18 +116,16 @@ def measured(
     config
         The model's configuration.
     files
-        Paths `scenes`, `samples`, `fit_weights`, `weights` and, for a model that may have a loss of
-        its own, `codes`.
+        Paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may have
+        a loss of its own `codes`, and `heads` where these were fitted again; scenes and samples of
+        train and val (`train_scenes`, ...) where probes are fitted again.
     spec
-        The job's `layer`, `later`, `effects`, `n_scenes`, `background` and `intervals`.
+        The job's `layer`, `later`, `effects`, `retrained`, `n_scenes`, `background` and
+        `intervals`.
     device
         Where it is computed.
-
-    Returns
-    -------
-    Rows of edits, and rows of attention.
     """
-    scenes, grid = read_scenes(files, spec)
+    scenes, grid = read_scenes(files.scenes, files.samples[0], spec["n_scenes"], spec["background"])
     fits: dict[str, NDArray[Any]] = {}
     for path in files.fit_weights:
         fits |= load_file(path)
@@ -117,22 +141,58 @@ def measured(
         plain.shares[-1], *resamples,
     )  # fmt: skip
     losses = _losses(config, files, spec, scenes, device, editor, edits)
+    heads = {} if isinstance(losses, str) else heads_columns(config, files)
     later = None if spec["later"] is None else str(spec["later"])
-    about = {"grid": "x".join(map(str, grid)), "later_layer": later}
+    about = {"grid": "x".join(map(str, grid)), "val_loss_bits": validation_loss(files, spec)}
     for row, what in zip(rows, [None, *edits], strict=True):
-        row |= loss_columns(losses, what) | about
+        row |= loss_columns(losses, what) | heads | about | {"later_layer": later}
         row["directions"] = 0 if what is None else editor.bases["probe"].shape[1]
+        if what is not None and what.subspace in editor.bases:
+            row["overlap"] = overlap(editor.bases["probe"], editor.bases[what.subspace])
+    again = _retrained(files, spec, measuring, editor, edits, rows)
     of_attention = attention_rows(plain, *resamples)
-    return rows, [row | {"grid": about["grid"]} for row in of_attention]
+    return Measured(rows, [row | about for row in of_attention], [row | about for row in again])
 
 
-def read_scenes(files: Any, spec: Mapping[str, Any]) -> tuple[Scenes, tuple[int, int]]:
+def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
+    """Return the validation loss of the probe of the layer, from the row of its fit."""
+    rows = [json.loads(line) for path in files.fit for line in Path(path).read_text().splitlines()]
+    here = [row for row in rows if (row["layer"], row["seed"]) == (str(spec["layer"]), SEED)]
+    return float(max(here, key=lambda row: int(row["rank"]))["val_loss_bits"])
+
+
+def read_scenes(
+    stores: Sequence[str], samples: str, n_scenes: int, background: Background
+) -> tuple[Scenes, tuple[int, int]]:
     """Return the scenes that are used with their sampled patches, and the patch grid."""
-    sample, part = open_store(files.samples[0]), slice(0, spec["n_scenes"])
+    sample, part = open_store(samples), slice(0, n_scenes)
     arrays = {name: sample.read(name, part) for name in ("patches", "instances", "classes")}
     rows, columns = map(int, sample.attributes["grid"])
-    stores = [open_store(path) for path in files.scenes]
-    return Scenes.of(stores, arrays, (rows, columns), spec["background"]), (rows, columns)
+    opened = [open_store(path) for path in stores]
+    return Scenes.of(opened, arrays, (rows, columns), background), (rows, columns)
+
+
+def _retrained(
+    files: Any, spec: Mapping[str, Any], measuring: Measuring, editor: Editor,
+    edits: Sequence[Intervention], rows: Rows,
+) -> Rows:  # fmt: skip
+    """Fit probes again to edited tokens, where that is asked for."""
+    asked = spec["retrained"]
+    if asked is None:
+        return []
+    splits = {"test": Edited(measuring, editor)}
+    for split in ("train", "val"):
+        stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
+        scenes, _ = read_scenes(stores, samples[0], asked[split], spec["background"])
+        order = _order(scenes, spec["effects"]["seed"])
+        splits[split] = Edited(
+            replace(measuring, scenes=scenes),
+            replace(editor, order=order, instances=scenes.instances),
+        )
+    probes = [TypeAdapter(AnyScorer).validate_python(one) for one in asked["probes"]]
+    resamples = spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"]
+    found = retrained_rows(splits, strongest(edits, asked["edits"]), probes, *resamples)
+    return with_old_reader(found, rows, spec["layer"], asked["old"])
 
 
 def _measuring(
@@ -178,9 +238,9 @@ def _losses(
     """Return the model's own loss under each edit, or why it has none."""
     if not isinstance(config, Controlled | Zoo):
         return "its pretraining heads are not at hand"
-    own = next(iter(files.weights), None)
+    own, heads = (next(iter(paths), None) for paths in (files.weights, files.heads))
     try:
-        evaluation = load(config, own and Path(own), device)
+        evaluation = load(config, own and Path(own), device, heads and Path(heads))
     except ModelError as error:
         return error.problem
     codes = open_store(files.codes[0]).read("objects", slice(0, len(scenes)))
@@ -189,7 +249,20 @@ def _losses(
     )
 
 
-def write_effects(output: Any, found: tuple[Rows, Rows], names: Mapping[str, Any]) -> None:
-    """Write rows of edits and of attention, with the columns that the job knows."""
-    for path, rows in zip((output.ablation, output.attention), found, strict=True):
-        write_atomic(path, "".join(canonical_json({**row, **names}) + "\n" for row in rows))
+def heads_columns(config: Any, files: Any) -> dict[str, Any]:
+    """Return whether the heads behind a loss were fitted again, and what that loses."""
+    if not files.heads:
+        return {"pretraining_heads": "kept"}
+    history = json.loads(Path(files.heads_history[0]).read_text())
+    return {
+        "pretraining_heads": "refitted",
+        "refitted_loss_bits": [e["loss_bits"] for e in history if e["split"] == "val"][-1],
+        "trained_loss_bits": read_manifest(config.source)["val_loss_bits"],
+    }
+
+
+def write_effects(output: Any, found: Measured, names: Mapping[str, Any]) -> None:
+    """Write the rows of the three tables, with the columns that the job knows."""
+    for name, rows in found._asdict().items():
+        lines = [canonical_json({**row, **names}) + "\n" for row in rows]
+        write_atomic(getattr(output, name), "".join(lines))

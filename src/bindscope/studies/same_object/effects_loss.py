@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.interfaces import Edit
+from bindscope.models.edits import unwritten
 from bindscope.models.objectives.base import Shown
 from bindscope.models.objectives.evaluation import Evaluation
-from bindscope.studies.same_object.subspace import Editor, Intervention
+from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
 
 UInt8 = NDArray[np.uint8]
 Losses = Mapping[Intervention | None, NDArray[np.float64]]
@@ -48,13 +50,20 @@ def pretraining_losses(
     if (rows, rows) != grid:
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
+    every = range(evaluation.n_layers + 1)
+
     def made(what: Intervention, shown: Shown) -> Mapping[int, Edit]:
         def edited(tokens: Tensor) -> Tensor:
             device = tokens.device
             return editor.edited(tokens, what, shown.scenes.to(device), shown.patches.to(device))
 
-        return {layer: edited}
+        return dict.fromkeys(edited_layers(what, layer, every), edited)
 
     found: dict[Intervention | None, NDArray[np.float64]] = {None: evaluation.bits(images, objects)}
-    found |= {what: evaluation.bits(images, objects, partial(made, what)) for what in edits}
+    for what in edits:
+        with ExitStack() as stack:
+            if what.edit == "weights":
+                blocks, basis = evaluation.objective.vit.blocks, editor.bases[what.subspace]
+                stack.enter_context(unwritten(list(blocks), basis, evaluation.where))
+            found[what] = evaluation.bits(images, objects, partial(made, what))
     return found

@@ -39,6 +39,7 @@ def effects_problems(
                 f"block whose attention could change; edit layers below {depth(model)}"
             )
     yield from _unfitted(section, effects, models)
+    yield from _retrained(section, effects, datasets)
     for name in effects.datasets:
         used = section.scenes or (datasets[name].n_scenes if name in datasets else None)
         if effects.scenes and used and effects.scenes > used.test:
@@ -72,3 +73,27 @@ def _unfitted(
                             f"effects: no entry of `fits` fits {probe!r} to layer {layer} of "
                             f"{model!r} on {dataset!r}; add it there, or leave it out here"
                         )
+
+
+def _retrained(
+    section: PairSection, effects: Effects, datasets: Mapping[str, Dataset]
+) -> Iterator[str]:
+    """Yield what cannot be fitted again."""
+    asked = effects.retrained
+    if asked is None:
+        return
+    probes = {probe.name: probe for probe in section.probes}
+    yield from undefined("effects.retrained", asked, probes=probes)
+    for name in asked.probes:
+        if name in probes and probes[name].family in ("position", "baseline"):
+            yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
+    if "weights" in asked.edits and not effects.weights:
+        yield "effects.retrained.edits: `weights` is not made; set `effects: {weights: true}`"
+    for name in effects.datasets:
+        used = section.scenes or (datasets[name].n_scenes if name in datasets else None)
+        for split in ("train", "val"):
+            if used and getattr(asked, split) > getattr(used, split):
+                yield (
+                    f"effects.retrained.{split}: {getattr(asked, split)}, but "
+                    f"{getattr(used, split)} of {name!r} are used; ask for fewer"
+                )

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import Dataset, SceneDistribution
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Zoo
-from bindscope.config.zoo import read_manifest
+from bindscope.config.zoo import kept_names, read_manifest
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.activations import add_weights, model_code, model_slice
-from bindscope.graph.data import add_codes, add_scenes
+from bindscope.graph.data import add_codes, add_scenes, renderer_code, space_code
 from bindscope.graph.shared import Shared
 from bindscope.studies.same_object.effects_config import Effects
+from bindscope.studies.same_object.registry import FAMILIES
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.config import PairSection
 
 _BASE = "results/same_object/{dataset}/{model}/effects-{layer}/{probe}-{key}"
+_HEADS = "results/heads/{model}-{key}"
+HEADS = Step(
+    "refitted_heads",
+    {
+        "manifest": f"{_HEADS}.json",
+        "weights": f"{_HEADS}.safetensors",
+        "history": f"{_HEADS}.history.json",
+    },
+    leaf=True,
+    makes="heads",
+)
 EFFECTS = Step(
     "same_object_effects",
-    {"ablation": f"{_BASE}.jsonl", "attention": f"{_BASE}.attention.jsonl"},
-    reads={"fit": ("weights",), "weights": ("weights",)},
+    {
+        "ablation": f"{_BASE}.jsonl",
+        "attention": f"{_BASE}.attention.jsonl",
+        "retrained": f"{_BASE}.retrained.jsonl",
+    },
+    reads={"fit": ("weights",), "weights": ("weights",), "heads": ("weights", "history")},
     leaf=True,
     makes="effects of edits",
 )
@@ -73,7 +89,8 @@ def _add(
         "layer": layer,
         "later": later,
         "effects": effects.model_dump(
-            mode="json", include={"directions", "shuffle", "inject", "controls", "seed"}
+            mode="json",
+            include={"directions", "shuffle", "inject", "weights", "controls", "seed"},
         ),
         "n_scenes": n_scenes,
         "background": section.sampling.background,
@@ -86,13 +103,63 @@ def _add(
         "samples": samples,
         "fit": list(used.values()),
         "weights": [weights] if weights else [],
+        "heads": [],
     }
     runs = model_code(model)
+    content["retrained"], read = _retrained(graph, dataset, section, effects, fits[layer])
+    inputs |= read
+    if effects.retrained:
+        families = {probe.name: probe.family for probe in section.probes}
+        runs += [FAMILIES[families[name]] for name in effects.retrained.probes]
     if isinstance(model, Controlled | Zoo):
         inputs["codes"] = add_codes(graph, dataset)[SPLITS.index("test")]
         objective = objective_of(model)
         runs += [OBJECTIVES[objective]] if objective in OBJECTIVES else []
+        if isinstance(model, Zoo) and effects.refit:
+            inputs["heads"] = _heads(graph, model, effects.refit)
     graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)
+
+
+def _retrained(
+    graph: Graph, dataset: Dataset, section: PairSection, effects: Effects, fit: Product
+) -> tuple[dict[str, Any] | None, dict[str, list[Product]]]:
+    """Return what is said of probes that are fitted again, and scenes and samples of the splits."""
+    asked = effects.retrained
+    known = {probe.name: probe for probe in section.probes}
+    inputs: dict[str, list[Product]] = {}
+    for split in ("train", "val"):
+        size = getattr(dataset.shard_size, split)
+        used = -(-getattr(asked, split) // size) if asked else 0
+        inputs[f"{split}_scenes"] = add_scenes(graph, dataset, split)[:used]
+        samples = fit.inputs["samples"]
+        assert isinstance(samples, list)
+        inputs[f"{split}_samples"] = [samples[SPLITS.index(split)]] if asked else []
+    if asked is None:
+        return None, inputs
+    content = asked.model_dump(mode="json", exclude={"probes"})
+    probes = [known[name].model_dump(mode="json") for name in asked.probes]
+    return {**content, "probes": probes, "old": fit.wildcards["probe"]}, inputs
+
+
+def _heads(graph: Graph, model: Zoo, steps: int) -> list[Product]:
+    """Add what a model's file lacks for its own loss; nothing where it has it, or has no loss."""
+    manifest, objective = read_manifest(model.source), objective_of(model)
+    kept = any(name.startswith("objective.") for name in kept_names(model.source))
+    if kept or objective not in OBJECTIVES:
+        return []
+    recipe = manifest["recipe"]
+    dataset = SceneDistribution.model_validate(
+        {**recipe["dataset"], "name": recipe["model"]["training"]["dataset"]}
+    )
+    content = {
+        "model": {"source": model.source, "weights_sha256": manifest["sha256"]},
+        "recipe": recipe,
+        "steps": steps,
+        "threads": recipe["threads"],
+        "device": recipe["device"],
+    }
+    code = [OBJECTIVES[objective], *space_code(dataset), *renderer_code(dataset)]
+    return [graph.add("refitted_heads", {"model": model.name}, content, runs=code)]
 
 
 def objective_of(model: Controlled | Zoo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def ablation_rows(
         row |= _kept(column, None if what is None else seen[what], shares)
         rows.append(row)
         columns.append(column)
-    _add_differences(rows, whats, columns, n_samples, seed)
+    add_differences(rows, whats, columns, n_samples, seed)
     return rows
 
 
@@ -142,14 +142,24 @@ def _kept(column: dict[str, Floats], seen: Seen | None, shares: Floats) -> Row:
     return {"change": float(moved / whole)}
 
 
-def _add_differences(
+def add_differences(
     rows: Sequence[Row],
     whats: Sequence[Intervention | None],
     columns: Sequence[Mapping[str, Floats]],
     n_samples: int,
     seed: int,
 ) -> None:
-    """Add means over images, changes by the edit, and what is beyond the random subspace's."""
+    """Add means over images, changes by the edit, and what is beyond the strictest control.
+
+    Parameters
+    ----------
+    rows, whats
+        Rows to add to, and what they are of; the first is of no edit.
+    columns
+        Of each row: measure -> (n,) over images, and `pairs`, those of each image.
+    n_samples, seed
+        Resamples of the images, the same for all rows.
+    """
     names = [name for name in columns[0] if name != "pairs"]
     weights = {
         name: columns[0]["pairs"] if name.endswith("accuracy")
@@ -167,18 +177,48 @@ def _add_differences(
             for i in range(len(columns)) for j, name in enumerate(names)
         }  # fmt: skip
     for i, (row, what) in enumerate(zip(rows, whats, strict=True)):
-        rival = None if what is None else what._replace(subspace="random")
-        j = whats.index(rival) if rival in whats and rival != what else None
         for name in names:
             here = means[i, name]
             if not name.endswith("accuracy"):
                 row |= _with_ends(name, here[0], here[1:])
-            if what is not None and name != "divergence_bits":
+            if what is None:
+                continue
+            if name != "divergence_bits":
                 change = here - means[0, name]
                 row |= _with_ends(f"{name}_change", change[0], change[1:])
-            if what is not None and j is not None and j > 0:
-                beyond = here - means[j, name]
-                row |= _with_ends(f"{name}_beyond_random", beyond[0], beyond[1:])
+            rivals: dict[str, Floats] = {
+                one.subspace: means[j, name] for j, one in controls_of(what, whats)
+            }
+            if rivals:
+                falls = name != "divergence_bits" and what.edit != "inject"
+                strictest, beyond = _beyond(here, rivals, falls=falls)
+                row |= _with_ends(f"{name}_beyond_controls", beyond[0], beyond[1:])
+                row[f"{name}_strictest"] = strictest if np.isfinite(beyond[0]) else None
+
+
+def controls_of(
+    what: Intervention, whats: Iterable[Intervention | None]
+) -> list[tuple[int, Intervention]]:
+    """Return number and edit of the controls of an edit of the probe's subspace."""
+    if what.subspace != "probe":
+        return []
+    alike = (what.edit, what.strength)
+    return [
+        (j, one) for j, one in enumerate(whats)
+        if one is not None and one != what and (one.edit, one.strength) == alike
+    ]  # fmt: skip
+
+
+def _beyond(here: Floats, rivals: Mapping[str, Floats], *, falls: bool) -> tuple[str, Floats]:
+    """Return the control with the greatest effect, and the effect minus the greatest.
+
+    Numbers (1 + B,) are of the images as they are and of each resample; the greatest effect is
+    taken anew in each of them, so that an interval on one side of 0 is there for every control.
+    """
+    others = np.stack(list(rivals.values()))
+    beyond = here - (others.min(0) if falls else others.max(0))
+    place = others[:, 0].argmin() if falls else others[:, 0].argmax()
+    return list(rivals)[place], beyond
 
 
 def loss_columns(
@@ -188,11 +228,29 @@ def loss_columns(
     if isinstance(losses, str):
         return {"pretraining_reason": losses}
     found: Row = {"n_batches": len(losses[what]), "pretraining_reason": ""}
-    named = {"pretraining_loss_bits": losses[what]}
-    if what is not None:
-        named["pretraining_loss_change"] = losses[what] - losses[None]
-    for name, values in named.items():
-        found[name] = float(values.mean())
-        if len(values) > 1:
-            _, found[f"{name}_low"], found[f"{name}_high"] = mean_interval(values)
+    found |= _over_batches("pretraining_loss_bits", losses[what])
+    if what is None:
+        return found
+    found |= _over_batches("pretraining_loss_change", losses[what] - losses[None])
+    rivals = [
+        (one.subspace, _over_batches("beyond", losses[what] - losses[one]))
+        for _, one in controls_of(what, losses)
+    ]
+    if rivals:
+        strictest, least = min(rivals, key=lambda rival: rival[1]["beyond"])
+        found["pretraining_loss_strictest"] = strictest
+        found["pretraining_loss_beyond_controls"] = least["beyond"]
+        if "beyond_low" in least:  # both ends are the lowest: so far beyond every control
+            for end in ("low", "high"):
+                found[f"pretraining_loss_beyond_controls_{end}"] = min(
+                    rival[f"beyond_{end}"] for _, rival in rivals
+                )
+    return found
+
+
+def _over_batches(name: str, values: Floats) -> Row:
+    """Return a mean over batches and, of several, the ends of its t interval."""
+    found: Row = {name: float(values.mean())}
+    if len(values) > 1:
+        _, found[f"{name}_low"], found[f"{name}_high"] = mean_interval(values)
     return found

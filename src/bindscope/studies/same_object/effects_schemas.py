@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pandas as pd
 
 from bindscope.studies.same_object.marks import MEASURES
@@ -20,8 +23,9 @@ from bindscope.tables.schema import (
     share,
 )
 
-EDITS = ("none", "shuffle", "inject", "remove")
-SUBSPACES = ("none", "probe", "random", "variance", "mean")
+EDITS = ("none", "shuffle", "inject", "remove", "weights")
+CONTROLS = ("random", "matched", "variance", "mean")
+SUBSPACES = ("none", "probe", *CONTROLS)
 _JOB = "`studies.same_object.effects`"
 _IMAGES = "95 % bootstrap over test images, the same resamples for all edits."
 _PAIRS = "share of pairs"
@@ -40,16 +44,41 @@ def _three(
 
 
 def _compared(name: str, unit: str, meaning: str) -> tuple[Column, ...]:
-    """Return a measure, its change by the edit, and what is beyond the random subspace's."""
+    """Return a measure, its change by the edit, and what is beyond the strictest control's."""
     return (
         *_three(name, unit, meaning),
         *_three(f"{name}_change", unit, f"`{name}` minus that without an edit.", -1.0),
+        *_beyond(name, unit),
+    )
+
+
+def _beyond(
+    name: str, unit: str, low: float | None = -1.0, high: float | None = 1.0,
+    source: str = _JOB,
+    interval: str = "95 % bootstrap over test images; the strictest control of each resample.",
+) -> tuple[Column, ...]:  # fmt: skip
+    """Return what of an edit of the probe's subspace is beyond every control."""
+    return (
         *_three(
-            f"{name}_beyond_random", unit,
-            f"`{name}` minus that under the same edit of the random subspace.", -1.0,
+            f"{name}_beyond_controls", unit,
+            "The measure minus what it is under the same edit of the control with the greatest "
+            "effect.",
+            low, high, source, interval,
         ),
+        label(f"{name}_strictest", "That control; empty for what is no edit of `probe`.", source,
+              values=CONTROLS, null="allowed"),
     )  # fmt: skip
 
+
+_OVERLAP = share(
+    "overlap", "share", "Which share of the probe's subspace lies in this one: the mean squared "
+    "cosine of their principal angles. Empty of what has no subspace.", _JOB, null="allowed",
+)  # fmt: skip
+_VALIDATED = Column(
+    "val_loss_bits", "float64", "bits per pair",
+    "Cross-entropy of validation's pairs by the probe of the layer: verdicts are about the layer "
+    "where it is lowest.", "`same_object_fit`", low=0.0,
+)  # fmt: skip
 
 _NAMES = (
     DATASET,
@@ -57,7 +86,26 @@ _NAMES = (
     label("layer", "Layer that is edited.", "config `effects.layers`", pattern=r"^[0-9]+$"),
     label("probe", "Name of the probe.", "config `effects.probes`", pattern=SLUG),
     label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"),
+    _VALIDATED,
 )
+
+
+_EDIT = (
+    label("edit", "What is done to b; `none`: nothing.", "config `effects`", values=EDITS),
+    share(
+        "strength", "",
+        "Of `shuffle` the share of patches that exchange b; of `inject` 1 - alpha, the share "
+        "of b that the object's mean replaces; of `remove` and `weights` 1.",
+        "config `effects`", null="never",
+    ),
+    label("subspace", "Whose b; all but `probe` are controls.", "config `effects.controls`",
+          values=SUBSPACES),
+)  # fmt: skip
+_ORDER: Mapping[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+    "layer": layer_number,
+    "edit": lambda edits: edits.map(EDITS.index),
+    "subspace": lambda names: names.map(SUBSPACES.index),
+}
 
 
 def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -87,21 +135,14 @@ _ENDS: Rule = ("intervals have two ends, low before high", _ordered_ends)
 
 ABLATION_SCHEMA = TableSchema(
     name="same_object_ablation",
-    version=1,
+    version=2,
     description="One row per dataset, model, layer, probe and edit of what the probe reads there, "
-    "on the first test images. The model runs on edited tokens; no probe is fitted again.",
+    "on the first test images. The model runs on edited tokens; probes are as they were fitted.",
     columns=(
         *_NAMES,
-        label("edit", "What is done to b; `none`: nothing.", "config `effects`", values=EDITS),
-        share(
-            "strength", "",
-            "Of `shuffle` the share of patches that exchange b; of `inject` 1 - alpha, the share "
-            "of b that the object's mean replaces; of `remove` 1.",
-            "config `effects`", null="never",
-        ),
-        label("subspace", "Whose b; all but `probe` are controls.", "config `effects.controls`",
-              values=SUBSPACES),
+        *_EDIT,
         count("directions", "directions", "Directions of the subspace.", "config `effects`"),
+        _OVERLAP,
         share("change", "share", "Squared length of the change of the patches' tokens, over that "
               "of the tokens less the mean token of train.", _JOB, null="never", high=None),
         count("n_images", "images", "Images with pairs.", "`patch_samples`"),
@@ -120,16 +161,27 @@ ABLATION_SCHEMA = TableSchema(
         *_three("divergence_bits", "bits per patch",
                 "Jensen-Shannon divergence of the attention of sampled patches on all tokens from "
                 "that without an edit; mean over heads."),
-        *_three("divergence_bits_beyond_random", "bits per patch",
-                "That minus the divergence under the same edit of the random subspace.", -1.0),
+        *_beyond("divergence_bits", "bits per patch"),
         *_three("pretraining_loss_bits", "bits per scene",
                 "The model's own loss; mean over batches.", None,
                 None, "`models.pretraining_loss`", "95 % t interval over batches."),
         *_three("pretraining_loss_change", "bits per scene",
                 "That minus the loss without an edit.", None, None,
                 "`models.pretraining_loss`", "95 % t interval over batches."),
+        *_beyond("pretraining_loss", "bits per scene", None, None, "`models.pretraining_loss`",
+                 "95 % t interval over batches, the lower ends among controls."),
         count("n_batches", "batches", "Batches of that loss.", "`models.pretraining_loss`",
               null="allowed"),
+        label("pretraining_heads", "`kept`: head, decoder or teacher are those of the training; "
+              "`refitted`: they were fitted again to the frozen transformer; empty: no loss.",
+              "`models.refitting`", values=("kept", "refitted"), null="allowed"),
+        *(
+            Column(name, "float64", "bits per scene", meaning, "`models.refitting`", "allowed")
+            for name, meaning in (
+                ("trained_loss_bits", "Validation loss at the end of the training, on its scenes."),
+                ("refitted_loss_bits", "The same with what was fitted again: what that loses."),
+            )
+        ),
         label("pretraining_reason", "Why there is no such loss; empty where there is.", _JOB),
         *KEYS,
     ),
@@ -139,11 +191,7 @@ ABLATION_SCHEMA = TableSchema(
         ("what is not edited has no subspace, strength or change", _plain),
         ("there is a loss, or a reason why there is none", _reasons),
     ),
-    order={
-        "layer": layer_number,
-        "edit": lambda edits: edits.map(EDITS.index),
-        "subspace": lambda names: names.map(SUBSPACES.index),
-    },
+    order=_ORDER,
 )  # fmt: skip
 
 _MEANINGS = {
@@ -157,7 +205,7 @@ _MEANINGS = {
 
 ATTENTION_SCHEMA = TableSchema(
     name="same_object_attention",
-    version=1,
+    version=2,
     description="One row per dataset, model, layer, probe and head of the next block: does "
     "attention go where the probe says that the same object is? Over ordered pairs of sampled "
     "patches of an image, averaged over images as Fisher's z.",
@@ -186,4 +234,39 @@ ATTENTION_SCHEMA = TableSchema(
         "layer": layer_number,
         "head": lambda heads: pd.to_numeric(heads.replace("mean", "0")),
     },
+)  # fmt: skip
+
+RETRAINED_SCHEMA = TableSchema(
+    name="same_object_retrained",
+    version=1,
+    description="One row per dataset, model, layer, probe, edit of what that probe reads, and "
+    "probe that was fitted again: to the first train scenes under the edit, chosen on validation "
+    "under it, measured on the test scenes of `same_object_ablation`.",
+    columns=(
+        *_NAMES,
+        *_EDIT,
+        label("reader", "Name of the probe that is fitted again.", "config `effects.retrained`",
+              pattern=SLUG),
+        label("read_layer", "Layer that it reads.", "config `effects`", pattern=r"^[0-9]+$"),
+        count("n_train_images", "images", "Train scenes.", "config `effects.retrained`"),
+        count("n_reader_val_images", "images", "Validation scenes.", "config `effects.retrained`"),
+        count("n_images", "images", "Test images with pairs.", "`patch_samples`"),
+        count("n_pairs", "pairs", "Pairs of patches.", "`patch_samples`"),
+        share("majority_accuracy", _PAIRS, "The more frequent answer.", _JOB, null="never"),
+        *_compared("accuracy", _PAIRS, "Pairs that the probe that was fitted again tells right."),
+        *_three("auc", "probability", "Area under its ROC curve."),
+        share("old_accuracy", _PAIRS, "Pairs that the probe tells right that was fitted to all "
+              "train scenes without an edit; of another kind of probe empty.", _JOB,
+              null="allowed"),
+        share("patches_named", "share of patches", "Patches whose class it names; of a probe that "
+              "names none empty.", _JOB, null="allowed"),
+        Column("reader_val_loss_bits", "float64", "bits per pair",
+               "Cross-entropy of validation's pairs.", "`studies.same_object.fit`", "allowed", 0.0),
+        label("flags", "As in `same_object`.", "`studies.same_object.fit`"),
+        *KEYS,
+    ),
+    key=("dataset", "model", "layer", "probe", "edit", "strength", "subspace", "reader",
+         "read_layer", "grid"),
+    rules=(_ENDS,),
+    order={**_ORDER, "read_layer": layer_number},
 )  # fmt: skip

@@ -27,7 +27,7 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.effects_products import EFFECTS, add_effects
+from bindscope.studies.same_object.effects_products import EFFECTS, HEADS, add_effects
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -90,6 +90,7 @@ STEPS = (
         leaf=True,
         makes="geometry of scores",
     ),
+    HEADS,
     EFFECTS,
 )
 

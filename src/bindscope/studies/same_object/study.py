@@ -95,10 +95,19 @@ def _attention(graph: Graph, shared: Shared, section: PairSection) -> Request | 
     return Request({"effects": rows}, reads={"effects": ("attention",)}) if rows else None
 
 
+def _retrained(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    if section.effects is None or section.effects.retrained is None:
+        return None
+    rows = graph.of("same_object_effects")
+    return Request({"effects": rows}, reads={"effects": ("retrained",)}) if rows else None
+
+
 def _about_edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     if not graph.of("same_object_effects"):
         return None
-    return _about_table(graph, shared, section, "same_object_ablation")
+    about = _about_table(graph, shared, section, "same_object_ablation")
+    retrained = graph.of("table", table="same_object_retrained")
+    return Request({**about.inputs, "retrained": retrained}, about.content)
 
 
 def _about_attention(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -125,6 +134,7 @@ STUDY = Study(
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
         TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
         TableEntry("same_object_ablation", f"{_HERE}.effects_tables:ABLATION", _edits),
+        TableEntry("same_object_retrained", f"{_HERE}.effects_tables:RETRAINED", _retrained),
         TableEntry("same_object_attention", f"{_HERE}.effects_tables:ATTENTION", _attention),
     ),
     figures=(

@@ -9,7 +9,7 @@ Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,9 +20,10 @@ from torch import Tensor
 
 from bindscope.fitting.generators import rng
 
-EditName = Literal["shuffle", "inject", "remove"]
-SubspaceName = Literal["probe", "random", "variance", "mean"]
-BASIS, ORDER = 21, 22  # what generators are for
+EditName = Literal["shuffle", "inject", "remove", "weights"]
+SubspaceName = Literal["probe", "random", "matched", "variance", "mean"]
+BASIS, ORDER, MATCHED = 21, 22, 23  # what generators are for
+DRAWS = 64  # of which the one whose variance is nearest is kept
 TINY = 1e-12
 
 
@@ -33,14 +34,16 @@ class Intervention(NamedTuple):
     ----------
     edit
         `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's
-        object; `remove`: b is taken away.
+        object; `remove`: b is taken away; `weights`: no weight writes into the subspace, so that
+        no token of any layer has a part in it.
     strength
         `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
-        object's mean replaces; `remove`: 1. At 0 nothing changes.
+        object's mean replaces; `remove` and `weights`: 1. At 0 nothing changes.
     subspace
-        Whose b: `probe`; controls: `random` (as many random directions), `variance` (the
-        directions of most variance, the change of each token as long as that of `probe`), `mean`
-        (no subspace: the whole token moves to the mean token, as far as `probe` moves it).
+        Whose b: `probe`; controls: `random` (as many random directions), `matched` (random ones
+        that hold as much variance as the probe's), `variance` (the directions of most variance, the
+        change of each token as long as that of `probe`, but for `weights`), `mean` (no subspace:
+        the whole token moves to the mean token, as far as `probe` moves it).
     """
 
     edit: EditName
@@ -93,6 +96,54 @@ def orthonormal(rows: Tensor) -> Tensor:
 def random_basis(dim: int, k: int, seed: int) -> Tensor:
     """Return k random orthonormal directions, float64 (d, k)."""
     return orthonormal(torch.from_numpy(rng(seed, BASIS).standard_normal((k, dim))))
+
+
+def held_variance(covariance: Tensor, basis: Tensor) -> float:
+    """Return the variance of tokens inside a basis (d, k): trace of its covariance."""
+    return float(((covariance @ basis) * basis).sum())
+
+
+def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
+    """Return random directions that hold as much variance as the probe's, float64 (d, k).
+
+    Random directions among the first m principal components hold k times the mean variance of
+    these; m is the number at which that comes nearest, and of several draws the nearest is kept.
+
+    Parameters
+    ----------
+    covariance
+        Of the tokens, (d, d).
+    probe
+        Orthonormal (d, k).
+    seed
+        Of the draws.
+    """
+    values, vectors = torch.linalg.eigh(covariance)
+    k, wanted = probe.shape[1], held_variance(covariance, probe)
+    means = values.flip(0).cumsum(0) / torch.arange(1, len(values) + 1)
+    m = k + int((k * means[k - 1 :] - wanted).abs().argmin())
+    drawn = rng(seed, MATCHED).standard_normal((DRAWS, k, m))
+    bases = [vectors.flip(1)[:, :m] @ orthonormal(torch.from_numpy(rows)) for rows in drawn]
+    nearest: Tensor = min(bases, key=lambda one: abs(held_variance(covariance, one) - wanted))
+    return nearest
+
+
+def overlap(first: Tensor, second: Tensor) -> float:
+    """Return which share of one subspace lies in another: 1 if it is inside, 0 if orthogonal.
+
+    The mean squared cosine of the principal angles of orthonormal bases (d, k).
+    """
+    return float((first.t() @ second).square().sum()) / first.shape[1]
+
+
+def edited_layers(what: Intervention, layer: int, layers: Iterable[Any]) -> list[int]:
+    """Return where an edit is made: at its layer, or, of `weights`, at all that are numbers.
+
+    The residual stream is a sum of what embedding and blocks write, so a subspace that is out of
+    every writer's weights is out of every layer (and of what is read inside of blocks, see
+    `models.edits.unwritten`).
+    """
+    return [at for at in layers if at != "final"] if what.edit == "weights" else [layer]
 
 
 def variance_basis(covariance: Tensor, k: int) -> Tensor:
@@ -173,7 +224,7 @@ class Editor:
     Attributes
     ----------
     bases
-        `probe`, `random` and `variance`: orthonormal (d, k).
+        `probe`, `random`, `matched` and `variance`: orthonormal (d, k).
     mean
         Mean token of train (d,).
     order
@@ -188,7 +239,7 @@ class Editor:
     instances: Tensor
 
     def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
-        """Return edited tokens; all but patches stay as they are.
+        """Return edited tokens; all but patches stay as they are, except by `weights`.
 
         Parameters
         ----------
@@ -201,6 +252,9 @@ class Editor:
         patches
             int64 (R, T): patch that a token is of; below 0 is none.
         """
+        if what.edit == "weights":
+            basis = self.bases[what.subspace].to(tokens)
+            return tokens - what.strength * (tokens @ basis) @ basis.t()
         there, places = patches >= 0, patches.clamp_min(0)
         order = self.order.to(tokens.device)[scenes[:, None], places]
         instances = self.instances.to(tokens.device)[scenes[:, None], places]

@@ -161,15 +161,14 @@ def panels_of(
     return found
 
 
-def edited_where_best(table: pd.DataFrame) -> pd.DataFrame:
-    """Keep of each dataset, model and probe the edited layer where the probe is right most often.
+def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep of each dataset, model and probe the layer whose probe has the lowest validation loss.
 
     Parameters
     ----------
     table
-        `same_object_ablation`.
+        `same_object_ablation` or another one about the same jobs.
     """
     keys = ["dataset", "model", "probe"]
-    plain = table[table["edit"] == "none"]
-    best = plain.loc[plain.groupby(keys, sort=False)["accuracy"].idxmax(), [*keys, "layer"]]
+    best = table.loc[table.groupby(keys, sort=False)["val_loss_bits"].idxmin(), [*keys, "layer"]]
     return table.merge(best, on=[*keys, "layer"])
