@@ -65,6 +65,7 @@ STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
     "same_object": "bindscope.studies.same_object.study:STUDY",
     "concepts": "bindscope.studies.concepts.study:STUDY",
+    "together": "bindscope.studies.together.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 
