@@ -251,6 +251,8 @@ def config(**section):
          "models: 'identity' is not measured together: add it to `fits` of same_object"),
         ({"groups": [{"name": "a", "models": ["identity"]}]},
          "groups.0.models: 'identity' is not defined"),
+        ({"models": ["vit", "identity"], "groups": [{"name": "vit", "models": ["identity"]}]},
+         "groups.0.name: 'vit' is also a model"),
         ({"groups": [{"name": name, "models": ["vit"]} for name in "ab"]},
          "groups: the name 'vit' is used 2 times"),
     ],

@@ -81,6 +81,8 @@ def problems(config: Config, section: Together) -> Iterator[str]:
     yield from repeated("groups", [name for group in section.groups for name in group.models])
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, dict.fromkeys(section.models))
+        if group.name in set(section.models) - set(group.models):
+            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
     measured: dict[str, Pairs] = {}
     for study, (pairs, _) in _MEASURED.items():
         other = getattr(config.studies, study)
