@@ -6,7 +6,7 @@ SHOWN = {"table", "figure"}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
-    "Together.datasets": ("datasets", ["tiny", "own"], {"table"}),
+    "Together.datasets": ("datasets", ["tiny", "own"], SHOWN),
     "Together.models": ("models", ["timm", "vit"], SHOWN),
     "Together.groups": ("groups", [], SHOWN),
     "Together.bootstrap_samples": ("bootstrap_samples", 200, {"figure"}),

@@ -26,6 +26,9 @@ ROOMS: dict[str, set[str]] = {
     "words.py": SHOWN,
 }
 
+# Tables of other studies that this one reads: what changes them changes its own.
+JOINS = {"table binding_information", "table same_object"}
+
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
     "sides.py": (ALL, ALL),
