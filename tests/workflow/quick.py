@@ -37,7 +37,9 @@ def quick(config: Config) -> dict[str, Any]:
     used: set[str] = set()
     for name, section in content.get("studies", {}).items():
         full = getattr(config.studies, name)
-        for probe, known in zip(section.get("probes", ()), getattr(full, "probes", ()), strict=True):
+        for probe, known in zip(
+            section.get("probes", ()), getattr(full, "probes", ()), strict=True
+        ):
             if probe["family"] != "linear" and hasattr(known, "steps"):
                 probe["steps"] = min(known.steps, PROBE_STEPS)
         beside = {

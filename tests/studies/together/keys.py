@@ -12,5 +12,5 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Together.bootstrap_samples": ("bootstrap_samples", 200, {"figure"}),
     "Together.bootstrap_seed": ("bootstrap_seed", 1, {"figure"}),
     "Objective.name": ("groups.0.name", "third", SHOWN),
-    "Objective.models": ("groups", [{"name": "both", "models": ["vit", "timm"]}], SHOWN),
+    "Objective.models": ("groups.0.models", ["vit", "timm"], SHOWN),
 }

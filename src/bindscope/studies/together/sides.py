@@ -33,7 +33,8 @@ class Side:
     columns
         Columns of `together` that come from it.
     rows
-        Makes of the table a row per `PLACE`, with those columns.
+        Makes of the table a row per `PLACE`, with those columns, and `keys`: (spec key, code key)
+        of the rows that were there.
     """
 
     table: str
@@ -72,17 +73,27 @@ def _bits_of(tokens: str, shown: str) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
+def _named(place: tuple[Any, ...], rows: pd.DataFrame) -> dict[str, Any]:
+    """Begin a row: its place, and the keys of the rows that are there."""
+    keys = sorted(zip(rows["spec_key"], rows["code_key"], strict=True))
+    return {**dict(zip(PLACE, place, strict=True)), "keys": keys}
+
+
+def _frame(rows: list[dict[str, Any]], side: Side) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=[*PLACE, *(c.name for c in side.columns), "keys"])
+
+
 def _binding_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Take the best probe's pairing information, a mean over seeds of the probe."""
     best = table[(table["probe"] == "best") & (table["control"] == "none")]
     found = []
     for place, here in best.groupby(PLACE, sort=False):
-        row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
+        row = _named(place, here)
         row["pairing_entropy_bits"] = here["h_object_given_counts_bits"].mean()
         for tokens in TOKENS:
             row |= _pairing(here[here["tokens"] == tokens], tokens)
         found.append(row)
-    return pd.DataFrame(found, columns=[*PLACE, *(c.name for c in SIDES[0].columns)])
+    return _frame(found, SIDES[0])
 
 
 def _pairing(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
@@ -120,18 +131,17 @@ def _same_object_rows(table: pd.DataFrame) -> pd.DataFrame:
         quadratic = here[here["family"] == "quadratic"]
         if not len(quadratic):
             continue
-        row: dict[str, Any] = dict(zip(PLACE, place, strict=True))
+        row = _named(place, here)
         chosen = quadratic.loc[quadratic["val_loss_bits"].idxmin()]
         flags = unusable(str(chosen["flags"]))
         row["same_object_status"] = flags or MEASURED
         if not flags:
             row |= {f"same_object_accuracy{end}": chosen[f"accuracy{end}"] for end in ENDS}
             row |= {f"position_lead{end}": chosen[f"position_lead{end}"] for end in ENDS}
-            row["majority_accuracy"] = chosen["majority_accuracy"]
             row["same_object_val_loss_bits"] = chosen["val_loss_bits"]
             row |= _class_position(here, several=len(quadratic) > 1)
         found.append(row)
-    return pd.DataFrame(found, columns=[*PLACE, *(c.name for c in SIDES[1].columns)])
+    return _frame(found, SIDES[1])
 
 
 def _class_position(rows: pd.DataFrame, *, several: bool) -> dict[str, Any]:
@@ -172,8 +182,6 @@ SIDES: Final = (
             *_lead("position_lead", "That, minus what positions alone tell right."),
             *_lead("class_position_lead",
                    "The same, minus what the best probe of class and position tells right."),
-            share("majority_accuracy", _PAIRS, "The more frequent answer for all pairs.",
-                  f"`{SAME_OBJECT}`", null="allowed"),
             Column("same_object_val_loss_bits", "float64", "bits per pair",
                    "Cross-entropy of validation's pairs: it chooses the layer.",
                    f"`{SAME_OBJECT}`", "allowed", 0.0),

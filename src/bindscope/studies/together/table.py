@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import pandas as pd
 
+from bindscope.core.files import canonical_json, sha256
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.together.names import PLACE, TOKENS
 from bindscope.studies.together.sides import SIDES
 from bindscope.tables.rules import is_ratio, layer_number
-from bindscope.tables.schema import DATASET, MODEL, SLUG, TableSchema, count, label, table_of
+from bindscope.tables.schema import DATASET, KEYS, MODEL, SLUG, TableSchema, count, label, table_of
 from bindscope.tables.write import read_table
 
 SCHEMA = TableSchema(
@@ -37,6 +39,7 @@ SCHEMA = TableSchema(
             pattern=r"^(0|[1-9][0-9]*|final)$",
         ),
         *(column for side in SIDES for column in side.columns),
+        *KEYS,
     ),
     key=("dataset", "model", "layer"),
     rules=tuple(
@@ -54,14 +57,29 @@ class TogetherTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the tables; as content come `datasets`, and `models` with group and seed."""
-        read = [side.rows(read_table(inputs.paths(side.table)[0])) for side in SIDES]
+        read = [
+            side.rows(read_table(inputs.paths(side.table)[0])).rename(columns={"keys": side.table})
+            for side in SIDES
+        ]
         about = pd.DataFrame(inputs.content["models"])
         pair = PLACE[:2]
         both = reduce(lambda a, b: a.merge(b), (rows[pair].drop_duplicates() for rows in read))
         both = both[both["dataset"].isin(inputs.content["datasets"])].merge(about)
         joined = reduce(lambda a, b: a.merge(b, how="outer", on=PLACE), read)
         rows = both.merge(joined, on=pair).astype(object)
-        return table_of(rows.where(rows.notna(), None).to_dict("records"), self.schema)
+        found = rows.where(rows.notna(), None).to_dict("records")
+        return table_of([_with_keys(row) for row in found], self.schema)
+
+
+def _with_keys(row: dict[Any, Any]) -> dict[str, Any]:
+    """Put hashes of the keys of all rows that a row was joined from in their place."""
+    keys = [key for side in SIDES for key in row.pop(side.table) or ()]
+    spec, code = ([key[i] for key in keys] for i in (0, 1))
+    return {
+        **row,
+        "spec_key": sha256(canonical_json(spec)),
+        "code_key": sha256(canonical_json(code)),
+    }
 
 
 TOGETHER = TogetherTable()

@@ -17,7 +17,7 @@ from bindscope.tables.rules import layer_number
 BITS: Final = "cls_pairing_bits"
 LEAD: Final = "position_lead"
 MEANS: Final = (BITS, "same_object_accuracy", LEAD, "class_position_lead")
-_LABELS = ("pairing_entropy_bits", "cls_pairing_ratio", "majority_accuracy")
+_LABELS = ("pairing_entropy_bits", "cls_pairing_ratio")
 
 
 class Judged(NamedTuple):

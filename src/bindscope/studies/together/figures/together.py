@@ -102,9 +102,6 @@ def _panel(axes: Axes, part: pd.DataFrame, lead: str, look: dict[str, dict[str, 
     zero_line(axes)
     zero_line(axes, vertical=True)
     reference_line(axes, part["pairing_entropy_bits"].iloc[0], "all there is", vertical=True)
-    if lead == LEAD:  # the rival is one for all models, so that its distance to either end is too
+    if lead == LEAD:  # the rival is one for all models, so that what is above it is too
         rival = (part["same_object_accuracy"] - part[lead]).mean()
         reference_line(axes, 100 * (1 - rival), "all\npairs")
-        reference_line(
-            axes, 100 * (part["majority_accuracy"].mean() - rival), "always\none\nanswer"
-        )
