@@ -38,7 +38,7 @@ _HOW = (
 
 
 def _percent(heading: str, source: str, explanation: str) -> Column:
-    return Column(f"{heading}, %", f"{source}_percent", "number", explanation, "z.1f", True)
+    return Column(f"{heading}, %", source, "number", explanation, "z.1f", True)
 
 
 _GROUPS = (
@@ -78,8 +78,8 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     section = inputs.content["studies"]["together"]
     shown = points(table)
     verdicts = judged(shown, section["bootstrap_samples"], section["bootstrap_seed"])
-    groups = page_table("Groups", _GROUPS, _with_percent(over_groups(shown)))
-    rows = page_table("All joined rows", _ROWS, _with_percent(table), folded=True)
+    groups = page_table("Groups", _GROUPS, _in_percent(over_groups(shown)))
+    rows = page_table("All joined rows", _ROWS, _in_percent(table), folded=True)
     return Chapter(
         lead=tuple(f"That {CLAIM}: {in_words(found)}" for found in verdicts),
         headline=("together",),
@@ -118,11 +118,8 @@ def _warnings(table: pd.DataFrame) -> list[Warned]:
     )
 
 
-def _with_percent(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add shares as percent, with the ends of their intervals."""
-    shares = [name for name in rows if "lead" in name or "same_object_accuracy" in name]
-    percent = {}
-    for name in shares:
-        stem, _, end = name.rpartition("_") if name.endswith(("_low", "_high")) else (name, "", "")
-        percent[f"{stem}_percent{end and '_' + end}"] = 100 * rows[name].astype(float)
-    return rows.assign(**percent)
+def _in_percent(rows: pd.DataFrame) -> pd.DataFrame:
+    """Turn shares of pairs, and the ends of their intervals, into percent."""
+    names = [str(name) for name in rows.columns]
+    shares = [name for name in names if "lead" in name or "same_object_accuracy" in name]
+    return rows.assign(**{name: 100 * rows[name].astype(float) for name in shares})

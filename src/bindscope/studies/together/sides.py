@@ -132,7 +132,7 @@ def _same_object_rows(table: pd.DataFrame) -> pd.DataFrame:
         if not len(quadratic):
             continue
         row = _named(place, here)
-        chosen = quadratic.loc[quadratic["val_loss_bits"].idxmin()]
+        chosen = quadratic.sort_values("val_loss_bits", kind="stable").iloc[0]
         flags = unusable(str(chosen["flags"]))
         row["same_object_status"] = flags or MEASURED
         if not flags:
@@ -153,7 +153,7 @@ def _class_position(rows: pd.DataFrame, *, several: bool) -> dict[str, Any]:
     rivals = rivals[rivals["flags"].map(unusable) == ""]
     if several or not len(rivals):
         return {}
-    best = rivals.loc[rivals["quadratic_lead"].idxmin()]
+    best = rivals.sort_values("quadratic_lead", kind="stable").iloc[0]
     return {f"class_position_lead{end}": best[f"quadratic_lead{end}"] for end in ENDS}
 
 

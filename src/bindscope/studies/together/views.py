@@ -63,10 +63,10 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
         told = rows[(rows["same_object_status"] == MEASURED) & rows[LEAD].notna()]
         if not len(read) or not len(told):
             continue
-        cls = read.loc[layer_number(read["layer"]).idxmax()]
+        cls = read.sort_values("layer", key=layer_number, kind="stable").iloc[-1]
         if cls["cls_status"] != MEASURED:
             continue
-        patches = told.loc[told["same_object_val_loss_bits"].idxmin()]
+        patches = told.sort_values("same_object_val_loss_bits", kind="stable").iloc[0]
         point: dict[str, Any] = dict(patches) | {
             name: cls[name] for name in cls.index if name.startswith(("cls_", "pairing_"))
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
@@ -86,7 +86,7 @@ def _title(verdict: Judged) -> str:
     return f"{verdict.dataset}: {in_short(verdict)}"
 
 
-def _panel(axes: Axes, part: pd.DataFrame, lead: str, look: dict[str, dict[str, str]]) -> None:
+def _panel(axes: Axes, part: pd.DataFrame, lead: str, look: Mapping[str, dict[str, Any]]) -> None:
     """Draw models small, groups large, and what no model can be beyond."""
     part = part[part[lead].notna()]
     for _, row in part.iterrows():
