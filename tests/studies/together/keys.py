@@ -11,6 +11,6 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Together.groups": ("groups", [], SHOWN),
     "Together.bootstrap_samples": ("bootstrap_samples", 200, {"figure"}),
     "Together.bootstrap_seed": ("bootstrap_seed", 1, {"figure"}),
-    "Objective.name": ("groups.0.name", "third", SHOWN),
-    "Objective.models": ("groups.0.models", ["vit", "timm"], SHOWN),
+    "JoinedGroup.name": ("groups.0.name", "third", SHOWN),
+    "JoinedGroup.models": ("groups.0.models", ["vit", "timm"], SHOWN),
 }

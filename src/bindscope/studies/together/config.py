@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Pairs = set[tuple[str, str]]
 
 
-class Objective(Model):
+class JoinedGroup(Model):
     """Models that differ in their training seed alone: one point of the figure."""
 
     name: Slug = Field(description="Name in figures and in the report.")
@@ -30,7 +30,7 @@ class Together(Model):
 
     datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
-    groups: tuple[Objective, ...] = Field(
+    groups: tuple[JoinedGroup, ...] = Field(
         (),
         description="Models that differ in their training seed alone; the rank correlation is one "
         "of groups. A model in no group stands for itself.",
