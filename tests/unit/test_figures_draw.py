@@ -431,8 +431,10 @@ def write_inputs(folder, entry, table):
     return Inputs(products, content, resources)
 
 
-# Those of pairs of patches are drawn from tables of their own, in their own tests.
-@pytest.mark.parametrize("name", [name for name in ENTRIES if not name.startswith("same_object")])
+# Those of pairs of patches, and what is joined with them, are drawn in their own tests.
+@pytest.mark.parametrize(
+    "name", [n for n in ENTRIES if not n.startswith(("same_object", "together"))]
+)
 def test_every_figure_is_made_or_excused(name, tmp_path):
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]

@@ -9,10 +9,11 @@ from sample_tables import KEYS, complete, given, known_rows, make_row, priors_ta
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, layer_number
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.rows import read_rows
+from bindscope.tables.rules import layer_number
 from bindscope.tables.write import name_of, parquet_bytes, read_table, write_table
 
 JOINED = (

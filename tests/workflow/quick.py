@@ -37,7 +37,9 @@ def quick(config: Config) -> dict[str, Any]:
     used: set[str] = set()
     for name, section in content.get("studies", {}).items():
         full = getattr(config.studies, name)
-        for probe, known in zip(section.get("probes", ()), full.probes, strict=True):
+        for probe, known in zip(
+            section.get("probes", ()), getattr(full, "probes", ()), strict=True
+        ):
             if probe["family"] != "linear" and hasattr(known, "steps"):
                 probe["steps"] = min(known.steps, PROBE_STEPS)
         beside = {
@@ -59,6 +61,8 @@ def quick(config: Config) -> dict[str, Any]:
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+        for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
+            section[key] = [name for name in section[key] if name in used]
         for entry in section.values():  # of fits that there are: their stand-ins
             if isinstance(entry, dict) and {"datasets", "models"} <= set(entry):
                 for key in ("datasets", "models"):

@@ -141,7 +141,8 @@ class TableEntry:
         ``"module:object"`` of a `Table`.
     request
         ``(graph, shared, section) -> Request | None``; None where the configuration has no rows
-        for it. Called when everything that studies compute is in the graph.
+        for it. Called when everything that studies compute is in the graph, and the tables of the
+        studies before it in the registry.
     """
 
     name: str

@@ -60,11 +60,13 @@ OBJECTIVES = {
     "self_distillation": "bindscope.models.objectives.self_distillation:SelfDistillation",
 }
 
-# Studies in the order of the report's chapters; `datasets` looks at what the others drew.
+# Studies in the order of the report's chapters; `together` reads the tables of those before it,
+# `datasets` looks at what the others drew.
 STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
     "same_object": "bindscope.studies.same_object.study:STUDY",
     "concepts": "bindscope.studies.concepts.study:STUDY",
+    "together": "bindscope.studies.together.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }
 

@@ -1,4 +1,4 @@
-"""Rules that tables of several studies have; a null never breaks a numeric one."""
+"""Rules and orders that tables of several studies have; a null never breaks a numeric rule."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import pandas as pd
 from bindscope.tables.schema import Rule
 
 TOLERANCE: Final = 1e-6
+
+
+def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
+    """Turn layer names into numbers that sort: `none` comes first, `final` last."""
+    words = {"none": "-1", "final": "inf"}
+    return pd.to_numeric(layers.replace(words)).astype(float)
 
 
 def near(left: pd.Series[float], right: pd.Series[float]) -> pd.Series[bool]:

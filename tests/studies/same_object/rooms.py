@@ -17,7 +17,8 @@ NAMED = {*OF_TABLES, "report"}
 MEANS = {*NAMED, *OF_GEOMETRY, *EDITED}
 ROW_READERS = TABLE_READERS = {*TABLES, *GEOMETRY_TABLE, *OF_EFFECTS, *MEANS}
 OF_SCHEMA = GEOMETRY_TABLE | OF_GEOMETRY
-SCHEMAS = {*TABLES, *OF_TABLES, *OF_SCHEMA, *OF_EFFECTS, *EDITED}
+SCHEMAS = {*TABLES, *OF_TABLES}
+COLUMNS = SCHEMAS | OF_SCHEMA
 TOKENS = PAIRS | GEOMETRY
 
 # Modules of the shared rooms that this study's own steps hold.
@@ -58,7 +59,7 @@ ROOMS: dict[str, set[str]] = {
             "sampling_config", "study",
         )
     },
-    "columns.py": SCHEMAS,
+    "columns.py": COLUMNS,
     "comparisons.py": {"report"},
     "data.py": TOKENS | MAPS,
     **{
@@ -90,7 +91,7 @@ ROOMS: dict[str, set[str]] = {
     "published.py": {*EDITED, "figure same_object_models", "report"},
     "schemas.py": SCHEMAS,
     "score_maps.py": MAPS,
-    "stratum_names.py": {*TOKENS, *SCHEMAS},
+    "stratum_names.py": {*TOKENS, *COLUMNS},
     "tables.py": TABLES,
     "views.py": MEANS,
     "figures/same_object_ranks.py": set(),  # no probe of low rank here

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from bindscope.studies.binding_information.columns import (
     ATTENTION_COLUMNS,
     BINDING_COLUMNS,
@@ -14,13 +12,8 @@ from bindscope.studies.binding_information.rules import (
     BINDING_RULES,
     CURVE_RULES,
 )
+from bindscope.tables.rules import layer_number
 from bindscope.tables.schema import TableSchema
-
-
-def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
-    """Turn layer names into numbers that sort: `final` is infinity."""
-    return pd.to_numeric(layers.replace("final", "inf")).astype(float)
-
 
 BINDING_SCHEMA = TableSchema(
     name="binding_information",

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.studies.same_object.marks import MEASURES
-from bindscope.studies.same_object.schemas import layer_number
-from bindscope.tables.rules import TOLERANCE
+from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
     DATASET,
     KEYS,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-
 from bindscope.studies.same_object.columns import (
     ROW_KEY,
     SAME_OBJECT_COLUMNS,
@@ -14,6 +12,7 @@ from bindscope.studies.same_object.columns import (
     STRATA_KEY,
     STRATA_RULES,
 )
+from bindscope.tables.rules import layer_number
 from bindscope.tables.schema import (
     KEYS,
     Column,
@@ -22,13 +21,6 @@ from bindscope.tables.schema import (
     label,
     share,
 )
-
-
-def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
-    """Turn layer names into numbers that sort: `none` comes first, `final` last."""
-    words = {"none": "-1", "final": "inf"}
-    return pd.to_numeric(layers.replace(words)).astype(float)
-
 
 _FAMILY = label("family", "What family of probe it is.", "config `probes[].family`")
 _GRID = label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$")

@@ -6,8 +6,7 @@ import pandas as pd
 
 from bindscope.studies.same_object.columns import NAMES
 from bindscope.studies.same_object.geometry.quantities import QUANTITIES
-from bindscope.studies.same_object.schemas import layer_number
-from bindscope.tables.rules import TOLERANCE
+from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import KEYS, Column, RowTable, TableSchema, label
 
 _SOURCE = "`studies.same_object.geometry`"

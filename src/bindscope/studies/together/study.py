@@ -1,0 +1,67 @@
+"""Several studies of the same models on the same scenes, in one table and one figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bindscope.config.models import AnyModel, Controlled, Zoo
+from bindscope.config.zoo import read_manifest
+from bindscope.core.graph import Graph
+from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.graph.shared import Shared
+from bindscope.studies.together.config import Together, problems
+from bindscope.studies.together.names import BITS, SAME_OBJECT
+
+_HERE = "bindscope.studies.together"
+
+
+def _products(graph: Graph, shared: Shared, section: Together) -> None:
+    """Nothing is computed: tables of other studies are read."""
+
+
+def _training_seed(model: AnyModel) -> int | None:
+    if isinstance(model, Zoo):
+        return int(read_manifest(model.source)["seed"])
+    return model.seed if isinstance(model, Controlled) else None
+
+
+def _models(shared: Shared, section: Together) -> list[dict[str, Any]]:
+    """Return name, group and training seed of every model, in the configuration's order."""
+    home = {name: group.name for group in section.groups for name in group.models}
+    return [
+        {
+            "model": name,
+            "group": home.get(name, name),
+            "training_seed": _training_seed(shared.models[name]),
+        }
+        for name in section.models
+    ]
+
+
+def _table(graph: Graph, shared: Shared, section: Together) -> Request:
+    content = {"datasets": list(section.datasets), "models": _models(shared, section)}
+    tables = {name: graph.of("table", table=name) for name in (BITS, SAME_OBJECT)}
+    return Request(tables, content)
+
+
+def _figure(graph: Graph, shared: Shared, section: Together) -> Request:
+    groups = list(dict.fromkeys(model["group"] for model in _models(shared, section)))
+    resamples = section.model_dump(include={"bootstrap_samples", "bootstrap_seed"})
+    return Request({"table": graph.of("table", table="together")}, {"groups": groups, **resamples})
+
+
+STUDY = Study(
+    name="together",
+    title="Patches that tell objects apart, and binding in [CLS]",
+    section=f"{_HERE}.config:Together",
+    problems=problems,
+    products=_products,
+    tables=(TableEntry("together", f"{_HERE}.table:TOGETHER", _table),),
+    figures=(
+        FigureEntry(
+            "together", "What goes with what, and IsSameObject", f"{_HERE}.figures.together",
+            _figure,
+        ),
+    ),
+    findings=f"{_HERE}.findings:chapter",
+)  # fmt: skip

@@ -1,0 +1,133 @@
+"""What figure and report read of the table: a point per model, means of groups, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from bindscope.statistics.means import mean_interval
+from bindscope.statistics.rank_correlation import rank_correlation
+from bindscope.statistics.verdict import Verdict, verdict
+from bindscope.studies.together.names import MEASURED
+from bindscope.studies.together.sides import ENDS
+from bindscope.tables.rules import layer_number
+
+BITS: Final = "cls_pairing_bits"
+LEAD: Final = "position_lead"
+MEANS: Final = (BITS, "same_object_accuracy", LEAD, "class_position_lead")
+_LABELS = ("pairing_entropy_bits", "cls_pairing_ratio")
+
+
+class Judged(NamedTuple):
+    """The claim on one dataset, and its verdict.
+
+    Attributes
+    ----------
+    dataset
+        Its scenes.
+    correlation, low, high
+        Spearman's rank correlation of the groups' means, and its 95 % interval over groups and
+        their models; the ends are NaN where there are too few groups.
+    n_models, n_groups
+        Number of models, and of groups: models that differ in their training seed alone are one.
+    verdict
+        `holds`, `does not`, `undecided`.
+    """
+
+    dataset: str
+    correlation: float
+    low: float
+    high: float
+    n_models: int
+    n_groups: int
+    verdict: Verdict
+
+
+def points(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per dataset and model that both studies have a number of.
+
+    [CLS] is that of the deepest layer that it was read at. Patches are those of the layer where
+    IsSameObject has the lowest loss on the validation split: after the last block they are not
+    trained, where a model's training reads [CLS] alone.
+
+    Returns
+    -------
+    DataFrame
+        `dataset`, `model`, `group`, `cls_layer`, `patch_layer`, and the numbers of both.
+    """
+    found = []
+    for _, rows in table.groupby(["dataset", "model"], sort=False):
+        read = rows[rows["cls_status"].notna()]
+        told = rows[(rows["same_object_status"] == MEASURED) & rows[LEAD].notna()]
+        if not len(read) or not len(told):
+            continue
+        cls = read.sort_values("layer", key=layer_number, kind="stable").iloc[-1]
+        if cls["cls_status"] != MEASURED:
+            continue
+        patches = told.sort_values("same_object_val_loss_bits", kind="stable").iloc[0]
+        point: dict[str, Any] = dict(patches) | {
+            name: cls[name] for name in cls.index if name.startswith(("cls_", "pairing_"))
+        }
+        found.append(point | {"cls_layer": cls["layer"], "patch_layer": patches["layer"]})
+    return pd.DataFrame(found, columns=[*table.columns, "cls_layer", "patch_layer"])
+
+
+def left_out(table: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """List (dataset, model, why) of what has no point."""
+    there = {(row["dataset"], row["model"]) for row in points(table).to_dict("records")}
+    found = []
+    for (dataset, model), rows in table.groupby(["dataset", "model"], sort=False):
+        if (dataset, model) not in there:
+            known = [*rows["cls_status"].dropna(), *rows["same_object_status"].dropna()]
+            why = sorted({str(status) for status in known} - {MEASURED})
+            found.append((str(dataset), str(model), "; ".join(why) or "not read by both studies"))
+    return found
+
+
+def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
+    """Average points over the models of a group.
+
+    Returns
+    -------
+    DataFrame
+        `dataset`, `group`, `n_models`, the layers that were read, and the means of the numbers with
+        the ends of their 95 % intervals: over training seeds where there are several models, else
+        over test scenes and images.
+    """
+    found = []
+    for (dataset, group), part in shown.groupby(["dataset", "group"], sort=False):
+        row: dict[str, Any] = {"dataset": dataset, "group": group, "n_models": len(part)}
+        row |= {name: part[name].mean() for name in _LABELS}
+        row |= {name: ", ".join(dict.fromkeys(part[name])) for name in ("cls_layer", "patch_layer")}
+        for name in MEANS:
+            ends = [f"{name}{end}" for end in ENDS]
+            values = part[name].astype(float)
+            several = len(part) > 1 and values.notna().all()
+            row |= dict(zip(ends, mean_interval(values) if several else part[ends].iloc[0]))  # noqa: B905
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def judged(shown: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
+    """Judge of every dataset that models whose patches tell objects apart also bind in [CLS].
+
+    Ahead of positions by more is right more often, as positions are the same for all models.
+    """
+    found = []
+    for dataset, part in shown.groupby("dataset", sort=False):
+        groups = [rows[[BITS, LEAD]].to_numpy(float) for _, rows in part.groupby("group")]
+        value, low, high = rank_correlation(groups, n_samples, seed)
+        found.append(
+            Judged(
+                str(dataset), value, low, high, len(part), len(groups), verdict(low, high, "above")
+            )
+        )
+    return found
+
+
+def in_order(shown: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
+    """Sort points by their group, in the configuration's order."""
+    place = {name: i for i, name in enumerate(groups)}
+    return shown.sort_values("group", key=lambda names: names.map(place), kind="stable")

@@ -1,0 +1,292 @@
+"""Two studies' tables joined: from rows to the table, the figure, the verdict and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+import yaml
+from sample_tables import KEYS, given, words
+
+from bindscope.config.loading import load_config
+from bindscope.core.errors import ConfigError
+from bindscope.core.interfaces import Inputs
+from bindscope.statistics.means import mean_interval
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
+from bindscope.studies.together.figures import together as figure
+from bindscope.studies.together.findings import chapter
+from bindscope.studies.together.names import MEASURED
+from bindscope.studies.together.table import TOGETHER
+from bindscope.studies.together.views import judged, left_out, over_groups, points
+from bindscope.tables.schema import frame_of
+
+ROOT = Path(__file__).parents[2]
+ENTROPY = 9.5
+POSITION = 0.96
+
+
+def bits(model, value, layer="4", tokens="cls", flags="", probe="best", seed=0, **changes):
+    """A row of study one about `value` bits of what goes with what."""
+    return {
+        "dataset": "scenes", "model": model, "layer": layer, "tokens": tokens, "probe": probe,
+        "control": "none", "seed": seed, "flags": flags, "h_object_given_counts_bits": ENTROPY,
+        "pairing_lower_bound_bits": value, "pairing_lower_bound_bits_low": value - 0.1,
+        "pairing_lower_bound_bits_high": value + 0.1, "pairing_ratio": value / ENTROPY,
+        **KEYS, **changes,
+    }  # fmt: skip
+
+
+def told(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
+    """A row of study two, `lead` ahead of positions."""
+    accuracy = POSITION + lead
+    return {
+        "dataset": "scenes", "model": model, "layer": layer, "probe": family, "family": family,
+        "control": "none", "flags": "", "val_loss_bits": loss,
+        "accuracy": accuracy, "accuracy_low": accuracy - 0.002, "accuracy_high": accuracy + 0.002,
+        "position_lead": lead, "position_lead_low": lead - 0.003,
+        "position_lead_high": lead + 0.003, **KEYS, **changes,
+    }  # fmt: skip
+
+
+def rival(model, lead, layer="3"):
+    """A probe of class and position that a quadratic one is `lead` ahead of."""
+    leads = {"quadratic_lead": lead, "quadratic_lead_low": lead, "quadratic_lead_high": lead}
+    return told(model, 0.0, layer, family="class_position") | leads
+
+
+def positions():
+    """What reads positions alone."""
+    nothing = dict.fromkeys(f"position_lead{end}" for end in ("", "_low", "_high"))
+    return told("none", 0.0, "none", family="position") | nothing
+
+
+@pytest.fixture
+def joined(tmp_path):
+    """Joins rows of both studies into the table."""
+
+    def join(one, two, models):
+        """`models`: model -> its group."""
+        inputs = {}
+        for schema, rows in ((BINDING_SCHEMA, one), (SAME_OBJECT_SCHEMA, two)):
+            stamp = {"bindscope.schema": schema.stamp}
+            counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
+            frame = frame_of([counts | row for row in rows], schema)
+            frame = pa.Table.from_pandas(frame, preserve_index=False)
+            path = tmp_path / f"{schema.name}.parquet"
+            parquet.write_table(frame.replace_schema_metadata(stamp), path)
+            inputs[schema.name] = [given(path)]
+        about = [
+            {"model": name, "group": group, "training_seed": i if group == "ours" else None}
+            for i, (name, group) in enumerate(models.items())
+        ]
+        return TOGETHER.build(Inputs(inputs, {"datasets": ["scenes"], "models": about}))
+
+    return join
+
+
+@pytest.fixture
+def small(joined):
+    """A model read at two layers by each study, one with a fit that did not end, one alone."""
+    return joined(
+        [
+            bits("good", 5.0, "2"), bits("good", 9.0, seed=0), bits("good", 8.0, seed=1),
+            bits("good", 1.0, probe="linear"), bits("good", 9.4, tokens="patches"),
+            bits("good", 0.0, control="shuffled_labels"),
+            bits("bad", 4.0, "2"), bits("bad", 7.0, flags="above_prior;not_converged"),
+            bits("alone", 3.0),
+        ],
+        [
+            positions(), told("good", 0.02, "1", 0.2), told("good", 0.03), rival("good", -0.01),
+            told("bad", 0.01), told("other", 0.01),
+        ],
+        {"good": "ours", "bad": "ours", "alone": "alone", "other": "other"},
+    )  # fmt: skip
+
+
+def test_rows_are_joined_by_dataset_model_and_layer(small):
+    rows = small.set_index(["model", "layer"])
+    assert list(rows.index) == [
+        ("bad", "2"), ("bad", "3"), ("bad", "4"),
+        ("good", "1"), ("good", "2"), ("good", "3"), ("good", "4"),
+    ]  # fmt: skip
+    last, told_at = rows.loc[("good", "4")], rows.loc[("good", "3")]
+    assert last["cls_pairing_bits"] == pytest.approx(8.5)  # a mean over seeds of the probe
+    assert last["cls_pairing_bits_high"] == pytest.approx(8.6)
+    assert last["cls_pairing_ratio"] == pytest.approx(8.5 / ENTROPY)
+    assert last["patches_pairing_bits"] == pytest.approx(9.4)
+    assert np.isnan(last["position_lead"])
+    assert told_at["position_lead"] == pytest.approx(0.03)
+    assert told_at["same_object_accuracy"] == pytest.approx(POSITION + 0.03)
+    assert told_at["class_position_lead"] == pytest.approx(-0.01)
+    assert told_at["same_object_status"] == MEASURED
+    assert set(small["group"]) == {"ours"}
+    assert list(rows.loc["bad"]["training_seed"]) == [1, 1, 1]
+
+
+def test_keys_are_those_of_all_rows_that_were_joined(joined):
+    rows = [bits("a", 5.0), bits("a", 6.0, seed=1)], [positions(), told("a", 0.01, "4")]
+    (before,) = joined(*rows, {"a": "a"})["spec_key"]
+    for i in (0, 1):
+        rows[i][1]["spec_key"] = "cd" * 32
+        (after,) = joined(*rows, {"a": "a"})["spec_key"]
+        assert after != before
+        before = after
+
+
+def test_a_flagged_number_is_not_repeated(small):
+    row = small.set_index(["model", "layer"]).loc[("bad", "4")]
+    assert row["cls_status"] == "not_converged"
+    assert np.isnan(row["cls_pairing_bits"])
+    assert np.isnan(row["cls_pairing_ratio"])
+
+
+def test_a_flagged_quadratic_probe_has_no_score(joined):
+    table = joined([bits("a", 5.0)], [positions(), told("a", 0.01, flags="diverged")], {"a": "a"})
+    assert list(table["same_object_status"].dropna()) == ["diverged"]
+    assert table["same_object_accuracy"].isna().all()
+    assert not len(points(table))
+    assert left_out(table) == [("scenes", "a", "diverged")]
+
+
+def test_a_number_that_the_other_table_lacks_comes_with_its_reason(joined):
+    one = bits("a", np.nan, pairing_ratio=None, reason="counts are not told apart")
+    table = joined([one], [positions(), told("a", 0.01)], {"a": "a"})
+    assert left_out(table) == [("scenes", "a", "counts are not told apart")]
+
+
+def test_of_several_quadratic_probes_validation_chooses_and_no_lead_is_guessed(joined):
+    two = [told("a", 0.03, loss=0.2, probe="first"), told("a", 0.02, probe="second")]
+    table = joined([bits("a", 5.0)], [positions(), *two, rival("a", 0.5)], {"a": "a"})
+    row = table[table["layer"] == "3"].iloc[0]
+    assert row["position_lead"] == pytest.approx(0.02)
+    assert np.isnan(row["class_position_lead"])
+
+
+def test_a_point_has_the_last_cls_and_the_patches_that_validation_prefers(small):
+    (point,) = points(small).to_dict("records")  # `bad` did not end at its last layer: no point
+    assert (point["model"], point["cls_layer"], point["patch_layer"]) == ("good", "4", "3")
+    assert point["cls_pairing_bits"] == pytest.approx(8.5)
+    assert point["position_lead"] == pytest.approx(0.03)
+    assert left_out(small) == [("scenes", "bad", "not_converged")]
+
+
+def seeds(joined, pairs, n=3):
+    """Groups of `n` models around (bits, lead), a little apart."""
+    models = {f"{name}-{i}": name for name in pairs for i in range(n)}
+    one = [bits(model, pairs[group][0] + 0.1 * int(model[-1])) for model, group in models.items()]
+    two = [
+        told(model, pairs[group][1] + 0.0005 * int(model[-1])) for model, group in models.items()
+    ]
+    return joined(one, [positions(), *two], models)
+
+
+def test_groups_have_means_with_intervals_over_their_models(joined):
+    shown = over_groups(points(seeds(joined, {"a": (5, 0.01), "b": (6, 0.02)}))).set_index("group")
+    wanted = mean_interval([5.0, 5.1, 5.2])
+    found = shown.loc["a", [f"cls_pairing_bits{end}" for end in ("", "_low", "_high")]]
+    assert tuple(found) == pytest.approx(wanted)
+    assert shown.loc["b", "n_models"] == 3
+    single = over_groups(points(seeds(joined, {"a": (5, 0.01)}, 1))).iloc[0]
+    assert single["cls_pairing_bits_low"] == pytest.approx(4.9)  # its own, over scenes
+
+
+@pytest.mark.parametrize(
+    ("leads", "said"),
+    [
+        ([0.0, 0.005, 0.01, 0.015, 0.02, 0.025], "holds"),
+        ([0.025, 0.02, 0.015, 0.01, 0.005, 0.0], "does not"),
+        ([0.01, 0.025, 0.0, 0.02, 0.005, 0.015], "undecided"),
+        ([0.0, 0.005, 0.01, 0.015], "undecided"),  # four groups have no interval
+    ],
+)
+def test_the_verdict_follows_the_order_of_the_groups(joined, leads, said):
+    pairs = {f"g{i}": (float(i + 1), lead) for i, lead in enumerate(leads)}
+    (found,) = judged(points(seeds(joined, pairs)), 500, 0)
+    assert (found.verdict, found.n_models, found.n_groups) == (said, 3 * len(leads), len(leads))
+
+
+def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
+    table = seeds(joined, {f"g{i}": (float(i + 1), 0.005 * i) for i in range(6)})
+    data = {"groups": [f"g{i}" for i in range(6)], "bootstrap_samples": 100, "bootstrap_seed": 0}
+    assert figure.available(table, **data) is None
+    drawn = figure.draw(table, **data)
+    text = " ".join(words(drawn))
+    for part in ("g0", "g5", "all there is", "18 models in 6 groups: holds"):
+        assert part in text
+    axes = drawn.axes[0]
+    entropy, *_ = (line for line in axes.lines if set(line.get_xdata()) == {ENTROPY})
+    assert entropy.get_linestyle() == "--"
+    heights = {float(line.get_ydata()[0]) for line in axes.lines if len(line.get_ydata()) == 2}
+    assert min(abs(height - 100 * (1 - POSITION)) for height in heights) < 1e-9
+
+
+def test_without_a_point_the_figure_says_so(joined):
+    table = joined([bits("a", 1.0, flags="collapsed")], [positions(), told("a", 0.0)], {"a": "a"})
+    assert "No model" in figure.available(table)
+
+
+def test_the_report_says_the_verdict_and_who_is_left_out(small):
+    section = {"bootstrap_samples": 50, "bootstrap_seed": 0}
+    page = chapter({"together": small}, SimpleNamespace(content={"studies": {"together": section}}))
+    (lead,) = page.lead
+    assert lead.startswith("That models whose patches tell objects apart also bind in [CLS]: ")
+    assert "undecided on scenes" in lead
+    assert "1 model in 1 group" in lead
+    assert page.warnings[0].rows == ("scenes, bad: not_converged",)
+    texts = [cell.text for table in page.sections[0].tables for row in table.rows for cell in row]
+    assert "8.50" in texts
+    assert "3.0" in texts  # points ahead of positions
+
+
+def config(**section):
+    """The CI's preset with both studies, and a section of this one."""
+    raw = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
+    raw["studies"]["same_object"] = yaml.safe_load(
+        (ROOT / "tests/studies/same_object/ci.yaml").read_text()
+    )
+    raw["studies"]["together"] = {"datasets": ["tiny"], "models": ["vit"], **section}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"datasets": ["tiny", "tny"]}, "datasets: 'tny' is not defined"),
+        ({"models": ["vit", "identity"]},
+         "models: 'identity' is not measured together: add it to `fits` of same_object"),
+        ({"groups": [{"name": "a", "models": ["identity"]}]},
+         "groups.0.models: 'identity' is not defined"),
+        ({"models": ["vit", "identity"], "groups": [{"name": "vit", "models": ["identity"]}]},
+         "groups.0.name: 'vit' is also a model"),
+        ({"groups": [{"name": name, "models": ["vit"]} for name in "ab"]},
+         "groups: the name 'vit' is used 2 times"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(section, said):
+    assert load_config(config(), "c").studies.together.models == ("vit",)
+    with pytest.raises(ConfigError) as caught:
+        load_config(config(**section), "c")
+    assert f"studies.together.{said}" in str(caught.value)
+
+
+def test_a_dataset_that_one_study_does_not_measure_is_named():
+    raw = config(datasets=["tiny", "more"])
+    raw["datasets"].append({**raw["datasets"][0], "name": "more"})
+    block = {"name": "more", "datasets": ["more"], "models": ["vit"], "probes": ["linear"]}
+    raw["studies"]["binding_information"]["fits"].append(block)
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "c")
+    assert "'more' is not measured together: add it to `fits` of same_object" in str(caught.value)
+    assert "binding_information (" not in str(caught.value)
+
+
+def test_a_study_that_takes_no_part_is_named():
+    raw = config()
+    del raw["studies"]["same_object"]
+    with pytest.raises(ConfigError, match="the study 'same_object' takes no part"):
+        load_config(raw, "c")
