@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from bindscope.codes.sampling import sample_codes, unrank
+from bindscope.codes.ranks import unrank
+from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code, n_outcomes
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset

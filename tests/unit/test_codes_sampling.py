@@ -19,7 +19,8 @@ from codes_by_hand import (
 )
 from scipy.stats import chisquare
 
-from bindscope.codes.sampling import sample_codes, uniform_integers, unrank, unrank_free
+from bindscope.codes.ranks import uniform_integers, unrank, unrank_free
+from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.core.errors import ConfigError

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bindscope.codes.counting import ways_that_use_all
 from bindscope.codes.draws import surjections
-from bindscope.codes.sampling import uniform_integers
+from bindscope.codes.ranks import uniform_integers
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.observed import DrawsSpace
 from bindscope.core.splits import SPLITS
@@ -86,6 +86,31 @@ def type_counts(
                 rest -= ways
         result[row, types] = np.bincount(drawn, minlength=len(types))
     return result
+
+
+def cells_in_order(counts: npt.NDArray[np.uint8], most: int) -> npt.NDArray[np.intp]:
+    """List the objects of each scene in order of their cells.
+
+    Parameters
+    ----------
+    counts
+        uint8 (N, K): number of objects of each type.
+    most
+        Largest number of objects of a scene.
+
+    Returns
+    -------
+    ndarray
+        intp (N, most): cells, -1 behind the last object.
+    """
+    scene, cell = np.nonzero(counts)
+    times = counts[scene, cell].astype(np.intp)
+    scene, cell = np.repeat(scene, times), np.repeat(cell, times)
+    per_scene = np.bincount(scene, minlength=len(counts))
+    rank = np.arange(len(scene)) - np.repeat(np.cumsum(per_scene) - per_scene, per_scene)
+    cells = np.full((len(counts), most), -1, np.intp)
+    cells[scene, rank] = cell
+    return cells
 
 
 @cache

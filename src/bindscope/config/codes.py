@@ -22,6 +22,7 @@ from bindscope.config.observed import (
     Source,
     vocabulary_problem,
 )
+from bindscope.config.slots import Clevr2dRenderer, EnumeratedSplit, clevr_2d_problem
 from bindscope.config.solids import SolidsRenderer, undrawable
 from bindscope.core.splits import SPLITS
 
@@ -108,7 +109,13 @@ class HashedSplit(BucketSplit):
 
 
 Split = Annotated[
-    RandomSplit | RankedSplit | HashedSplit | IndexSplit | ColumnSplit | HashedImagesSplit,
+    RandomSplit
+    | RankedSplit
+    | HashedSplit
+    | EnumeratedSplit
+    | IndexSplit
+    | ColumnSplit
+    | HashedImagesSplit,
     Field(discriminator="rule"),
 ]
 
@@ -142,7 +149,7 @@ class ShapesRenderer(Model):
 
 
 Renderer = Annotated[
-    ShapesRenderer | ClutterRenderer | SolidsRenderer | PhotosRenderer,
+    ShapesRenderer | ClutterRenderer | SolidsRenderer | Clevr2dRenderer | PhotosRenderer,
     Field(discriminator="kind"),
 ]
 FAST = (ShapesRenderer, ClutterRenderer)
@@ -157,6 +164,12 @@ class SceneDistribution(Model):
     split: Split = Field(description="How scenes are assigned to train, val and test.")
     seed: NonNegativeInt = Field(
         0, description="Seed of codes and placement; scenes that are read have none."
+    )
+    slots: PositiveInt | None = Field(
+        None,
+        exclude_if=lambda slots: slots is None,  # it enters no key of scenes without an order
+        description="Number of places that are in order, as left and right, or first and second in "
+        "a caption; at least the number of objects. Codes then say which object stands in which.",
     )
     render: Renderer | None = Field(
         None, description="How images are drawn; leave out where only known-answer models are used."
@@ -177,11 +190,21 @@ class SceneDistribution(Model):
             groups = {group.name: group.size for group in self.space.groups}
             if problem := undrawable(self.render, groups):
                 raise ValueError(problem)
+        if isinstance(self.render, Clevr2dRenderer) and (
+            problem := clevr_2d_problem(self.space.groups, self.slots)
+        ):
+            raise ValueError(problem)
         if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
             raise ValueError(
                 "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
                 "use `kind: clutter`, a `uniform` or `balanced` space, or leave out render"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if problem := _order_problem(self):
+            raise ValueError(problem)
         return self
 
 
@@ -204,12 +227,45 @@ class Dataset(SceneDistribution):
     def _full_shards(self) -> Self:
         for split in SPLITS:
             n, size = getattr(self.n_scenes, split), getattr(self.shard_size, split)
+            if isinstance(self.split, EnumeratedSplit) and n > getattr(self.split.sizes, split):
+                raise ValueError(
+                    f"n_scenes.{split} is {n}, and split.sizes.{split} sets apart "
+                    f"{getattr(self.split.sizes, split)}; raise it, or lower n_scenes.{split}"
+                )
             if n % size:
                 raise ValueError(
                     f"n_scenes.{split} is {n}, which is not a multiple of shard_size.{split} "
                     f"({size}); shards are always full, so change one of the two"
                 )
         return self
+
+
+def _order_problem(dataset: SceneDistribution) -> str | None:
+    """Say what does not go with slots, or with scenes that are enumerated."""
+    space, slots = dataset.space, dataset.slots
+    fewest, most = _object_numbers(space)
+    if slots is not None and slots < most:
+        return f"slots is {slots}, and a scene of the space holds up to {most} objects"
+    if not isinstance(dataset.split, EnumeratedSplit):
+        return None
+    if slots is None:
+        return "split rule 'enumerated' lists scenes whose objects are in order: give `slots`"
+    if fewest != most:
+        return (
+            f"split rule 'enumerated' needs one number of objects, and the space has {fewest} to "
+            f"{most}: make min_objects and max_objects equal, or make a dataset of each number"
+        )
+    return None
+
+
+def _object_numbers(space: Space) -> tuple[int, int]:
+    """Return the smallest and the largest number of objects of a scene, repeats included."""
+    if isinstance(space, BalancedSpace | DrawsSpace):
+        return space.n_objects, space.n_objects
+    if isinstance(space, CountedSpace):
+        return 0, space.max_objects
+    cells = prod(group.size for group in space.groups)
+    return space.min_objects, min(space.max_objects, cells)
 
 
 def _read_problem(dataset: Dataset) -> str | None:

@@ -23,6 +23,7 @@ RENDERERS = {
     "shapes": "bindscope.scenes.shapes:render",
     "clutter": "bindscope.scenes.clutter.render:render",
     "solids": "bindscope.scenes.solids.render:render",
+    "clevr_2d": "bindscope.scenes.clevr_2d:render",
 }
 
 # Who draws the scenes that the solids renderer describes.

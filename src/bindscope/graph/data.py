@@ -10,6 +10,7 @@ from bindscope.config.codes import Dataset, HashedSplit, RankedSplit, SceneDistr
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
+from bindscope.config.slots import EnumeratedSplit
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
@@ -22,15 +23,19 @@ _LISTED_BEFORE_RUNNING = 4096
 
 
 def check_split(dataset: Dataset) -> None:
-    """Refuse a split without feature codes, before anything runs.
+    """Refuse a split without feature codes or with too few scenes, before anything runs.
 
     Where the space has many, only the job that draws from them looks.
 
     Raises
     ------
     ConfigError
-        If a split has no feature codes.
+        If a split has no feature codes, or enumerated splits ask for more scenes than there are.
     """
+    if isinstance(dataset.split, EnumeratedSplit):
+        from bindscope.codes.enumeration import check_sizes  # imports NumPy
+
+        check_sizes(dataset)
     if not by_feature_code(dataset) or isinstance(dataset.space, CountedSpace):
         return
     space = resolve(SPACES[dataset.space.kind])(dataset.space)
@@ -60,12 +65,12 @@ def codes_slice(dataset: Dataset) -> dict[str, Any]:
     """What decides the code of scene i of a split; not how many there are."""
     if dataset.source:
         return dataset.model_dump(mode="json", include={"space", "split"})
-    return dataset.model_dump(mode="json", include={"space", "split", "seed"})
+    return dataset.model_dump(mode="json", include={"space", "split", "seed", "slots"})
 
 
 def scenes_slice(dataset: Dataset) -> dict[str, Any]:
     """What decides how scene i of a split looks."""
-    return dataset.model_dump(mode="json", include={"space", "split", "seed", "render"})
+    return dataset.model_dump(mode="json", include={"space", "split", "seed", "slots", "render"})
 
 
 def space_code(dataset: SceneDistribution) -> list[str]:

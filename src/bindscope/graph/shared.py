@@ -10,9 +10,11 @@ from bindscope.config.base import Group
 from bindscope.config.codes import FAST, Dataset
 from bindscope.config.models import AnyModel
 from bindscope.config.observed import ClevrSource, TableSource
+from bindscope.config.slots import Clevr2dRenderer
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
 from bindscope.graph.activations import add_patches, add_pooled, add_weights
+from bindscope.scenes import clevr_2d
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.scenes.solids.values import VALUES, group_values
 
@@ -74,7 +76,11 @@ def _values(dataset: Dataset, i: int, group: Group) -> list[str]:
         return list(source.values[group.name])
     if isinstance(source, ClevrSource):
         return list(VALUES[group.name])
-    palette = (tuple(COLOURS), SHAPES)[i] if isinstance(render, FAST) else ()
+    palette: tuple[str, ...] = ()
+    if isinstance(render, FAST):
+        palette = (tuple(COLOURS), SHAPES)[i]
+    elif isinstance(render, Clevr2dRenderer):
+        palette = (tuple(clevr_2d.COLOURS), clevr_2d.SHAPES)[i]
     if group.size <= len(palette):
         return list(palette[: group.size])
     return [str(value) for value in range(group.size)]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Philox, SeedSequence
 
 from bindscope.codes.margins import same_margins, unrank_matrix
-from bindscope.codes.sampling import unrank
+from bindscope.codes.ranks import unrank
 from bindscope.codes.space import (
     build_space,
     feature_code,

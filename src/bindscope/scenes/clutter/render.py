@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from bindscope.codes.counting import largest_scene
-from bindscope.codes.type_counts import type_counts_of
+from bindscope.codes.type_counts import cells_in_order, type_counts_of
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.errors import ConfigError
@@ -65,7 +65,7 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
     where = f"dataset {dataset.name!r}, {split}"
     found = stamps(sizes_of(config), n_shapes, config.occluder_px)
     words = RandomWords(dataset.seed, split, start)
-    cells = _cells(type_counts_of(dataset, split, start, objects), most)
+    cells = cells_in_order(type_counts_of(dataset, split, start, objects), most)
     things = Composer(config, found, n_colours, words, where).compose(cells)
     background = add_background(config, words, things.count)
     ink = _paint(config.size_px, found, things, background.ink)
@@ -75,18 +75,6 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
         "masks": masks,
         **_labels(config, found, things, background, masks),
     }
-
-
-def _cells(counts: UInt8, most: int) -> NDArray[np.intp]:
-    """List the objects of each scene in order of their cells, int (n, most), -1 behind the last."""
-    scene, cell = np.nonzero(counts)
-    times = counts[scene, cell].astype(np.intp)
-    scene, cell = np.repeat(scene, times), np.repeat(cell, times)
-    per_scene = np.bincount(scene, minlength=len(counts))
-    rank = np.arange(len(scene)) - np.repeat(np.cumsum(per_scene) - per_scene, per_scene)
-    cells = np.full((len(counts), most), -1, np.intp)
-    cells[scene, rank] = cell
-    return cells
 
 
 def _paint(size: int, found: Stamps, things: Things, background: UInt8) -> UInt8:

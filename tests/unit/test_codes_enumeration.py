@@ -1,0 +1,154 @@
+"""Scenes that are listed, and the order of objects: by brute force and by known counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from ordered_scenes import clevr_2d, ordered, single_objects
+from pydantic import ValidationError
+
+from bindscope.codes.enumeration import enumerated, n_ordered_scenes
+from bindscope.codes.sampling import sample_codes
+from bindscope.codes.slots import slots_of
+from bindscope.config.codes import Dataset
+from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SPLITS
+from bindscope.graph.data import check_split, codes_slice, scenes_slice, space_slice
+
+DRAWS = {"kind": "draws", "n_objects": 2}
+PAIRS = {"kind": "uniform", "min_objects": 2, "max_objects": 2}
+MATCHING = {"kind": "balanced", "chosen": [2, 2], "n_objects": 2}
+
+
+def listed(dataset: Dataset) -> list[tuple[int, ...]]:
+    """All scenes of all splits."""
+    return [
+        tuple(row)
+        for split in SPLITS
+        for row in enumerated(dataset, split, 0, getattr(dataset.n_scenes, split)).tolist()
+    ]
+
+
+def by_hand(kind: str, cells: int, shapes: int, slots: int, m: int) -> set[tuple[int, ...]]:
+    """Every content of the slots with m objects that the space allows."""
+    found = set()
+    for scene in product(range(-1, cells), repeat=slots):
+        objects = [cell for cell in scene if cell >= 0]
+        if len(objects) != m or (kind != "draws" and len(set(objects)) < m):
+            continue
+        matched = len({o // shapes for o in objects}) == len({o % shapes for o in objects}) == m
+        if kind != "balanced" or matched:
+            found.add(scene)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("space", "slots"),
+    [(DRAWS, 2), (DRAWS, 3), (PAIRS, 2), (PAIRS, 3), (MATCHING, 2), (MATCHING, 3),
+     ({"kind": "uniform", "max_objects": 1}, 2)],
+)  # fmt: skip
+def test_every_ordered_scene_is_listed_once(space: dict[str, Any], slots: int) -> None:
+    m = space.get("n_objects", space.get("max_objects"))
+    wanted = by_hand(str(space["kind"]), 6, 2, slots, m)
+    n = len(wanted)
+    dataset = ordered(space, slots, (n - 2 * (n // 3), n // 3, n // 3), groups=(3, 2))
+    assert n_ordered_scenes(dataset) == n
+    found = listed(dataset)
+    assert len(found) == n
+    assert set(found) == wanted
+
+
+def test_clevr_2d_has_its_576_scenes() -> None:
+    pairs = np.array(listed(clevr_2d()))
+    assert len({tuple(p) for p in pairs.tolist()}) == 576
+    colour, shape = pairs // 3, pairs % 3
+    assert (pairs[:, 0] == pairs[:, 1]).sum() == 24
+    assert (colour[:, 0] == colour[:, 1]).sum() == 72
+    assert (shape[:, 0] == shape[:, 1]).sum() == 192
+    assert len(listed(single_objects())) == 48
+
+
+def test_pug_spare_and_text_scenes_are_spaces_that_exist() -> None:
+    spare = ordered(MATCHING, 2, (3000, 392, 4000), groups=(12, 8))
+    assert n_ordered_scenes(spare) == 7392
+    assert n_ordered_scenes(ordered(DRAWS, 2, (64, 16, 16), groups=(20, 20))) == 160_000
+    three = ordered({"kind": "draws", "n_objects": 3}, 3, (1000, 500, 500))
+    assert n_ordered_scenes(three) == 13_824
+    assert len(set(listed(three))) == 2000  # a sample without any scene twice
+
+
+def test_codes_and_slots_say_the_same_and_do_not_depend_on_shards() -> None:
+    dataset = clevr_2d()
+    objects = sample_codes(dataset, "test", 0, 240)
+    slots = slots_of(dataset, "test", 0, objects)
+    assert ((objects.sum(axis=1) == 1) == (slots[:, 0] == slots[:, 1])).all()
+    assert (np.take_along_axis(objects, slots.astype(int), axis=1) == 1).all()
+    np.testing.assert_array_equal(sample_codes(dataset, "test", 100, 130), objects[100:130])
+    np.testing.assert_array_equal(slots_of(dataset, "test", 100, objects[100:130]), slots[100:130])
+
+
+@pytest.mark.parametrize("space", [DRAWS, PAIRS])
+def test_orders_of_drawn_scenes_are_equally_likely(space: dict[str, Any]) -> None:
+    dataset = ordered(space, 3, None, groups=(2, 1))
+    n = 30_000
+    objects = sample_codes(dataset, "train", 0, n)
+    slots = slots_of(dataset, "train", 0, objects)
+    np.testing.assert_array_equal(slots_of(dataset, "train", 700, objects[700:720]), slots[700:720])
+    counts = Counter(map(tuple, slots.tolist()))
+    wanted = by_hand(str(space["kind"]), 2, 1, 3, 2)
+    assert set(counts) == wanted
+    expected = n / len(wanted)
+    chi2 = sum((counts[scene] - expected) ** 2 / expected for scene in wanted)
+    assert chi2 < len(wanted) + 5 * np.sqrt(2 * len(wanted))
+
+
+def test_the_order_knows_nothing_about_the_scenes() -> None:
+    """Parts of a full list are samples: seeds change them, and orders hold every permutation."""
+    first, other = (enumerated(d, "train", 0, 240) for d in (clevr_2d(), reseeded(clevr_2d())))
+    assert (first != other).any()
+    three = ordered({"kind": "uniform", "min_objects": 3, "max_objects": 3}, 3, (4, 1, 1), (3, 1))
+    assert set(listed(three)) == set(permutations(range(3)))
+
+
+def reseeded(dataset: Dataset) -> Dataset:
+    return dataset.model_copy(update={"seed": 1})
+
+
+def test_keys_of_datasets_without_slots_are_what_they_were() -> None:
+    """`slots` stands in a spec only where it is given; priors know no order at all."""
+    plain, full = ordered(DRAWS, None, None), clevr_2d()
+    assert set(codes_slice(plain)) == {"space", "split", "seed"}
+    assert set(scenes_slice(plain)) == {"space", "split", "seed", "render"}
+    assert codes_slice(full)["slots"] == 2
+    assert space_slice(full) == space_slice(plain)
+
+
+@pytest.mark.parametrize(
+    ("space", "slots", "sizes", "problem"),
+    [
+        (DRAWS, None, (2, 1, 1), "give `slots`"),
+        (DRAWS, 1, None, "slots is 1"),
+        ({"kind": "uniform", "max_objects": 2}, 2, (2, 1, 1), "needs one number of objects"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    space: dict[str, Any], slots: int | None, sizes: Any, problem: str
+) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        ordered(space, slots, sizes)
+
+
+def test_too_many_scenes_are_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match="ask for 577 scenes, and there are 576"):
+        check_split(ordered(DRAWS, 2, (241, 96, 240)))
+    with pytest.raises(ConfigError, match="at most 4,194,304 can be listed"):
+        check_split(ordered(DRAWS, 2, (2, 1, 1), groups=(50, 50)))
+    with pytest.raises(ConfigError, match="sets apart 240 scenes"):
+        enumerated(clevr_2d(), "test", 200, 241)
+    with pytest.raises(ValidationError, match="n_scenes.test is 300"):
+        counts = {"train": 240, "val": 96, "test": 300}
+        ordered(DRAWS, 2, (240, 96, 240), n_scenes=counts, shard_size=counts)
