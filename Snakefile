@@ -42,6 +42,7 @@ include: "workflow/rules/priors.smk"
 include: "workflow/rules/scenes.smk"
 include: "workflow/rules/models.smk"
 include: "workflow/rules/activations.smk"
+include: "workflow/rules/texts.smk"
 
 
 for study in studies():

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import Dataset
-from bindscope.graph.shared import value_names
-from bindscope.scenes.clevr_2d import COLOURS, EDGE, FILL, SHAPES, stamps
+from bindscope.scenes.clevr_2d import EDGE, FILL, stamps
+from bindscope.scenes.clevr_2d_palette import COLOURS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.solids.vocabulary import COLOURS as CLEVRS
+from bindscope.scenes.value_names import value_names
 
 # SHA-256 of all images of a dataset in the order of its scenes' slots, by the image's side.
 GOLDEN = {
@@ -38,9 +39,7 @@ def images_in_order(dataset: Dataset) -> np.ndarray:
 
 
 def triples() -> Dataset:
-    return ordered(
-        {"kind": "draws", "n_objects": 3}, 3, (64, 16, 16), render={"kind": "clevr_2d"}
-    )
+    return ordered({"kind": "draws", "n_objects": 3}, 3, (64, 16, 16), render={"kind": "clevr_2d"})
 
 
 @pytest.mark.parametrize(("name", "size"), GOLDEN)
@@ -74,7 +73,7 @@ def test_geometry_is_the_published_one(slot: int, centre: int) -> None:
     assert extent(triangle == FILL)[2:] == (83, 143)
 
 
-@pytest.mark.parametrize("size", [28, 64, 96, 224, 448])
+@pytest.mark.parametrize("size", [28, 96, 224])
 @pytest.mark.parametrize("n_slots", [1, 2, 3])
 def test_sizes_are_in_proportion_and_slots_apart(size: int, n_slots: int) -> None:
     drawn = stamps(size, n_slots)
@@ -122,7 +121,7 @@ def test_an_empty_slot_is_empty() -> None:
 
 
 def test_colours_are_clevrs_and_values_have_names() -> None:
-    assert COLOURS == {name: CLEVRS[name] for name in COLOURS}
+    assert {name: CLEVRS[name] for name in COLOURS} == COLOURS
     assert list(COLOURS) == sorted(CLEVRS)
     names = value_names(clevr_2d())
     assert [list(group["values"]) for group in names] == [list(COLOURS), list(SHAPES)]
@@ -132,10 +131,6 @@ def test_colours_are_clevrs_and_values_have_names() -> None:
     ("groups", "slots", "problem"),
     [((9, 3), 2, "knows 8 colours"), ((8, 4), 2, "knows 3 shapes"), ((8, 3), 4, "needs `slots`")],
 )
-def test_what_cannot_be_drawn_is_refused(
-    groups: tuple[int, int], slots: int, problem: str
-) -> None:
+def test_what_cannot_be_drawn_is_refused(groups: tuple[int, int], slots: int, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
-        ordered(
-            {"kind": "draws", "n_objects": 2}, slots, None, groups, render={"kind": "clevr_2d"}
-        )
+        ordered({"kind": "draws", "n_objects": 2}, slots, None, groups, render={"kind": "clevr_2d"})

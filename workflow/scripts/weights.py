@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a manifest of the files; the only script that uses a network."""
     manifest = Path(job.output.manifest)
-    write_json(manifest, {**fetch(job.spec["model"]["source"], manifest), **job.keys})
+    source, texts = job.spec["model"]["source"], job.spec.get("texts", False)
+    write_json(manifest, {**fetch(source, manifest, texts), **job.keys})
 
 
 if "snakemake" in globals():

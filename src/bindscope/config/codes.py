@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bindscope.config.base import Groups, Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.captions import Captions, captions_problem
 from bindscope.config.clutter import ClutterRenderer
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import (
@@ -171,6 +172,11 @@ class SceneDistribution(Model):
         description="Number of places that are in order, as left and right, or first and second in "
         "a caption; at least the number of objects. Codes then say which object stands in which.",
     )
+    captions: Captions | None = Field(
+        None,
+        exclude_if=lambda captions: captions is None,
+        description="What scenes are called in words, for models that read; needs `slots`.",
+    )
     render: Renderer | None = Field(
         None, description="How images are drawn; leave out where only known-answer models are used."
     )
@@ -246,6 +252,8 @@ def _order_problem(dataset: SceneDistribution) -> str | None:
     fewest, most = _object_numbers(space)
     if slots is not None and slots < most:
         return f"slots is {slots}, and a scene of the space holds up to {most} objects"
+    if dataset.captions and (problem := captions_problem(dataset.captions, space.groups, slots)):
+        return problem
     if not isinstance(dataset.split, EnumeratedSplit):
         return None
     if slots is None:

@@ -24,11 +24,10 @@ class EnumeratedSplit(Model):
 
 
 class Clevr2dRenderer(Model):
-    """One to three outlined flat shapes in a row at fixed places; first group: colour, second:
-    shape.
+    """One to three outlined flat shapes in a row, at fixed places.
 
-    The 8 colours and 3 shapes, their order and their geometry are those of the scenes CLEVR-2D of
-    arXiv 2605.31503.
+    The first group is the colour, the second the shape. The 8 colours and 3 shapes, their order and
+    their geometry are those of the scenes CLEVR-2D of arXiv 2605.31503.
     """
 
     kind: Literal["clevr_2d"]

@@ -51,6 +51,13 @@ ADAPTERS = {
     "python": "bindscope.models.python_adapter:load",
 }
 
+# Models that read captions too.
+TEXT_TOWERS = {
+    "controlled": "bindscope.models.own_texts:load",
+    "zoo": "bindscope.models.own_texts:load",
+    "hf": "bindscope.models.hf_texts:load",
+}
+
 # What controlled models are trained for; `none` trains nothing.
 OBJECTIVES = {
     "objects": "bindscope.models.objectives.codes:Objects",

@@ -74,6 +74,20 @@ _SHARED = (
             ("patches_temporary", "temporary-{layer}"),
         )
     ),
+    Step("captions", {"texts": "results/captions/{dataset}/{texts}-{key}.parquet"}),
+    Step(
+        "text_embeddings",
+        store(f"{_ACTIVATIONS}/texts/{{texts}}-{{key}}"),
+        reads={"weights": ("weights",)},
+        leaf=True,
+        makes="text embeddings",
+    ),
+    Step(
+        "joint",
+        store(f"{_ACTIVATIONS}/joint/{{split}}-{{shard}}-{{key}}"),
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
     Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}, makes="activations"),
     Step(
         "table",
@@ -89,7 +103,7 @@ SHARED_STEPS = {step.name: step for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {
-    "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
+    "array": r"pooled|encoded|joint|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
     "control": "[a-z_]+",
     "dataset": NAME,
     "figure": r"[a-z_]+",
@@ -102,5 +116,6 @@ WILDCARDS = {
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",
     "table": r"[a-z_]+",
+    "texts": r"train|val|test|queries",
     "tokens": "|".join(TOKENS),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,54 @@ from bindscope.models.stream import freeze
 from bindscope.models.vit import BESIDE, build, transform
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A trained objective, and what is known of its training.
+
+    Attributes
+    ----------
+    where
+        The model in words, for errors.
+    objective
+        Frozen, on its device.
+    recipe
+        The configuration that trained it: `model`, `dataset` and more.
+    input_px
+        Side of its input in training.
+    sha256
+        Hash of its file of weights.
+    """
+
+    where: str
+    objective: Objective
+    recipe: Mapping[str, Any]
+    input_px: int
+    sha256: str
+
+
 def load(
     config: Controlled | Zoo,
     weights: Path | None,
     device: torch.device | str,
     heads: Path | None = None,
 ) -> Evaluation:
+    """Load a model with what its objective added to it, frozen, for its loss.
+
+    Parameters and errors are those of `restore`.
+    """
+    where = f"the pretraining loss of {config.name} ({config.source})"
+    found = restore(config, weights, device, where, heads)
+    size = int(found.recipe["model"]["training"]["batch_size"])
+    return Evaluation(where, found.objective, transform(found.input_px), torch.device(device), size)
+
+
+def restore(
+    config: Controlled | Zoo,
+    weights: Path | None,
+    device: torch.device | str,
+    where: str,
+    heads: Path | None = None,
+) -> Restored:
     """Load a model with what its objective added to it, frozen.
 
     Parameters
@@ -40,6 +83,8 @@ def load(
         Manifest that `models.training.write_training` wrote; not used for a model of the zoo.
     device
         Where it is to run.
+    where
+        What it is needed for in words, for errors.
     heads
         Manifest that `models.refitting.refit` left, of what a file of the zoo lacks.
 
@@ -48,7 +93,6 @@ def load(
     ModelError
         If it was trained for nothing, or its files hold the transformer alone.
     """
-    where = f"the pretraining loss of {config.name} ({config.source})"
     if isinstance(config, Zoo):
         path, remedy = manifest_path(config.source), REMEDY
         manifest = read_manifest(config.source)
@@ -70,8 +114,7 @@ def load(
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
     freeze(objective, torch.device(device))
-    size = int(recipe["model"]["training"]["batch_size"])
-    return Evaluation(where, objective, transform(px), torch.device(device), size)
+    return Restored(where, objective, recipe, px, str(manifest["sha256"]))
 
 
 def _restored(

@@ -23,6 +23,10 @@ from bindscope.core.errors import ModelError, snakemake_command
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
+_TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
+    "merges.txt",
+)  # fmt: skip
 _SHARDS = "model.safetensors.index.json"
 
 
@@ -88,7 +92,7 @@ def parse_source(source: str) -> Source:
     return Source(library, name, revision or None, None)
 
 
-def fetch(source: str, manifest: Path | None = None) -> dict[str, Any]:
+def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it.
 
     Parameters
@@ -97,6 +101,8 @@ def fetch(source: str, manifest: Path | None = None) -> dict[str, Any]:
         A ``timm:`` or ``hf:`` source of the configuration. With ``path:`` nothing is downloaded.
     manifest
         Where the caller will write what is returned; for the message where nothing can be.
+    texts
+        Whether the files of its tokenizer are needed too.
 
     Returns
     -------
@@ -112,6 +118,7 @@ def fetch(source: str, manifest: Path | None = None) -> dict[str, Any]:
     if parts.path is not None:
         return _manifest(source, "", _local(parts, source))
     repo, wanted = _repository(parts)
+    wanted = (*wanted, *_TOKENIZER) if texts else wanted
     try:
         about = huggingface_hub.HfApi().model_info(repo, revision=parts.revision)
         names = _needed([file.rfilename for file in about.siblings or ()], wanted, repo)
@@ -122,7 +129,7 @@ def fetch(source: str, manifest: Path | None = None) -> dict[str, Any]:
         raise
     except Exception as error:  # whatever the hub's client raises, the user can do the same
         with contextlib.suppress(ModelError):
-            return _manifest(source, repo, _cached(parts, source))
+            return _manifest(source, repo, _cached(parts, source, texts))
         raise ModelError(
             f"{repo}@{parts.revision or 'main'}",
             f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
@@ -247,7 +254,8 @@ def _needed(present: Sequence[str], wanted: Sequence[str], where: str) -> list[s
             "with one: its commit is a revision), or convert the weights and use `path:`",
         )
     if "model.safetensors" in tensors:
-        return [n for n in names if n == "model.safetensors" or n in _SETTINGS]
+        kept = ("model.safetensors", *_SETTINGS, *_TOKENIZER)
+        return [name for name in names if name in kept]
     return names
 
 
@@ -261,8 +269,9 @@ def _snapshot(repo: str, revision: str | None, source: str, manifest: Path | Non
         raise _missing(source, problem, manifest) from error
 
 
-def _cached(source: Source, where: str) -> Weights:
+def _cached(source: Source, where: str, texts: bool = False) -> Weights:
     repo, wanted = _repository(source)
+    wanted = (*wanted, *_TOKENIZER) if texts else wanted
     folder = _snapshot(repo, source.revision, where, None)
     names = _needed([entry.name for entry in sorted(folder.iterdir())], wanted, where)
     if _SHARDS in names:

@@ -18,20 +18,7 @@ from bindscope.codes.slots import slots_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.slots import Clevr2dRenderer
 from bindscope.core.splits import SplitName
-
-# RGB, in the order of the object code; the numbers are CLEVR's.
-COLOURS: dict[str, tuple[int, int, int]] = {
-    "blue": (42, 75, 215),
-    "brown": (129, 74, 25),
-    "cyan": (41, 208, 208),
-    "gray": (87, 87, 87),
-    "green": (29, 105, 20),
-    "purple": (129, 38, 192),
-    "red": (173, 35, 35),
-    "yellow": (255, 238, 51),
-}
-SHAPES = ("square", "triangle", "circle")
-BACKGROUND, OUTLINE = 245, 0  # in every channel
+from bindscope.scenes.clevr_2d_palette import BACKGROUND, COLOURS, OUTLINE, SHAPES
 
 SIDE = 224  # px of the preview; everything below is in its pixels
 MIDDLE = 112  # row of all centres
@@ -104,7 +91,8 @@ def render(
     (tight) have -1 where a slot is empty.
     """
     config, n_slots = dataset.render, dataset.slots
-    assert isinstance(config, Clevr2dRenderer) and n_slots is not None
+    assert isinstance(config, Clevr2dRenderer)
+    assert n_slots is not None
     slots = slots_of(dataset, split, start, objects)
     n, size, n_shapes = len(slots), config.size_px, dataset.space.groups[1].size
     drawn, palette = stamps(size, n_slots), np.array(list(COLOURS.values()), np.uint8)

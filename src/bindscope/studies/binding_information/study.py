@@ -15,7 +15,8 @@ from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
-from bindscope.graph.shared import Shared, value_names
+from bindscope.graph.shared import Shared
+from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import PATCH_FAMILIES, Section, problems
 from bindscope.studies.binding_information.products import STEPS, add_products
 

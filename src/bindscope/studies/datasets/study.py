@@ -6,7 +6,8 @@ from bindscope.config.base import Model
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.core.splits import SPLITS
-from bindscope.graph.shared import Shared, value_names
+from bindscope.graph.shared import Shared
+from bindscope.scenes.value_names import value_names
 from bindscope.studies.datasets.products import STEPS, add_products
 
 _HERE = "bindscope.studies.datasets"

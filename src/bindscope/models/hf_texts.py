@@ -1,0 +1,180 @@
+"""Text towers of CLIP-like models of transformers, and the projection of their image tower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.config.models import Pretrained
+from bindscope.core.errors import ModelError
+from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.models.stream import freeze, state_sha256
+from bindscope.models.weights import Weights, parse_source, resolve
+
+if TYPE_CHECKING:
+    from bindscope.scenes.captions import Words
+
+# Tokens where a model has no tokenizer: padding is 0, byte b is FIRST_BYTE + b. The end is the
+# largest: older configurations of CLIP let the library read a text at its largest token.
+BEGIN, FIRST_BYTE, END = 1, 2, 258
+
+Tokenize = Callable[[Sequence[str]], tuple[Tensor, Tensor]]
+
+
+class HFTexts:
+    """The text tower of a CLIP; see `core.interfaces.TextTower`.
+
+    Texts are padded to the longest of a batch, not to the model's context: attention is causal and
+    the vector is read at the end of the text, so what stands behind it has no effect.
+    """
+
+    def __init__(
+        self, where: str, model: Any, tokenize: Tokenize, config: Pretrained, found: Weights | None
+    ) -> None:
+        self.where, self.model, self.tokenize = where, model, tokenize
+        self.batch_size = config.extraction.batch_size
+        self.dim = int(model.text_projection.out_features)
+        self.revision = found.revision if found else f"random weights, seed {config.seed}"
+        self.weights_sha256 = found.sha256 if found else state_sha256(model.state_dict())
+
+    @torch.inference_mode()
+    def embed(self, texts: Sequence[str], words: Sequence[Words]) -> NDArray[np.float32]:
+        """Return the joint space's vector of each text, raw; `words` are not read."""
+        device = self.model.text_projection.weight.device
+        longest = int(self.model.text_model.config.max_position_embeddings)
+        parts = []
+        for start in range(0, len(texts), self.batch_size):
+            ids, mask = self.tokenize(texts[start : start + self.batch_size])
+            if ids.shape[1] > longest:
+                raise ModelError(
+                    self.where,
+                    f"a caption takes {ids.shape[1]} tokens, and its text tower reads {longest}",
+                    "use shorter captions (`captions.templates`)",
+                )
+            read = self.model.text_model(
+                input_ids=ids.to(device), attention_mask=mask.to(device)
+            ).pooler_output
+            parts.append(self.model.text_projection(read).float().cpu())
+        return np.asarray(torch.cat(parts).numpy(), np.float32)
+
+    @torch.inference_mode()
+    def project(self, cls: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Bring [CLS] after the final norm (n, width) into the joint space."""
+        weight = self.model.visual_projection.weight
+        found = self.model.visual_projection(torch.from_numpy(np.float32(cls)).to(weight.device))
+        return np.asarray(found.cpu().numpy(), np.float32)
+
+
+def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTexts:
+    """Load the text tower of a model of transformers.
+
+    Parameters
+    ----------
+    config
+        The model; with ``pretrained: false`` every weight comes from its seed.
+    weights
+        Manifest of the rule that downloaded it; None for a `path:`, and for random weights.
+    device
+        Where it is to run.
+
+    Raises
+    ------
+    ModelError
+        If the model is no CLIP, or its weights or tokenizer are missing.
+    """
+    from transformers import CLIPModel
+
+    where = f"the text tower of {config.name} ({config.source})"
+    declare_torchvision_operators()
+    found = resolve(config, weights) if config.pretrained else None
+    folder = found.folder if found else parse_source(config.source).path
+    settings = _settings(config, folder, where)
+    tokenize = _of_bytes(settings, where) if folder is None else _tokenizer(folder, where)
+    if found:
+        model, report = CLIPModel.from_pretrained(
+            found.folder, config=settings, dtype=torch.float32, local_files_only=True,
+            use_safetensors=True, output_loading_info=True,
+        )  # fmt: skip
+        if missing := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
+            raise ModelError(
+                where, f"{len(missing)} weights are missing, the first is {missing[0]}",
+                "use a checkpoint with both towers and both projections",
+            )  # fmt: skip
+    else:
+        model = random_clip(settings, config.seed)
+    freeze(model, device)
+    return HFTexts(where, model, tokenize, config, found)
+
+
+def random_clip(settings: Any, seed: int) -> Any:
+    """Return a CLIP whose every parameter was drawn or set anew, both towers and projections."""
+    from transformers import CLIPModel
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return CLIPModel(settings)
+
+
+def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
+    """Return the configuration of both towers, without any network."""
+    from transformers import AutoConfig
+
+    remedy = (
+        "use a CLIP: `hf:<repo>@<commit>`, `hf:path:/folder`, or for random weights `overrides: "
+        "{model_type: clip, text_config: {...}, vision_config: {...}}`"
+    )
+    changes = dict(config.overrides)
+    kind = changes.pop("model_type", None)
+    try:
+        if folder is not None:
+            settings = AutoConfig.from_pretrained(folder, local_files_only=True)
+        else:
+            settings = AutoConfig.for_model(str(kind), **changes)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(where, f"its configuration cannot be read ({error})", remedy) from error
+    if settings.model_type != "clip":
+        raise ModelError(where, f"models of type {settings.model_type!r} have none here", remedy)
+    return settings
+
+
+def _tokenizer(folder: Path, where: str) -> Tokenize:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            where, f"its tokenizer cannot be read ({error})",
+            "put tokenizer.json (or vocab.json and merges.txt) beside its config.json",
+        ) from error  # fmt: skip
+
+    def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        found = tokenizer(list(texts), padding=True, return_tensors="pt")
+        return found["input_ids"], found["attention_mask"]
+
+    return tokenize
+
+
+def _of_bytes(settings: Any, where: str) -> Tokenize:
+    """Return a tokenizer for random weights without any files: a text's bytes are its tokens."""
+    text = settings.text_config
+    if text.vocab_size <= END:
+        raise ModelError(
+            where, f"a vocabulary of {text.vocab_size} does not hold all bytes",
+            f"set `overrides: {{text_config: {{vocab_size: {END + 1}}}}}` or more",
+        )  # fmt: skip
+    text.bos_token_id, text.eos_token_id, text.pad_token_id = BEGIN, END, 0
+
+    def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        rows = [[BEGIN, *(FIRST_BYTE + b for b in t.encode()), END] for t in texts]
+        longest = max(map(len, rows))
+        ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+        return ids, (torch.arange(longest) < torch.tensor([[len(row)] for row in rows])).long()
+
+    return tokenize

@@ -1,0 +1,136 @@
+"""Captions: scenes, objects and single values in words, as a table of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bindscope.codes.values import Group
+from bindscope.config.captions import CaptionTemplate
+from bindscope.core.errors import StoreError
+from bindscope.core.files import write_atomic
+
+SCENE, OBJECT, CONCEPT = "scene", "object", "concept"
+KINDS = (SCENE, OBJECT, CONCEPT)
+Words = tuple[tuple[str | None, ...], ...]
+
+SCHEMA = pa.schema(
+    [
+        pa.field("template", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("words", pa.list_(pa.list_(pa.string())), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A text and what it says.
+
+    Attributes
+    ----------
+    template
+        Name of its template.
+    kind
+        `scene`, `object` (one object alone) or `concept` (a value of a group alone).
+    number
+        Index of the scene in its split; cell of the object; position of the value in the feature
+        code.
+    text
+        The words as a sentence.
+    words
+        For each object in order its word of each group; None where it is not said.
+    """
+
+    template: str
+    kind: str
+    number: int
+    text: str
+    words: Words
+
+
+def scene_captions(
+    slots: NDArray[np.integer], groups: Sequence[Group], templates: Sequence[CaptionTemplate]
+) -> Iterator[Caption]:
+    """Put scenes into words, all scenes of a template before the next one.
+
+    Parameters
+    ----------
+    slots
+        int (N, S): cell of the object in each slot, -1 for none; empty slots are not mentioned.
+    groups
+        Names of the groups and of their values.
+    templates
+        How.
+    """
+    objects = list(product(*(values for _, values in groups)))
+    for template in templates:
+        for number, row in enumerate(slots.tolist()):
+            words = tuple(objects[cell] for cell in row if cell >= 0)
+            text = _scene(template, groups, words)
+            yield Caption(template.name, SCENE, number, text, words)
+
+
+def queries(groups: Sequence[Group], templates: Sequence[CaptionTemplate]) -> Iterator[Caption]:
+    """Put every object and every value of a space into words: what a scene is asked for.
+
+    An object is worded as a scene of it alone.
+    """
+    objects = list(product(*(values for _, values in groups)))
+    for template in templates:
+        for cell, words in enumerate(objects):
+            yield Caption(template.name, OBJECT, cell, _scene(template, groups, (words,)), (words,))
+        number = 0
+        for at, (_, values) in enumerate(groups):
+            for value in values:
+                said = tuple(value if i == at else None for i in range(len(groups)))
+                text = template.concept.format(value=value)
+                yield Caption(template.name, CONCEPT, number, text, (said,))
+                number += 1
+
+
+def _scene(
+    template: CaptionTemplate, groups: Sequence[Group], words: Sequence[Sequence[str]]
+) -> str:
+    names = [name for name, _ in groups]
+    objects = (template.object.format(**dict(zip(names, w, strict=True))) for w in words)
+    return template.scene.format(objects=template.join.join(objects))
+
+
+def write_captions(path: Path | str, captions: Sequence[Caption], keys: Mapping[str, str]) -> None:
+    """Write captions as Parquet, atomically; `keys` go into its metadata."""
+    table = pa.Table.from_pylist(
+        [asdict(caption) for caption in captions], SCHEMA.with_metadata(dict(keys))
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    write_atomic(path, sink.getvalue().to_pybytes())
+
+
+def read_captions(path: Path | str) -> list[Caption]:
+    """Read captions in the order in which they were written.
+
+    Raises
+    ------
+    StoreError
+        If the file is damaged.
+    """
+    try:
+        rows = pq.read_table(path, schema=SCHEMA).to_pylist()
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise StoreError(
+            str(path), f"is damaged ({error})", "delete it and run snakemake again"
+        ) from error
+    return [
+        Caption(r["template"], r["kind"], r["number"], r["text"], tuple(map(tuple, r["words"])))
+        for r in rows
+    ]

@@ -1,0 +1,53 @@
+"""What the values of a dataset's feature groups are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bindscope.config.base import Group
+from bindscope.config.codes import FAST, SceneDistribution
+from bindscope.config.observed import ClevrSource, TableSource
+from bindscope.config.slots import Clevr2dRenderer
+from bindscope.config.solids import SolidsRenderer
+from bindscope.scenes import clevr_2d_palette
+from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.solids.values import VALUES, group_values
+
+
+def value_names(dataset: SceneDistribution) -> list[dict[str, Any]]:
+    """Name the feature groups of a dataset and their values, in the order of the object code.
+
+    Returns
+    -------
+    list of ``{"name": ..., "values": [...]}``
+        Values are numbered where neither the renderer nor the source names them.
+    """
+    return [
+        {"name": group.name, "values": _values(dataset, i, group)}
+        for i, group in enumerate(dataset.space.groups)
+    ]
+
+
+def words(dataset: SceneDistribution) -> list[dict[str, Any]]:
+    """Name groups and values as captions do: as `value_names`, or as the captions section says."""
+    named = value_names(dataset)
+    given = dataset.captions.words if dataset.captions else {}
+    return [{**group, "values": list(given.get(group["name"], group["values"]))} for group in named]
+
+
+def _values(dataset: SceneDistribution, i: int, group: Group) -> list[str]:
+    render, source = dataset.render, dataset.source
+    if isinstance(render, SolidsRenderer):
+        return list(group_values(group.name, render.colors)[: group.size])
+    if isinstance(source, TableSource):
+        return list(source.values[group.name])
+    if isinstance(source, ClevrSource):
+        return list(VALUES[group.name])
+    palette: tuple[str, ...] = ()
+    if isinstance(render, FAST):
+        palette = (tuple(COLOURS), SHAPES)[i]
+    elif isinstance(render, Clevr2dRenderer):
+        palette = (tuple(clevr_2d_palette.COLOURS), clevr_2d_palette.SHAPES)[i]
+    if group.size <= len(palette):
+        return list(palette[: group.size])
+    return [str(value) for value in range(group.size)]

@@ -1,0 +1,34 @@
+"""Bring the images of one shard into the space where a model's images and captions meet."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.activations.texts import write_joint
+from bindscope.config.entities import model_of
+from bindscope.core.devices import hold_device
+from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import StoreWriter
+from bindscope.models.texts import load_texts
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write `joint` (1, n, dim): the projection of [CLS] after the final norm."""
+    weights = next(iter(job.input.weights), None)
+    with (
+        hold_device(job.spec["device"]) as device,
+        StoreWriter(
+            job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
+        ) as writer,
+    ):
+        tower = load_texts(model_of(job), weights and Path(weights), device)
+        write_joint(tower, open_store(job.input.pooled[0]), writer)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
