@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write a row per text: of each template all scenes, or all queries where no codes are given."""
+    """Write a row per text: of each template all scenes, or the queries where there are no codes."""
     groups = named_groups(job.spec["groups"])
     templates = [CaptionTemplate.model_validate(given) for given in job.spec["templates"]]
     codes = next(iter(job.input.codes), None)
