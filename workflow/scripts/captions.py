@@ -1,10 +1,11 @@
-"""Put the scenes of one split into words, or all objects and values of a space."""
+"""Put the scenes of a dataset into words, and all objects and values of its space."""
 
 from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.codes.values import named_groups
 from bindscope.config.captions import CaptionTemplate
+from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.scenes.captions import queries, scene_captions, write_captions
 
@@ -15,15 +16,14 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write a row per text: of each template all scenes, or the queries where there are no codes."""
+    """Write a row per text: scenes of each split, then the queries."""
     groups = named_groups(job.spec["groups"])
     templates = [CaptionTemplate.model_validate(given) for given in job.spec["templates"]]
-    codes = next(iter(job.input.codes), None)
-    if codes is None:
-        captions = queries(groups, templates)
-    else:
-        captions = scene_captions(open_store(codes).read("slots"), groups, templates)
-    write_captions(job.output.texts, list(captions), job.keys)
+    captions = list(queries(groups, templates))
+    for split in SPLITS:
+        slots = open_store(job.input[split][0]).read("slots")
+        captions += scene_captions(split, slots, groups, templates)
+    write_captions(job.output.texts, captions, job.keys)
 
 
 if "snakemake" in globals():

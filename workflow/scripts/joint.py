@@ -1,13 +1,13 @@
-"""Bring the images of one shard into the space where a model's images and captions meet."""
+"""Bring a dataset's images into the space where a model's images and captions meet."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.activations.reader import Activations
 from bindscope.activations.texts import write_joint
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
-from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.models.texts import load_texts
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `joint` (1, n, dim): the projection of [CLS] after the final norm."""
+    """Write an array per split, (n, dim): the projection of [CLS] after the final norm."""
     weights = next(iter(job.input.weights), None)
     with (
         hold_device(job.spec["device"]) as device,
@@ -27,7 +27,7 @@ def main(job: "Job") -> None:
         ) as writer,
     ):
         tower = load_texts(model_of(job), weights and Path(weights), device)
-        write_joint(tower, open_store(job.input.pooled[0]), writer)
+        write_joint(tower, Activations(job.input.index[0]), writer)
 
 
 if "snakemake" in globals():

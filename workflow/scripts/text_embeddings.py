@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write an array per kind of caption, `scene`, or `object` and `concept`."""
+    """Write the vectors of scenes by split, and of the queries `object` and `concept`."""
     captions = read_captions(job.input.captions[0])
     weights = next(iter(job.input.weights), None)
     with (

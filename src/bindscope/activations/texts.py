@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bindscope.core.errors import ModelError
-from bindscope.scenes.captions import KINDS
+from bindscope.core.splits import SPLITS
 
 if TYPE_CHECKING:
+    from bindscope.activations.reader import Activations
     from bindscope.core.interfaces import TextTower
-    from bindscope.core.store.reader import Store
     from bindscope.core.store.writer import StoreWriter
     from bindscope.scenes.captions import Caption
-
-JOINT = "joint"  # the array of images, and its one layer
 
 
 def write_text_embeddings(
@@ -29,59 +27,53 @@ def write_text_embeddings(
     tower
         The model's text tower.
     captions
-        Of any kinds; each kind has as many texts of every template, ordered by template, then by
-        number.
+        Of every template as many texts of each kind, ordered by template, then by number.
     writer
-        A store that is being written. An array per kind, float32 (template, n, dim): `scene` by
-        scene, `object` by cell, `concept` by position in the feature code. The templates stand
-        where layers do, so ``layers`` of the attributes names them.
+        A store that is being written. An array per kind, float32 (template, n, dim): `train`,
+        `val` and `test` by scene, `object` by cell, `concept` by position in the feature code. The
+        templates stand where layers do: ``layers`` of the attributes names them.
     """
     templates = list(dict.fromkeys(caption.template for caption in captions))
-    for kind in KINDS:
-        mine = [caption for caption in captions if caption.kind == kind]
-        if not mine:
-            continue
-        # Many scenes share a text: a bank of ordered pairs has each once, a sample of draws not.
-        texts = list(dict.fromkeys((caption.text, caption.words) for caption in mine))
-        vectors = tower.embed([text for text, _ in texts], [words for _, words in texts])
-        place = {text: i for i, text in enumerate(texts)}
-        rows = vectors[[place[caption.text, caption.words] for caption in mine]]
-        stacked = rows.reshape(len(templates), -1, tower.dim)
+    # Texts of scenes that are drawn repeat: each is read once.
+    texts = list(dict.fromkeys((caption.text, caption.words) for caption in captions))
+    vectors = tower.embed([text for text, _ in texts], [words for _, words in texts])
+    place = {text: i for i, text in enumerate(texts)}
+    for kind in dict.fromkeys(caption.kind for caption in captions):
+        rows = [place[c.text, c.words] for c in captions if c.kind == kind]
+        stacked = vectors[rows].reshape(len(templates), -1, tower.dim)
         writer.create(kind, stacked.shape, "float32", sample_axis=1)
         writer.write(kind, stacked)
-    _pin(tower, writer, templates)
+    writer.attributes.update(
+        layers=templates, revision=tower.revision, weights_sha256=tower.weights_sha256
+    )
 
 
-def write_joint(tower: TextTower, pooled: Store, writer: StoreWriter) -> None:
-    """Project the images of a shard into the joint space and write them, raw.
+def write_joint(tower: TextTower, images: Activations, writer: StoreWriter) -> None:
+    """Project images into the joint space and write them, raw.
 
     Parameters
     ----------
     tower
         The model's text tower.
-    pooled
-        Its pooled tokens, with `cls` of layer ``final``.
+    images
+        Its pooled tokens.
     writer
-        A store that is being written: `joint` float32 (1, n, dim).
+        A store that is being written: `train`, `val` and `test`, float32 (n, dim).
 
     Raises
     ------
     ModelError
-        If the model has no [CLS] token.
+        If the model has no [CLS] token, or no final norm.
     """
-    if "cls" not in pooled.names:
+    if "final" not in images.layers:
         raise ModelError(
-            tower.revision, "has no [CLS] token, which its images are projected from",
-            "use a model with one",
+            tower.revision, "has no layer 'final', which its images are projected from",
+            "use a model of transformers, or one that the pipeline trains",
         )  # fmt: skip
-    images = tower.project(np.asarray(pooled.read("cls", layer="final"), np.float32))
-    writer.create(JOINT, (1, *images.shape), "float32", sample_axis=1)
-    writer.write(JOINT, images[None])
-    writer.attributes.update(pooled.attributes)
-    _pin(tower, writer, [JOINT])
-
-
-def _pin(tower: TextTower, writer: StoreWriter, layers: list[str]) -> None:
+    for split in SPLITS:
+        projected = tower.project(np.asarray(images.pooled(split, "cls", "final"), np.float32))
+        writer.create(split, projected.shape, "float32")
+        writer.write(split, projected)
     writer.attributes.update(
-        layers=layers, revision=tower.revision, text_weights_sha256=tower.weights_sha256
+        images.attributes, layers=["joint"], text_weights_sha256=tower.weights_sha256
     )

@@ -112,9 +112,9 @@ def _add_training(
 def add_pooled(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None) -> Product:
     """Index of the pooled tokens (or encoded codes) of all layers."""
     if isinstance(model, KnownAnswer):
-        return add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
+        return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
     made = _add_shards(graph, model, dataset, weights, "pooled", {})
-    return add_index(graph, model, dataset, "pooled", made)
+    return _add_index(graph, model, dataset, "pooled", made)
 
 
 @once
@@ -123,11 +123,11 @@ def add_patches(
 ) -> Product:
     """Index of the patch tokens of one layer."""
     if isinstance(model, KnownAnswer):
-        return add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
+        return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
     keep = model.extraction.keep_patches
     rule, array = ("patches", "patches") if keep else ("patches_temporary", "temporary")
     made = _add_shards(graph, model, dataset, weights, rule, {"layer": layer})
-    return add_index(graph, model, dataset, f"{array}-{layer}", made)
+    return _add_index(graph, model, dataset, f"{array}-{layer}", made)
 
 
 def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, list[Product]]:
@@ -196,10 +196,9 @@ def _add_shards(
     return made
 
 
-def add_index(
+def _add_index(
     graph: Graph, model: AnyModel, dataset: Dataset, array: str, made: dict[str, list[Product]]
 ) -> Product:
-    """List the shards of an array of activations, `made` by split."""
     return graph.add(
         "index",
         {"dataset": dataset.name, "model": model.name, "array": array},

@@ -9,7 +9,7 @@ from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel
 from bindscope.core.graph import Graph, Product
 from bindscope.graph.activations import add_patches, add_pooled, add_weights
-from bindscope.graph.texts import add_captions, add_joint, add_text_embeddings
+from bindscope.graph.texts import add_joint, add_text_embeddings
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,18 @@ class Shared:
         tokens
             `patches`, or one of the pooled tokens.
         """
-        weights = add_weights(graph, model, self.datasets, self.models.values())
+        weights = self._weights(graph, model)
         if tokens == "patches":
             return add_patches(graph, model, dataset, weights, layer)
         return add_pooled(graph, model, dataset, weights)
 
-    def captions(self, graph: Graph, dataset: Dataset) -> list[Product]:
-        """Return the captions of each split and the queries of a dataset with `captions`."""
-        return add_captions(graph, dataset)
-
-    def text_embeddings(self, graph: Graph, model: AnyModel, dataset: Dataset) -> list[Product]:
-        """Return the vectors of the same texts by a model that reads (`texts.unread`)."""
-        weights = add_weights(graph, model, self.datasets, self.models.values())
-        return add_text_embeddings(graph, model, dataset, weights)
+    def text_embeddings(self, graph: Graph, model: AnyModel, dataset: Dataset) -> Product:
+        """Return the vectors of a dataset's captions by a model that reads (`texts.unread`)."""
+        return add_text_embeddings(graph, model, dataset, self._weights(graph, model))
 
     def joint(self, graph: Graph, model: AnyModel, dataset: Dataset) -> Product:
-        """Return the index of a model's images in the space where texts and images meet."""
-        weights = add_weights(graph, model, self.datasets, self.models.values())
-        return add_joint(graph, model, dataset, weights, add_pooled(graph, model, dataset, weights))
+        """Return a model's images in the space where its images and captions meet."""
+        return add_joint(graph, model, dataset, self._weights(graph, model))
+
+    def _weights(self, graph: Graph, model: AnyModel) -> Product | None:
+        return add_weights(graph, model, self.datasets, self.models.values())

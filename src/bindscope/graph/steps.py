@@ -74,19 +74,16 @@ _SHARED = (
             ("patches_temporary", "temporary-{layer}"),
         )
     ),
-    Step("captions", {"texts": "results/captions/{dataset}/{texts}-{key}.parquet"}),
-    Step(
-        "text_embeddings",
-        store(f"{_ACTIVATIONS}/texts/{{texts}}-{{key}}"),
-        reads={"weights": ("weights",)},
-        leaf=True,
-        makes="text embeddings",
-    ),
-    Step(
-        "joint",
-        store(f"{_ACTIVATIONS}/joint/{{split}}-{{shard}}-{{key}}"),
-        reads={"weights": ("weights",)},
-        makes="activations",
+    Step("captions", {"texts": "results/captions/{dataset}-{key}.parquet"}),
+    *(
+        Step(
+            rule,
+            store(f"{_ACTIVATIONS}/{rule}-{{key}}"),
+            reads={"weights": ("weights",)},
+            leaf=True,
+            makes=makes,
+        )
+        for rule, makes in (("text_embeddings", "text embeddings"), ("joint", "joint embeddings"))
     ),
     Step("index", {"index": f"{_ACTIVATIONS}/{{array}}-{{key}}.index.json"}, makes="activations"),
     Step(
@@ -103,7 +100,7 @@ SHARED_STEPS = {step.name: step for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {
-    "array": r"pooled|encoded|joint|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
+    "array": r"pooled|encoded|patches-(?:[0-9]+|final)|temporary-(?:[0-9]+|final)",
     "control": "[a-z_]+",
     "dataset": NAME,
     "figure": r"[a-z_]+",
@@ -116,6 +113,5 @@ WILDCARDS = {
     "shard": r"[0-9]{5}",
     "split": r"train|val|test",
     "table": r"[a-z_]+",
-    "texts": r"train|val|test|queries",
     "tokens": "|".join(TOKENS),
 }

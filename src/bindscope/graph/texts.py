@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, Pretrained, Zoo
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import TEXT_TOWERS
-from bindscope.core.splits import SPLITS
-from bindscope.graph.activations import add_index, local_path, model_code, model_slice
+from bindscope.graph.activations import add_pooled, local_path, model_code, model_slice
 from bindscope.graph.data import add_codes
 from bindscope.scenes.value_names import words
 
-QUERIES = "queries"
-TEXTS = (*SPLITS, QUERIES)
 CAPTIONED = ("captions", "captions_unpaired")  # objectives with a text tower
 
 
@@ -34,68 +29,54 @@ def unread(model: AnyModel) -> str | None:
 
 
 @once
-def add_captions(graph: Graph, dataset: Dataset) -> list[Product]:
-    """Captions of each split's scenes, and queries for all objects and values."""
+def add_captions(graph: Graph, dataset: Dataset) -> Product:
+    """Captions of all scenes of a dataset, and queries for its objects and their values."""
     assert dataset.captions is not None
     content = {
         "groups": words(dataset),
         "templates": dataset.captions.model_dump(mode="json")["templates"],
     }
-    codes: list[list[Product]] = [[product] for product in add_codes(graph, dataset)]
-    return [
-        graph.add("captions", {"dataset": dataset.name, "texts": texts}, content, {"codes": made})
-        for texts, made in zip(TEXTS, [*codes, []], strict=True)
-    ]
+    made = {codes.wildcards["split"]: codes for codes in add_codes(graph, dataset)}
+    return graph.add("captions", {"dataset": dataset.name}, content, made)
 
 
 @once
 def add_text_embeddings(
     graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None
-) -> list[Product]:
-    """Vectors of all captions of a dataset, and of its queries: as `TEXTS`."""
-    tower = _tower(graph, model, weights)
-    return [
-        graph.add(
-            "text_embeddings",
-            {"dataset": dataset.name, "model": model.name, "texts": captions.wildcards["texts"]},
-            _content(model),
-            {"captions": captions, "weights": tower},
-            runs=[TEXT_TOWERS[model.source.partition(":")[0]]],
-        )
-        for captions in add_captions(graph, dataset)
-    ]
+) -> Product:
+    """Vectors of the captions and queries of a dataset by a model that reads them."""
+    made = {"captions": add_captions(graph, dataset)}
+    return _add(graph, "text_embeddings", model, dataset, weights, made)
 
 
 @once
-def add_joint(
-    graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None, pooled: Product
+def add_joint(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None) -> Product:
+    """Images of a dataset in the space where a model's images and captions meet."""
+    made = {"index": add_pooled(graph, model, dataset, weights)}
+    return _add(graph, "joint", model, dataset, weights, made)
+
+
+def _add(
+    graph: Graph,
+    rule: str,
+    model: AnyModel,
+    dataset: Dataset,
+    weights: Product | None,
+    made: dict[str, Product],
 ) -> Product:
-    """Index of a model's images in the joint space; `pooled` is that of its pooled tokens."""
-    tower = _tower(graph, model, weights)
-    made = {
-        split: [
-            graph.add(
-                "joint",
-                {
-                    "dataset": dataset.name, "model": model.name, "split": split,
-                    "shard": shard.wildcards["shard"],
-                },
-                _content(model),
-                {"pooled": shard, "weights": tower},
-                runs=[TEXT_TOWERS[model.source.partition(":")[0]]],
-            )
-            for shard in pooled.inputs[split]
-        ]
-        for split in SPLITS
-    }  # fmt: skip
-    return add_index(graph, model, dataset, "joint", made)
-
-
-def _content(model: AnyModel) -> dict[str, Any]:
-    extraction = model.extraction  # type: ignore[union-attr]
-    return {
-        "model": model_slice(model), "threads": extraction.threads, "device": extraction.device,
-    }  # fmt: skip
+    assert not isinstance(model, KnownAnswer)
+    extraction = model.extraction
+    return graph.add(
+        rule,
+        {"dataset": dataset.name, "model": model.name},
+        {
+            "model": model_slice(model),
+            "threads": extraction.threads,
+            "device": extraction.device,
+        },
+        {**made, "weights": _tower(graph, model, weights)},
+        runs=[TEXT_TOWERS[model.source.partition(":")[0]]],
+    )
 
 
 def _tower(graph: Graph, model: AnyModel, weights: Product | None) -> list[Product]:

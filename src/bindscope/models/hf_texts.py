@@ -146,13 +146,14 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
 def _tokenizer(folder: Path, where: str) -> Tokenize:
     from transformers import AutoTokenizer
 
+    remedy = "put tokenizer.json (or vocab.json and merges.txt) beside its config.json"
+    # Without any file the library makes up a tokenizer that knows no words.
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+        raise ModelError(where, f"{folder} has no tokenizer", remedy)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
-        raise ModelError(
-            where, f"its tokenizer cannot be read ({error})",
-            "put tokenizer.json (or vocab.json and merges.txt) beside its config.json",
-        ) from error  # fmt: skip
+        raise ModelError(where, f"its tokenizer cannot be read ({error})", remedy) from error
 
     def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         found = tokenizer(list(texts), padding=True, return_tensors="pt")

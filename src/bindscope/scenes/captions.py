@@ -17,8 +17,7 @@ from bindscope.config.captions import CaptionTemplate
 from bindscope.core.errors import StoreError
 from bindscope.core.files import write_atomic
 
-SCENE, OBJECT, CONCEPT = "scene", "object", "concept"
-KINDS = (SCENE, OBJECT, CONCEPT)
+OBJECT, CONCEPT = "object", "concept"
 Words = tuple[tuple[str | None, ...], ...]
 
 SCHEMA = pa.schema(
@@ -41,7 +40,7 @@ class Caption:
     template
         Name of its template.
     kind
-        `scene`, `object` (one object alone) or `concept` (a value of a group alone).
+        The split of a scene; or `object` (one object alone), `concept` (a value of a group alone).
     number
         Index of the scene in its split; cell of the object; position of the value in the feature
         code.
@@ -59,12 +58,17 @@ class Caption:
 
 
 def scene_captions(
-    slots: NDArray[np.integer], groups: Sequence[Group], templates: Sequence[CaptionTemplate]
+    split: str,
+    slots: NDArray[np.integer],
+    groups: Sequence[Group],
+    templates: Sequence[CaptionTemplate],
 ) -> Iterator[Caption]:
     """Put scenes into words, all scenes of a template before the next one.
 
     Parameters
     ----------
+    split
+        The split that the scenes are of.
     slots
         int (N, S): cell of the object in each slot, -1 for none; empty slots are not mentioned.
     groups
@@ -77,7 +81,7 @@ def scene_captions(
         for number, row in enumerate(slots.tolist()):
             words = tuple(objects[cell] for cell in row if cell >= 0)
             text = _scene(template, groups, words)
-            yield Caption(template.name, SCENE, number, text, words)
+            yield Caption(template.name, split, number, text, words)
 
 
 def queries(groups: Sequence[Group], templates: Sequence[CaptionTemplate]) -> Iterator[Caption]:
