@@ -66,12 +66,13 @@ ALLOWED: dict[str, set[str]] = {
         _STORE,
     ),
     "encoded": {*_STORE, "scipy"},
-    "record_codes": {*_STORE, "pyarrow"},
+    **dict.fromkeys(("captions", "record_codes"), {*_STORE, "pyarrow"}),
+    "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,
     "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
-    **dict.fromkeys(("extract", "sampled"), _TORCH),
+    **dict.fromkeys(("extract", "joint", "sampled"), _TORCH),
     **dict.fromkeys(
         (
             "attention",

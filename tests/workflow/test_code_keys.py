@@ -73,11 +73,15 @@ ROOMS: dict[str, set[str]] = {
     "activations/index.py": {"index"},
     "activations/parts.py": {"encoded", "pooled", "patches", "index", *READERS},
     "activations/reader.py": READERS,
+    "activations/texts.py": set(),  # no captions in this preset
     "cli.py": set(),
     "codes/": LABELS,
     "codes/balanced.py": set(),  # no balanced space in this preset
-    "codes/type_counts.py": set(),  # for renderers of scenes with repeats
-    "codes/draws.py": set(),  # no space of draws in this preset
+    "codes/enumeration.py": {*DRAW, "truth"},
+    "codes/ranks.py": {*DRAW, "truth"},
+    "codes/slots.py": {"codes"},
+    "codes/type_counts.py": {"codes"},
+    "codes/draws.py": {"codes"},
     "codes/prefix.py": {*DRAW, "anchors", "priors", "truth"},
     "codes/margins.py": {"anchors", "priors", "truth", "encoded"},
     "codes/sampling.py": {*DRAW, "truth"},
@@ -113,11 +117,14 @@ ROOMS: dict[str, set[str]] = {
     **{f"models/known_answer_{name}.py": {"truth"} for name in ("channels", "realised", "truth")},
     "models/loading.py": {"pooled", "patches"},
     "models/python_adapter.py": set(),
+    "models/hf_texts.py": set(),
     "models/hooked.py": set(),
     "models/objectives/": set(),  # this preset trains for objects
     "models/objectives/base.py": {"training"},
     "models/objectives/codes.py": {"training"},
     "models/objectives/evaluation.py": {"training"},
+    "models/own_texts.py": set(),
+    "models/texts.py": set(),
     "models/pretraining_loss.py": set(),  # of studies that intervene
     "models/timm_adapter.py": set(),
     "models/training": {"training"},
@@ -138,6 +145,8 @@ ROOMS: dict[str, set[str]] = {
     "report/": {"report"},
     "report/chapter.py": {"report", *of_studies("quoted")},
     "scenes/": {"scenes", "training"},
+    "scenes/captions.py": set(),
+    **{f"scenes/{name}.py": set() for name in ("clevr_2d", "clevr_2d_palette", "value_names")},
     "scenes/clutter/": set(),  # no clutter in this preset
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids

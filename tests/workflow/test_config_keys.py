@@ -36,6 +36,8 @@ PRIORS = {"priors"}  # of a dataset that nothing is fitted to
 SPACE = {"priors", *LABELS}
 KNOWN = {"encoded", "index", "truth"}
 DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
+TEXTS = {"captions", "text_embeddings"}
+IN_SLOTS = {*CODES, *DRAWN, *TEXTS, "joint"}  # of a dataset whose objects are in order
 READ = {"records", "record_codes", "counted_priors"}
 CLEVR = {"download", *READ}
 GENOME = READ
@@ -180,6 +182,23 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
         for key, value in {
             "kind": {"kind": "python", "reader": READER}, "path": "tests/fixtures/segmented",
             "skip": ["other.jpg"], **changes,
+        }.items()
+    },
+    "Dataset.slots": ("datasets.20.slots", 3, IN_SLOTS),
+    "Dataset.captions": ("datasets.20.captions.templates.0.join", ", ", TEXTS),
+    "EnumeratedSplit.rule": ("datasets.20.split", {"rule": "random"}, IN_SLOTS),
+    "EnumeratedSplit.sizes": ("datasets.20.split.sizes.test", 65, IN_SLOTS),
+    "Clevr2dRenderer.kind": ("datasets.20.render",
+                             {"kind": "shapes", "size_px": 32, "object_px": 8},
+                             {*DRAWN, "joint"}),
+    "Clevr2dRenderer.size_px": ("datasets.20.render.size_px", 40, {*DRAWN, "joint"}),
+    "Captions.templates": ("datasets.20.captions.templates", [{}, {"name": "b"}], TEXTS),
+    "Captions.words": ("datasets.20.captions.words.shape", ["a", "b", "c"], TEXTS),
+    **{
+        f"CaptionTemplate.{key}": (f"datasets.20.captions.templates.0.{key}", value, TEXTS)
+        for key, value in {
+            "name": "other", "object": "{shape} {color}", "join": ", ", "scene": "{objects}.",
+            "concept": "a {value} thing",
         }.items()
     },
     "PhotosRenderer.fit": ("datasets.5.render.fit", "letterbox", SEEN),

@@ -46,7 +46,13 @@ def change(clone: Clone, sources: Path) -> None:
         "datasets.4": PAIRS,
         "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
         "studies.same_object": pairs_of_patches(),
-        "studies.concepts": more_sections()["concepts"],
+        "models.2": READER,
+        "studies.concepts": {
+            **more_sections()["concepts"],
+            "embeddings": [
+                {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
+            ],
+        },
         "report.figures": ["tokens"],
     })  # fmt: skip
 
@@ -59,6 +65,12 @@ PAIRS = {
     "n_scenes": {"train": 64, "val": 64, "test": 64},
     "shard_size": {"train": 64, "val": 64, "test": 64},
     "render": {"kind": "shapes", "size_px": 32, "object_px": 14, "margin_px": 1},
+    "slots": 2, "captions": {},
+}  # fmt: skip
+READER = {
+    "name": "reader", "source": "controlled:captions",
+    "architecture": {"n_layers": 1, "width": 16, "n_heads": 2, "patch_px": 8},
+    "training": {"dataset": "pairs", "steps": 4, "batch_size": 16},
 }  # fmt: skip
 
 
@@ -157,7 +169,7 @@ def test_every_script_dies_twice_after_a_change(
     # The weights alone: no job reads this checkpoint.
     hub = clone.with_configfile("config/hub.yaml")
     hub.edit({
-        "models.2": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
+        "models.3": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
         "studies.binding_information.fits.0.models": ["hub"],
     })  # fmt: skip
     weights = hub.product("weights").path()

@@ -7,6 +7,12 @@ FOLLOWING: dict[str, set[str]] = {}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
+    # What other entries ask for already is not made anew.
+    "ConceptSection.embeddings": ("embeddings.1.models", ["hf"], set()),
+    "Embeddings.name": ("embeddings.0.name", "other", set()),
+    "Embeddings.datasets": ("embeddings.1.datasets", ["in-slots", "in-slots"], set()),
+    "Embeddings.models": ("embeddings.0.models", ["hf", "hf"], set()),
+    "Embeddings.texts": ("embeddings.0.texts", False, set()),
     "ConceptSection.dual_encoders": ("dual_encoders.0.coverages", [0.25], DUAL),
     **{
         f"DualEncoders.{key}": (f"dual_encoders.0.{key}", value, DUAL)

@@ -16,7 +16,7 @@ LABELLED = {"patch_samples", *READ, *KNOWN, *BASELINE}
 # patch stores
 FOLLOWING = {
     "scenes": LABELLED, "record_scenes": LABELLED, "pooled": READ, "patches": READ_OF_VIT,
-    "codes": EFFECTS, "Zoo.*": EFFECTS, "Zoo.name": HEADS, "Zoo.source": HEADS,
+    "Zoo.*": EFFECTS, "Zoo.name": HEADS, "Zoo.source": HEADS,
 }  # fmt: skip
 
 SHOWN = {"table", "figure"}

@@ -10,6 +10,7 @@ from pydantic import Field
 from bindscope.config.base import Model
 from bindscope.config.references import repeated
 from bindscope.studies.concepts.dual_config import DualEncoders, dual_problems
+from bindscope.studies.concepts.embeddings_config import Embeddings, embedding_problems
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 class ConceptSection(Model):
     """How concepts are bound in embeddings, and by encoders that are trained to."""
 
+    embeddings: tuple[Embeddings, ...] = Field(
+        (), description="Embeddings of scenes and captions by models."
+    )
     dual_encoders: tuple[DualEncoders, ...] = Field(
         (), description="Controlled dual encoders of scenes and queries."
     )
@@ -25,6 +29,8 @@ class ConceptSection(Model):
 
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
+    for i, block in enumerate(section.embeddings):
+        yield from embedding_problems(f"embeddings.{i}", config, block)
     yield from repeated("dual_encoders", [entry.name for entry in section.dual_encoders])
     for i, entry in enumerate(section.dual_encoders):
         yield from dual_problems(f"dual_encoders.{i}", entry)

@@ -7,6 +7,7 @@ from bindscope.core.interfaces import Step
 from bindscope.graph.shared import Shared
 from bindscope.studies.concepts.config import ConceptSection
 from bindscope.studies.concepts.dual_config import DualEncoders
+from bindscope.studies.concepts.embeddings_config import Embeddings
 from bindscope.studies.concepts.registry import ENCODERS
 
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
@@ -27,8 +28,22 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add everything that the section asks for."""
+    for block in section.embeddings:
+        _add_embeddings(graph, shared, block)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
+
+
+def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:
+    """Add embeddings of images where there are any, and of captions where they are asked for."""
+    for dataset in (shared.datasets[name] for name in block.datasets):
+        for model in (shared.models[name] for name in block.models):
+            if dataset.render:
+                shared.activations(graph, model, dataset, "final", "cls")
+            if block.texts:
+                shared.text_embeddings(graph, model, dataset)
+            if block.texts and dataset.render:
+                shared.joint(graph, model, dataset)
 
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
