@@ -146,7 +146,15 @@ ROOMS: dict[str, set[str]] = {
     "report/chapter.py": {"report", *of_studies("quoted")},
     "scenes/": {"scenes", "training"},
     "scenes/captions.py": set(),
-    **{f"scenes/{name}.py": set() for name in ("clevr_2d", "clevr_2d_palette", "value_names")},
+    **{
+        f"scenes/{name}.py": set()
+        for name in (
+            "clevr_2d",
+            "clevr_2d_palette",
+            "pug_spare_values",
+            "value_names",
+        )
+    },
     "scenes/clutter/": set(),  # no clutter in this preset
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids

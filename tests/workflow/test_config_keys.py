@@ -39,6 +39,7 @@ DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
 TEXTS = {"captions", "text_embeddings"}
 IN_SLOTS = {*CODES, *DRAWN, *TEXTS, "joint"}  # of a dataset whose objects are in order
 READ = {"records", "record_codes", "counted_priors"}
+RECORDS = {"records"}  # of scenes whose law is known
 CLEVR = {"download", *READ}
 GENOME = READ
 DOWNLOADED = {"download", *READ}
@@ -127,6 +128,16 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "TableSource.values": ("datasets.5.source.values.color", ["blue", "red"], OWN),
     "TableSource.box": ("datasets.5.source.box", ["x0", "y0", "x1", "y1"], OWN),
     "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
+    "TableSource.slots": ("datasets.21.source.slots.0.a", "other", READ),
+    **{
+        f"PugSpareSource.{key}": (f"datasets.22.source{at}", value, RECORDS)
+        for key, at, value in (
+            ("kind", "", {"kind": "python", "reader": READER}),
+            ("path", ".path", f"{OWN_IMAGES}/corrected.csv"), ("world", ".world", "Arena"),
+        )
+    },
+    "PugSpareSource.terms_accepted": ("datasets.22.source",
+                                      {"kind": "python", "reader": READER}, RECORDS),
     "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": READER}, READ),
     "ClevrSource.path": ("datasets.8.source.path", f"{OWN_IMAGES}/objects.csv", READ),
     "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),

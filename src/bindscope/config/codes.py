@@ -21,6 +21,7 @@ from bindscope.config.observed import (
     IndexSplit,
     PhotosRenderer,
     Source,
+    TableSource,
     vocabulary_problem,
 )
 from bindscope.config.slots import Clevr2dRenderer, EnumeratedSplit, clevr_2d_problem
@@ -250,6 +251,9 @@ def _order_problem(dataset: SceneDistribution) -> str | None:
     """Say what does not go with slots, or with scenes that are enumerated."""
     space, slots = dataset.space, dataset.slots
     fewest, most = _object_numbers(space)
+    columns = dataset.source.slots if isinstance(dataset.source, TableSource) else None
+    if columns and len(columns) != slots:
+        return f"source.slots has columns of {len(columns)} slots, and slots is {slots}"
     if slots is not None and slots < most:
         return f"slots is {slots}, and a scene of the space holds up to {most} objects"
     if dataset.captions and (problem := captions_problem(dataset.captions, space.groups, slots)):

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import Group, Groups, Model, NonNegativeInt, PositiveInt, SplitCounts
 from bindscope.config.genome import GenomeSource, Sha256, genome_problem
+from bindscope.config.pug_spare import PugSpareSource, pug_spare_problem
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource, segmented_problem
 from bindscope.config.solids import KNOWN_VALUES
 
@@ -110,9 +111,29 @@ class TableSource(Model):
     box: tuple[str, str, str, str] | None = Field(
         None, description="Columns of a box's left, top, right and bottom edge, in pixels."
     )
+    slots: tuple[dict[str, str], ...] | None = Field(
+        None,
+        min_length=1,
+        exclude_if=lambda slots: slots is None,  # it enters no key of tables with a row per object
+        description="For a table with a row per image: of each slot the column that holds its "
+        "object's value of each group; empty cells: nothing stands there. Left out: a row per "
+        "object, and the first row of an image is in its first slot.",
+    )
     repeats: bool = Field(
         False, description="Whether a scene may hold two objects with the same values."
     )
+
+    @model_validator(mode="after")
+    def _slots_fit(self) -> Self:
+        for columns in self.slots or ():
+            if sorted(columns) != sorted(self.values):
+                raise ValueError(
+                    f"slots names columns of {', '.join(columns) or 'nothing'}; each slot needs "
+                    f"one of {', '.join(self.values)}"
+                )
+        if self.slots and self.box:
+            raise ValueError("box is for a table with a row per object: leave out box or slots")
+        return self
 
 
 class ClevrSource(Model):
@@ -167,7 +188,13 @@ class PythonSource(Model):
 
 
 Source = Annotated[
-    TableSource | ClevrSource | GenomeSource | Ade20kSource | CocoPanopticSource | PythonSource,
+    TableSource
+    | ClevrSource
+    | GenomeSource
+    | Ade20kSource
+    | CocoPanopticSource
+    | PugSpareSource
+    | PythonSource,
     Field(discriminator="kind"),
 ]
 READ_SPLITS = (IndexSplit, ColumnSplit, HashedImagesSplit)
@@ -193,6 +220,8 @@ def vocabulary_problem(source: Source, groups: tuple[Group, ...]) -> str | None:
         return genome_problem(source, groups)
     if isinstance(source, Ade20kSource | CocoPanopticSource):
         return segmented_problem(source, groups)
+    if isinstance(source, PugSpareSource):
+        return pug_spare_problem(groups)
     if not isinstance(source, TableSource):
         return None
     names = [group.name for group in groups]

@@ -40,6 +40,7 @@ READERS = {
     "visual_genome": "bindscope.sources.genome.reader:GenomeReader",
     "ade20k": "bindscope.sources.ade20k:Ade20kReader",
     "coco_panoptic": "bindscope.sources.coco_panoptic:CocoPanopticReader",
+    "pug_spare": "bindscope.sources.pug_spare:PugSpareReader",
 }
 
 ADAPTERS = {

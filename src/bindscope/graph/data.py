@@ -9,6 +9,7 @@ from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import Dataset, HashedSplit, RankedSplit, SceneDistribution
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
+from bindscope.config.pug_spare import TABLE, PugSpareSource
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.config.slots import EnumeratedSplit
 from bindscope.config.solids import SolidsRenderer
@@ -100,7 +101,7 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
         {
             "dataset": dataset.model_dump(
                 mode="json",
-                include={"space", "split", "source"},
+                include={"space", "split", "source", "slots"},
                 exclude={"source": _OBTAINED} if isinstance(source, GenomeSource) else None,
             ),
             "labels_sha256": _labels_key(source),
@@ -137,6 +138,8 @@ def _labels_key(source: Source) -> str | list[str] | None:
     if isinstance(source, Ade20kSource | CocoPanopticSource):
         # Of the masks beside them it is taken that they do not change, as of the images.
         return [content_key(path / name) for name in label_files(source)]
+    if isinstance(source, PugSpareSource) and path.is_dir():
+        path = path / TABLE
     if isinstance(source, ClevrSource) and path.is_dir():
         # The images beside them would be read anew at each start of Snakemake.
         unpacked = path / "scenes"
@@ -159,12 +162,14 @@ def add_priors(graph: Graph, dataset: Dataset) -> Product:
 def add_codes(graph: Graph, dataset: Dataset) -> list[Product]:
     """Object and feature codes, a product per split."""
     if dataset.source:
-        sizes = [group.size for group in dataset.space.groups]
+        content: dict[str, Any] = {"sizes": [group.size for group in dataset.space.groups]}
+        if dataset.slots:
+            content["slots"] = dataset.slots
         return [
             graph.add(
                 "record_codes",
                 {"dataset": dataset.name, "split": split},
-                {"sizes": sizes, "split": split, "n_scenes": getattr(dataset.n_scenes, split)},
+                {**content, "split": split, "n_scenes": getattr(dataset.n_scenes, split)},
                 {"records": add_records(graph, dataset)},
             )
             for split in SPLITS

@@ -7,10 +7,12 @@ from typing import Any
 from bindscope.config.base import Group
 from bindscope.config.codes import FAST, SceneDistribution
 from bindscope.config.observed import ClevrSource, TableSource
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.slots import Clevr2dRenderer
 from bindscope.config.solids import SolidsRenderer
 from bindscope.scenes import clevr_2d_palette
 from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.pug_spare_values import VALUES as PUG_SPARE
 from bindscope.scenes.solids.values import VALUES, group_values
 
 
@@ -43,6 +45,8 @@ def _values(dataset: SceneDistribution, i: int, group: Group) -> list[str]:
         return list(source.values[group.name])
     if isinstance(source, ClevrSource):
         return list(VALUES[group.name])
+    if isinstance(source, PugSpareSource):
+        return list(PUG_SPARE[group.name])
     palette: tuple[str, ...] = ()
     if isinstance(render, FAST):
         palette = (tuple(COLOURS), SHAPES)[i]

@@ -72,6 +72,8 @@ class Scene:
         `train`, `val` or `test` where the source says so.
     segments
         Which pixels are whose; None if unknown.
+    slots
+        The slot of each object; None: the first object is in slot 0, the next in slot 1.
     """
 
     image: str
@@ -80,6 +82,7 @@ class Scene:
     boxes: tuple[Box, ...] | None = None
     split: str | None = None
     segments: Segments | None = None
+    slots: tuple[int, ...] | None = None
 
 
 def build_reader(source: Source, split_column: str | None) -> Reader:

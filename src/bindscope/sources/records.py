@@ -52,6 +52,7 @@ SCHEMA = pa.schema(
         ("where", pa.string()),
         ("cells", pa.list_(pa.int32())),
         ("boxes", pa.list_(pa.list_(pa.float64(), 4))),
+        ("slots", pa.list_(pa.int32())),
         (
             "segments",
             pa.struct(
@@ -77,6 +78,8 @@ class Record:
         As in `bindscope.sources.base.Scene`.
     cells
         Object-code index of each object, in the source's order.
+    slots
+        The slot of each object, where the dataset has slots.
     """
 
     image: str
@@ -84,6 +87,7 @@ class Record:
     cells: tuple[int, ...]
     boxes: tuple[Box, ...] | None
     segments: Segments | None = None
+    slots: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ class _Check:
     """Turns scenes into records; raises an error for one that is wrong."""
 
     def __init__(self, dataset: SceneDistribution, reader: Reader) -> None:
-        self.space = dataset.space
+        self.space, self.n_slots = dataset.space, dataset.slots
         self.groups = dataset.space.groups
         self.sizes = tuple(group.size for group in self.groups)
         self.n_cells = int(np.prod(self.sizes))
@@ -221,7 +225,25 @@ class _Check:
             self._boxes(scene, scene.boxes)
         if scene.segments is not None:
             check_segments(scene.segments, len(cells), f"{scene.image} ({scene.where})")
-        return Record(scene.image, scene.where, cells, scene.boxes, scene.segments)
+        slots = self._slots(scene) if self.n_slots else None
+        return Record(scene.image, scene.where, cells, scene.boxes, scene.segments, slots)
+
+    def _slots(self, scene: Scene) -> tuple[int, ...]:
+        """Return the slot of each object."""
+        n = len(scene.objects)
+        slots = tuple(range(n)) if scene.slots is None else scene.slots
+        if len(set(slots)) < len(slots) or len(slots) != n:
+            problem = f"puts {n} objects into slots {', '.join(map(str, slots))}"
+        elif not all(0 <= slot < (self.n_slots or 0) for slot in slots):
+            problem = (
+                f"has an object in slot {max(slots)}, and the dataset's slots are {self.n_slots}"
+            )
+        else:
+            return slots
+        raise InputError(
+            scene.where, f"{scene.image} {problem}",
+            "give every object a slot of its own below `slots`, counted from 0",
+        )  # fmt: skip
 
     def _cell(self, scene: Scene, values: Mapping[str, str]) -> int:
         place = []
@@ -282,6 +304,15 @@ def objects_of(records: Sequence[Record], n_cells: int) -> npt.NDArray[np.uint8]
     return objects
 
 
+def slots_in(records: Sequence[Record], n_slots: int) -> npt.NDArray[np.int16]:
+    """Write out which object stands in which slot, int16 (N, n_slots); -1 = none."""
+    slots = np.full((len(records), n_slots), -1, np.int16)
+    for row, record in zip(slots, records, strict=True):
+        assert record.slots is not None
+        row[list(record.slots)] = record.cells
+    return slots
+
+
 def write_records(
     path: Path | str,
     images: Roots,
@@ -334,6 +365,7 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
             tuple(row["cells"]),
             None if row["boxes"] is None else tuple(tuple(box) for box in row["boxes"]),
             None if row["segments"] is None else _segments(row["segments"]),
+            None if row["slots"] is None else tuple(row["slots"]),
         )
         for row in rows
     )

@@ -57,6 +57,8 @@ class TableReader:
         return [self._scene(image, rows) for image, rows in found.items()]
 
     def _scene(self, image: str, rows: Sequence[tuple[int, Row]]) -> Scene:
+        if self.source.slots:
+            return self._in_slots(image, rows, self.source.slots)
         first, last = rows[0][0], rows[-1][0]
         lines = f"row {first}" if first == last else f"rows {first} to {last}"
         objects = tuple(
@@ -66,6 +68,24 @@ class TableReader:
         box = self.source.box
         boxes = tuple(self._box(row, box, number) for number, row in rows) if box else None
         return Scene(image, objects, f"{self.path}, {lines}", boxes, self._split(image, rows))
+
+    def _in_slots(
+        self, image: str, rows: Sequence[tuple[int, Row]], columns: Sequence[Mapping[str, str]]
+    ) -> Scene:
+        """Return the scene of a row that has columns for each slot."""
+        number, row = rows[0]
+        if len(rows) > 1:
+            raise InputError(
+                f"{self.path}, row {rows[1][0]}", f"{image} is also in row {number}",
+                "with `source.slots` an image has one row; take one out, or leave `slots` out",
+            )  # fmt: skip
+        filled = [slot for slot, names in enumerate(columns) if any(row[c] for c in names.values())]
+        objects = tuple(
+            {group: self._cell(row, c, number) for group, c in columns[slot].items()}
+            for slot in filled
+        )
+        split = self._split(image, rows)
+        return Scene(image, objects, f"{self.path}, row {number}", None, split, None, tuple(filled))
 
     def _split(self, image: str, rows: Sequence[tuple[int, Row]]) -> str | None:
         if self.split_column is None:
@@ -147,7 +167,10 @@ class TableReader:
     def _wanted(self) -> list[str]:
         source = self.source
         split = [self.split_column] if self.split_column else []
-        return [source.image, *source.values, *(source.box or ()), *split]
+        values = list(source.values)
+        if source.slots:
+            values = [column for columns in source.slots for column in columns.values()]
+        return [source.image, *values, *(source.box or ()), *split]
 
     def _require(self, columns: Sequence[str]) -> None:
         for name in self._wanted():

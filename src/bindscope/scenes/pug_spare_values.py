@@ -1,0 +1,11 @@
+"""The values of PUG:SPARE's two feature groups, in the order in which its table names them."""
+
+from __future__ import annotations
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "character": (
+        "Crow", "Fox", "DeerStag", "DeerDoe", "Wolf", "Crocodile", "Elephant", "Hippopotamus",
+        "Lion", "Lioness", "Rhinoceros", "Zebra",
+    ),
+    "texture": ("Red", "Blue", "Green", "Yellow", "Brown", "Purple", "Cyan", "Gray"),
+}  # fmt: skip
