@@ -256,6 +256,12 @@ def _order_problem(dataset: SceneDistribution) -> str | None:
         return f"source.slots has columns of {len(columns)} slots, and slots is {slots}"
     if slots is not None and slots < most:
         return f"slots is {slots}, and a scene of the space holds up to {most} objects"
+    if (
+        isinstance(dataset.render, SolidsRenderer)
+        and dataset.render.hidden
+        and not fewest == most == slots == 2
+    ):
+        return "render.hidden is for scenes of two objects in `slots: 2`, one before the other"
     if dataset.captions and (problem := captions_problem(dataset.captions, space.groups, slots)):
         return problem
     if not isinstance(dataset.split, EnumeratedSplit):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability
 
 Color = Literal["gray", "red", "blue", "green", "brown", "purple", "cyan", "yellow"]
 Shape = Literal["cube", "sphere", "cylinder"]
@@ -122,10 +122,19 @@ class SolidsRenderer(Model):
         0, description="A scene in which fewer pixels of some object are visible is placed anew."
     )
 
+    hidden: tuple[Probability, Probability] | None = Field(
+        None,
+        exclude_if=lambda hidden: hidden is None,  # it enters no key of scenes without an order
+        description="Smallest and largest share of the second object that the first one hides: two "
+        "objects in `slots: 2`, in front and behind. Left out: objects stand anywhere.",
+    )
+
     @model_validator(mode="after")
     def _drawable(self) -> Self:
         if len(set(self.colors)) < len(self.colors):
             raise ValueError("colors names a colour twice")
+        if self.hidden and self.hidden[0] > self.hidden[1]:
+            raise ValueError("hidden is [smallest, largest]: exchange the two")
         if self.camera_height <= self.camera_jitter:
             raise ValueError(
                 f"camera_jitter ({self.camera_jitter}) can put a camera at height "

@@ -115,7 +115,7 @@ class Composer:
             If no arrangement is found, or none is accepted.
         """
         rng = random_stream(self.seed, self.split, index)
-        camera, lights = _camera(self.config, rng), tuple(_shifted(self.config, rng))
+        camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
         cells = np.repeat(np.arange(len(counts)), counts).tolist()
         radii = np.array([SIZES[self.features[cell]["size"]] for cell in cells])
         axes = np.array([camera.directions[name][:2] for name in ("right", "behind")])
@@ -153,7 +153,8 @@ class Composer:
         )
 
 
-def _camera(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
+def camera_of(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
+    """Return a scene's camera, shifted by the scene's random numbers."""
     shift = rng.uniform(-1, 1, 3) * config.camera_jitter
     camera = Camera.on_clevrs_side(
         config.camera_height, config.camera_distance, config.camera_pitch, shift
@@ -161,13 +162,14 @@ def _camera(config: SolidsRenderer, rng: np.random.Generator) -> Camera:
     return Camera(*(_point(part) for part in (camera.position, camera.target, camera.jitter)))
 
 
-def _shifted(config: SolidsRenderer, rng: np.random.Generator) -> list[Light]:
+def lights_of(config: SolidsRenderer, rng: np.random.Generator) -> tuple[Light, ...]:
+    """Return a scene's lights, shifted likewise."""
     lights = []
     for lamp in LAMPS:
         shift = _point(rng.uniform(-1, 1, 3) * config.light_jitter)
         position = _point(np.add(lamp.position, shift))
         lights.append(Light(lamp.name, position, lamp.side, lamp.watts, shift))
-    return lights
+    return tuple(lights)
 
 
 def _point(values: Iterable[float]) -> tuple[float, float, float]:

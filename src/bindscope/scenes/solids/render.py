@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.codes.counting import largest_scene
+from bindscope.codes.slots import slots_of
 from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.solids import Backend, SolidsRenderer
@@ -17,7 +18,8 @@ from bindscope.core.registries import BACKENDS, resolve
 from bindscope.core.splits import SplitName
 from bindscope.scenes.solids.description import Scene, pack
 from bindscope.scenes.solids.labels import PixelLabels, cast
-from bindscope.scenes.solids.placement import Composer, check_room
+from bindscope.scenes.solids.pairs import PairComposer
+from bindscope.scenes.solids.placement import Composer, Features, check_room
 from bindscope.scenes.solids.vocabulary import cell_features
 
 UInt8 = NDArray[np.uint8]
@@ -65,7 +67,7 @@ def render(
     Returns
     -------
     `images`, `masks`, `cells`
-        As there; a cell stands in `cells` once per object.
+        As there; a cell stands in `cells` once per object. With `hidden`, objects by slot.
     `boxes`
         int16 (n, M, 4): the tight box of each object's outline, hidden parts included.
     `depth`
@@ -85,6 +87,29 @@ def render(
     assert isinstance(config, SolidsRenderer)
     most = largest_scene(dataset.space)
     check_room(config, most, where)
+    features = cell_features(dataset, config)
+    if config.hidden is None:
+        counts = type_counts_of(dataset, split, start, objects)
+        scenes, labels = _scattered(dataset, config, features, split, start, counts)
+    else:
+        pairs = PairComposer(config, features, dataset.seed, split, where)
+        slots = slots_of(dataset, split, start, objects).tolist()
+        found = [pairs.compose(start + i, row) for i, row in enumerate(slots)]
+        scenes, labels = [scene for scene, _ in found], [seen for _, seen in found]
+    size = config.size_px
+    images = draw(config.backend, scenes).reshape(-1, size, size, 3)
+    return {"images": images, **_arrays(scenes, labels, size, most)}
+
+
+def _scattered(
+    dataset: SceneDistribution,
+    config: SolidsRenderer,
+    features: Features,
+    split: SplitName,
+    start: int,
+    counts: UInt8,
+) -> tuple[list[Scene], list[PixelLabels]]:
+    """Place objects by CLEVR's rules; scenes and their labels."""
     labels: list[PixelLabels] = []
 
     def judge(scene: Scene) -> str | None:
@@ -95,13 +120,10 @@ def render(
             labels.append(found)
         return problem
 
-    features = cell_features(dataset, config)
+    where = f"dataset {dataset.name!r}"
     composer = Composer(config, features, dataset.seed, split, where, judge)
-    counts = type_counts_of(dataset, split, start, objects)
     scenes = [composer.compose(start + i, row) for i, row in enumerate(counts)]
-    size = config.size_px
-    images = draw(config.backend, scenes).reshape(-1, size, size, 3)
-    return {"images": images, **_arrays(scenes, labels, size, most)}
+    return scenes, labels
 
 
 def description_bytes(most: int) -> int:

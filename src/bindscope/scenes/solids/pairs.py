@@ -1,0 +1,122 @@
+"""Two solids in slots, of which the second stands behind the first and is hidden by a given share.
+
+Slot 0 is in front, slot 1 behind. How much of the second is hidden is found, not drawn by chance:
+it is moved to the right, away from the line of sight, until as much of it is hidden as the scene's
+random number asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.config.solids import SolidsRenderer
+from bindscope.core.errors import ConfigError
+from bindscope.core.splits import SplitName
+from bindscope.scenes.solids.description import Scene, Solid, rounded
+from bindscope.scenes.solids.labels import PixelLabels, cast
+from bindscope.scenes.solids.placement import Features, camera_of, lights_of, random_stream
+from bindscope.scenes.solids.vocabulary import SIZES
+
+CASTS = 24  # places that are tried for the second object
+CLOSE = 0.005  # difference from the share asked for at which the search ends
+
+
+@dataclass(frozen=True)
+class PairComposer:
+    """Composes scenes of two objects with a controlled hidden share.
+
+    Attributes
+    ----------
+    config
+        The dataset's `render` section, with `hidden`.
+    features
+        What object each cell is, see `vocabulary.cell_features`.
+    seed, split
+        The dataset's seed, and the split.
+    where
+        Name of the dataset, for messages.
+    """
+
+    config: SolidsRenderer
+    features: Features
+    seed: int
+    split: SplitName
+    where: str
+
+    def compose(self, index: int, slots: Sequence[int]) -> tuple[Scene, PixelLabels]:
+        """Place the objects of one scene.
+
+        Parameters
+        ----------
+        index
+            Which scene of the split.
+        slots
+            Cells of the object in front and of the one behind.
+
+        Returns
+        -------
+        Scene, PixelLabels
+            Objects by slot. The share of the second one's pixels that are hidden lies in `hidden`.
+
+        Raises
+        ------
+        ConfigError
+            If no place hides as much as is asked for.
+        """
+        assert self.config.hidden is not None
+        low, high = self.config.hidden
+        rng = random_stream(self.seed, self.split, index)
+        camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
+        turns = rounded(rng.uniform(0, 360, 2))
+        wanted = rng.uniform(low, high)
+        radii = [SIZES[self.features[cell]["size"]] for cell in slots]
+        right, behind = (camera.directions[name][:2] for name in ("right", "behind"))
+        apart = sum(radii) + self.config.min_distance
+        near, far = 0.0, 2.0 * sum(radii)  # shifts to the right: hides most, hides nothing
+        best: tuple[float, Scene, PixelLabels] | None = None
+        for _ in range(CASTS):
+            shift = (near + far) / 2 if best else near
+            offset = (np.array(behind) * apart + np.array(right) * shift) / 2
+            objects = tuple(
+                Solid(**self.features[cell], x=x, y=y, rotation=turn, cell=cell)
+                for cell, (x, y), turn in zip(
+                    slots, map(rounded, (-offset, offset)), turns, strict=True
+                )
+            )
+            size = self.config.size_px
+            scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
+            labels = cast(scene)
+            hidden = 1 - float(labels.visible[1] / max(labels.alone[1], 1))
+            error = abs(hidden - wanted)
+            if best is None or error < best[0]:
+                best = error, scene, labels
+            if error <= CLOSE or (shift == near and hidden <= wanted):
+                break
+            near, far = (shift, far) if hidden > wanted else (near, shift)
+        assert best is not None
+        _, scene, labels = best
+        self._check(index, labels)
+        return scene, labels
+
+    def _check(self, index: int, labels: PixelLabels) -> None:
+        """Refuse a scene that hides too much or too little, or shows an object not at all."""
+        assert self.config.hidden is not None
+        low, high = self.config.hidden
+        shares = hidden_shares(labels)
+        if not labels.alone.all() or not low - 0.02 <= shares[1] <= high + 0.02:
+            raise ConfigError(
+                f"{self.where}, {self.split}, scene {index}",
+                f"at most {shares[1]:.2f} of the object behind can be hidden, or not exactly "
+                f"enough, and render.hidden asks for {low:g} to {high:g}",
+                "lower render.camera_height or render.hidden, raise render.size_px, or let all "
+                "objects have one size",
+            )
+
+
+def hidden_shares(labels: PixelLabels) -> NDArray[np.float64]:
+    """Return the share of each object's pixels that another one hides."""
+    return np.asarray(1 - labels.visible / np.maximum(labels.alone, 1), float)
