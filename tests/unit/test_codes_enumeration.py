@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bindscope.codes.enumeration import enumerated, n_ordered_scenes
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import Dataset, endless
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import check_split, codes_slice, scenes_slice, space_slice
@@ -140,6 +140,14 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=problem):
         ordered(space, slots, sizes)
+
+
+def test_a_list_that_ends_gives_no_fresh_scenes_for_a_training() -> None:
+    render = {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1}
+    drawn = ordered(PAIRS, 2, None, render=render)
+    assert endless(drawn)
+    assert not endless(ordered(PAIRS, 2, (64, 16, 16), render=render))
+    assert not endless(clevr_2d())
 
 
 def test_too_many_scenes_are_refused_before_anything_runs() -> None:

@@ -158,6 +158,11 @@ FAST = (ShapesRenderer, ClutterRenderer)
 """Renderers that draw as fast as a training takes scenes."""
 
 
+def endless(dataset: SceneDistribution) -> bool:
+    """Whether scenes that no dataset holds can be drawn for each step of a training."""
+    return isinstance(dataset.render, FAST) and not isinstance(dataset.split, EnumeratedSplit)
+
+
 class SceneDistribution(Model):
     """Which scenes exist, how they are split and how they look; not how many are drawn."""
 

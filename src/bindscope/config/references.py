@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bindscope.config.base import Model
-from bindscope.config.codes import FAST, Dataset
+from bindscope.config.codes import Dataset, endless
 from bindscope.config.grid import unknown
 from bindscope.config.models import Controlled
 from bindscope.config.wording import instead
@@ -60,10 +60,11 @@ def _training(where: str, model: Controlled, datasets: Mapping[str, Dataset]) ->
     if render is None:
         yield f"{where}.training.dataset: dataset {name!r} has no render section"
         return
-    if model.training.scenes == "fresh" and not isinstance(render, FAST):
+    if model.training.scenes == "fresh" and not endless(datasets[name]):
         yield (
-            f"{where}.training.scenes: only shapes and clutter draw fresh scenes, and {name!r} "
-            f"has {render.kind!r}; use `scenes: dataset`"
+            f"{where}.training.scenes: only shapes and clutter draw fresh scenes, of splits that "
+            f"are not enumerated, and {name!r} has {render.kind!r}, {datasets[name].split.rule!r}; "
+            "use `scenes: dataset`"
         )
     patch = model.architecture.patch_px
     trained = model.training.input_px

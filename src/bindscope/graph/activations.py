@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bindscope.activations.parts import in_parts
-from bindscope.config.codes import FAST, Dataset
+from bindscope.config.codes import Dataset, endless
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.contents import content_key
@@ -53,7 +53,7 @@ def trained_as(model: Controlled) -> dict[str, Any]:
 def _draws_afresh(model: Controlled, dataset: Dataset) -> bool:
     """Whether scenes are drawn for each step of the training."""
     if model.training.scenes is None:
-        return isinstance(dataset.render, FAST)
+        return endless(dataset)
     return model.training.scenes == "fresh"
 
 
