@@ -88,10 +88,10 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
     ModelError
         If the model is no CLIP, or its weights or tokenizer are missing.
     """
+    declare_torchvision_operators()
     from transformers import CLIPModel
 
     where = f"the text tower of {config.name} ({config.source})"
-    declare_torchvision_operators()
     found = resolve(config, weights) if config.pretrained else None
     folder = found.folder if found else parse_source(config.source).path
     settings = _settings(config, folder, where)
