@@ -15,8 +15,8 @@ from bindscope.commands.effects import COLLECTING, Effects, example, in_words, r
 CANNOT_BE_CHANGED_ALONE = [
     "Effects.later", "Effects.layers", "GenomeSource.feature", "GenomeSource.n_categories",
     "GenomeSource.n_values", "PairSection.scenes", "PatchSampling.class_groups",
-    "PhotosRenderer.kind", "Report.figures", "UsedScenes.test", "UsedScenes.train",
-    "UsedScenes.val", "Zoo.source",
+    "PhotosRenderer.kind", "PugSpareSource.kind", "PugSpareSource.terms_accepted", "Report.figures",
+    "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val", "Zoo.source",
 ]  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def n_ordered_scenes(dataset: SceneDistribution) -> int:
     space, m = dataset.space, largest_scene(dataset.space)
     cells = prod(group.size for group in space.groups)
     if isinstance(space, DrawsSpace):
-        return comb(dataset.slots, m) * cells**m
+        return comb(dataset.slots, m) * int(cells**m)
     codes = comb(cells, m) if space.kind == "uniform" else n_outcomes(build_space(space))
     return perm(dataset.slots, m) * codes
 
@@ -98,7 +98,7 @@ def enumerated(dataset: SceneDistribution, split: str, start: int, stop: int) ->
     check_sizes(dataset)
     assert isinstance(dataset.split, EnumeratedSplit)
     sizes = [getattr(dataset.split.sizes, name) for name in SPLITS]
-    which = SPLITS.index(split)  # type: ignore[arg-type]
+    which = SPLITS.index(split)
     if stop > sizes[which]:
         raise ConfigError(
             f"datasets.{dataset.name}.split.sizes.{split}",

@@ -42,7 +42,7 @@ def slots_of(
         return enumerated(dataset, split, start, start + len(objects))
     cells = cells_in_order(type_counts_of(dataset, split, start, objects), dataset.slots)
     blocks = -(-dataset.slots // _PHILOX_WORDS)
-    seed = [dataset.seed, _STREAM, SPLITS.index(split)]  # type: ignore[arg-type]
+    seed = [dataset.seed, _STREAM, SPLITS.index(split)]
     philox = np.random.Philox(np.random.SeedSequence(seed))
     philox.advance(start * blocks)
     words = philox.random_raw(len(cells) * blocks * _PHILOX_WORDS).reshape(len(cells), -1)

@@ -89,15 +89,16 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
         If the model is no CLIP, or its weights or tokenizer are missing.
     """
     declare_torchvision_operators()
-    from transformers import CLIPModel
+    import transformers
 
+    clip: Any = transformers.CLIPModel
     where = f"the text tower of {config.name} ({config.source})"
     found = resolve(config, weights) if config.pretrained else None
     folder = found.folder if found else parse_source(config.source).path
     settings = _settings(config, folder, where)
     tokenize = _of_bytes(settings, where) if folder is None else _tokenizer(folder, where)
     if found:
-        model, report = CLIPModel.from_pretrained(
+        model, report = clip.from_pretrained(
             found.folder, config=settings, dtype=torch.float32, local_files_only=True,
             use_safetensors=True, output_loading_info=True,
         )  # fmt: skip
