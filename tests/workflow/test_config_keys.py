@@ -39,7 +39,6 @@ DRAWN = {"scenes", *PRETRAINED}  # of a dataset that a pretrained model reads
 TEXTS = {"captions", "text_embeddings"}
 IN_SLOTS = {*CODES, *DRAWN, *TEXTS, "joint"}  # of a dataset whose objects are in order
 READ = {"records", "record_codes", "counted_priors"}
-RECORDS = {"records"}  # of scenes whose law is known
 CLEVR = {"download", *READ}
 GENOME = READ
 DOWNLOADED = {"download", *READ}
@@ -130,14 +129,14 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "TableSource.repeats": ("datasets.5.source.repeats", True, OWN),
     "TableSource.slots": ("datasets.21.source.slots.0.a", "other", READ),
     **{
-        f"PugSpareSource.{key}": (f"datasets.22.source{at}", value, RECORDS)
+        f"PugSpareSource.{key}": (f"datasets.22.source{at}", value, READ)
         for key, at, value in (
             ("kind", "", {"kind": "python", "reader": READER}),
             ("path", ".path", f"{OWN_IMAGES}/corrected.csv"), ("world", ".world", "Arena"),
         )
     },
     "PugSpareSource.terms_accepted": ("datasets.22.source",
-                                      {"kind": "python", "reader": READER}, RECORDS),
+                                      {"kind": "python", "reader": READER}, READ),
     "ClevrSource.kind": ("datasets.8.source", {"kind": "python", "reader": READER}, READ),
     "ClevrSource.path": ("datasets.8.source.path", f"{OWN_IMAGES}/objects.csv", READ),
     "ClevrSource.url": ("datasets.8.source.url", "https://example.org/CLEVR_v1.0.zip", CLEVR),

@@ -46,7 +46,7 @@ def change(clone: Clone, sources: Path) -> None:
         "datasets.4": PAIRS,
         "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
         "studies.same_object": pairs_of_patches(),
-        "models.2": READER,
+        "models.3": READER,
         "studies.concepts": {
             **more_sections()["concepts"],
             "embeddings": [
@@ -169,7 +169,7 @@ def test_every_script_dies_twice_after_a_change(
     # The weights alone: no job reads this checkpoint.
     hub = clone.with_configfile("config/hub.yaml")
     hub.edit({
-        "models.3": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
+        "models.4": {"name": "hub", "source": f"hf:some/model@{REVISION}", "n_layers": 2},
         "studies.binding_information.fits.0.models": ["hub"],
     })  # fmt: skip
     weights = hub.product("weights").path()
