@@ -133,7 +133,8 @@ def overlap(first: Tensor, second: Tensor) -> float:
 
     The mean squared cosine of the principal angles of orthonormal bases (d, k).
     """
-    return float((first.t() @ second).square().sum()) / first.shape[1]
+    share = float((first.t() @ second).square().sum()) / first.shape[1]
+    return min(share, 1.0)  # a subspace of itself, but for rounding
 
 
 def edited_layers(what: Intervention, layer: int, layers: Iterable[Any]) -> list[int]:
