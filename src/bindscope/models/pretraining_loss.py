@@ -18,7 +18,7 @@ from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.models.controlled import checked
-from bindscope.models.objectives.base import Objective, Setting
+from bindscope.models.objectives.base import ADDED, Objective, Setting
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.stream import freeze
 from bindscope.models.vit import BESIDE, build, transform
@@ -31,6 +31,8 @@ def load(
     heads: Path | None = None,
 ) -> Evaluation:
     """Load a model with what its objective added to it, frozen.
+
+    What a loss beside the objective (`training.same_object`) added is left out.
 
     Parameters
     ----------
@@ -62,11 +64,19 @@ def load(
         manifest = json.loads(path.read_text())
         recipe = json.loads(manifest["spec"])
     content = checked(path.parent / manifest["weights"], manifest["sha256"], remedy)
+<<<<<<< HEAD
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
     if heads is not None:
         fitted = json.loads(heads.read_text())
         again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
         tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
+=======
+    tensors = {
+        name: value.float()
+        for name, value in load_tensors(content).items()
+        if not name.startswith(ADDED)
+    }
+>>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
     freeze(objective, torch.device(device))
