@@ -139,6 +139,7 @@ ROOMS: dict[str, set[str]] = {
     "report/chapter.py": {"report", *of_studies("quoted")},
     "scenes/": {"scenes", "training"},
     "scenes/clutter/": set(),  # no clutter in this preset
+    "scenes/patch_labels.py": set(),  # of losses and studies of pairs of patches
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "sources/": set(),  # no scenes of this preset are read

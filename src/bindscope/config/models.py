@@ -93,7 +93,7 @@ class Architecture(Model):
 
 
 class SameObjectLoss(Model):
-    """A loss beside the objective: which patches of an image show the same object?
+    """A loss beside the objective: to tell which patches of an image show the same object.
 
     A quadratic head reads one layer's patch tokens and always learns to tell. The transformer is
     given `weight` (lambda) times the gradient of the head's loss: above 0 it writes what the head

@@ -1,4 +1,4 @@
-"""A loss beside an objective: which patches of an image show the same object?
+"""A loss beside an objective: to tell which patches of an image show the same object.
 
 IsSameObject (arXiv 2510.24709, section 3) as a training signal. The head always learns to tell; the
 transformer is given a signed multiple of its gradient: it helps the head, or, with the gradient
