@@ -67,7 +67,7 @@ def test_the_loss_is_that_of_every_pair_of_one_image_written_out() -> None:
             logit = x[i] @ symmetric @ x[j] / 6 + 0.3
             found.append(log2(1 + exp(-logit if of[i] == of[j] else logit)))
     assert len(found) == 12
-    assert float(made.loss_bits(tokens, labels)) == pytest.approx(np.mean(found), rel=1e-5)
+    assert made.loss_bits(tokens, labels).item() == pytest.approx(np.mean(found), rel=1e-5)
 
 
 def test_the_order_of_tokens_does_not_matter() -> None:
@@ -80,8 +80,8 @@ def test_the_order_of_tokens_does_not_matter() -> None:
 
 def test_a_new_head_says_nothing_and_scenes_without_pairs_cost_nothing() -> None:
     made, (tokens, labels) = SameObject(6, SameObjectLoss(weight=1, layer=0)), tokens_and_labels()
-    assert float(made.loss_bits(tokens, labels)) == pytest.approx(1)
-    assert float(made.loss_bits(tokens, torch.zeros_like(labels))) == 0
+    assert made.loss_bits(tokens, labels).item() == pytest.approx(1)
+    assert made.loss_bits(tokens, torch.zeros_like(labels)).item() == 0
 
 
 @pytest.mark.parametrize("weight", [-2.0, -0.5, 3.0])

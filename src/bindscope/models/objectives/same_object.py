@@ -31,8 +31,8 @@ MIN_PURITY = 0.5  # share of a patch's pixels that its object must have
 class SameObject(nn.Module):
     """A quadratic head on pairs of patch tokens of one layer, and its loss.
 
-    The logit of two patches is ``x^T W y / width + b``, x and y their tokens, each standardised
-    over its width. W and b start at 0, so that no random number is drawn and the transformer
+    The logit of two patches is ``x^T S y / width + b``, x and y their tokens, each standardised
+    over its width, and S the symmetric part of W. W and b start at 0, so that no random number is drawn and the transformer
     starts and is shown what it would be without.
 
     Parameters
@@ -54,7 +54,8 @@ class SameObject(nn.Module):
         """(B, T, width) to the logits of all pairs, in nats (B, T, T)."""
         width = tokens.shape[-1]
         tokens = functional.layer_norm(tokens, (width,))
-        return tokens @ self.matrix @ tokens.transpose(1, 2) / width + self.bias
+        symmetric = (self.matrix + self.matrix.T) / 2
+        return tokens @ symmetric @ tokens.transpose(1, 2) / width + self.bias
 
     def loss_bits(self, tokens: Tensor, instances: Tensor) -> Tensor:
         """Return the mean cross-entropy of a pair in bits; 0 where there is no pair.
