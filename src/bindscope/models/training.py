@@ -185,8 +185,9 @@ def _added(config: Controlled, objective: Objective) -> SameObject | None:
     loss = config.training.same_object
     if loss is None or not loss.weight:
         return None
-    objective.add_module("added", resolve(ADDED_LOSSES["same_object"])(objective.vit.width, loss))
-    return objective.added
+    head: SameObject = resolve(ADDED_LOSSES["same_object"])(objective.vit.width, loss)
+    objective.add_module("added", head)
+    return head
 
 
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
