@@ -1,4 +1,4 @@
-"""The IsSameObject loss beside an objective: its value, its gradient, and what it does to tokens."""
+"""The IsSameObject loss beside an objective: value, gradient, and what it does to tokens."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def of_split(vit: ViT, split: Any, n: int) -> PairData:
     """Return labelled patches of `n` scenes with their tokens of the layer."""
     drawn = render_scenes(PAIRS, split, 0, sample_codes(PAIRS, split, 0, n))
     labels = things(Masks.of(drawn), vit.rows, split)
-    patches = np.broadcast_to(np.arange(labels.shape[1]), labels.shape)
+    patches = np.tile(np.arange(labels.shape[1]), (n, 1))
     with torch.no_grad():
         tokens = vit.tokens(transform(32)(drawn["images"], torch.device("cpu"), split))
         for block in vit.blocks[:LAYER]:

@@ -32,8 +32,8 @@ class SameObject(nn.Module):
     """A quadratic head on pairs of patch tokens of one layer, and its loss.
 
     The logit of two patches is ``x^T S y / width + b``, x and y their tokens, each standardised
-    over its width, and S the symmetric part of W. W and b start at 0, so that no random number is drawn and the transformer
-    starts and is shown what it would be without.
+    over its width, and S the symmetric part of W. W and b start at 0, so that no random number is
+    drawn: the transformer starts from the same weights, and is shown the same, as without.
 
     Parameters
     ----------
