@@ -67,7 +67,8 @@ class SameObject(nn.Module):
         instances
             int64 (B, T): which object of its image a token shows, 0 = it takes no part.
         """
-        first, second = torch.triu_indices(*instances.shape[1:] * 2, offset=1)
+        n_tokens = instances.shape[1]
+        first, second = torch.triu_indices(n_tokens, n_tokens, offset=1)
         one, other = instances[:, first], instances[:, second]
         takes_part = (one > 0) & (other > 0)
         logits = self(_scaled(tokens, self.weight))[:, first, second]
@@ -131,7 +132,7 @@ class _Scaled(torch.autograd.Function):
         return tokens.view_as(tokens)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.weight * gradient, None
 
 
