@@ -40,7 +40,7 @@ from bindscope.studies.same_object.data import Background, Block, PairData, Pair
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, Recorded
 from bindscope.studies.same_object.marks import MEASURES
 <<<<<<< HEAD
-from bindscope.studies.same_object.patch_labels import count_pixels
+from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
 =======
 from bindscope.studies.same_object.subspace import Editor, Intervention
