@@ -64,19 +64,12 @@ def load(
         manifest = json.loads(path.read_text())
         recipe = json.loads(manifest["spec"])
     content = checked(path.parent / manifest["weights"], manifest["sha256"], remedy)
-<<<<<<< HEAD
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
     if heads is not None:
         fitted = json.loads(heads.read_text())
         again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
         tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
-=======
-    tensors = {
-        name: value.float()
-        for name, value in load_tensors(content).items()
-        if not name.startswith(ADDED)
-    }
->>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
+    tensors = {name: value for name, value in tensors.items() if not name.startswith(ADDED)}
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
     freeze(objective, torch.device(device))

@@ -7,12 +7,8 @@ differently), and on nothing else besides the arguments.
 from __future__ import annotations
 
 import logging
-<<<<<<< HEAD
 from collections.abc import Iterator, Mapping, Sequence
-=======
-from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
->>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -33,15 +29,9 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.objectives.base import Objective, Setting, UInt8
-<<<<<<< HEAD
-from bindscope.models.objectives.evaluation import Evaluation, random_stream
-from bindscope.models.training_scenes import Batch, Scenes
-from bindscope.models.vit import ViT, build, transform
-=======
 from bindscope.models.objectives.evaluation import Edits, Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Masks, Scenes
-from bindscope.models.vit import build, transform
->>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
+from bindscope.models.vit import ViT, build, transform
 
 if TYPE_CHECKING:
     from bindscope.models.objectives.same_object import SameObject

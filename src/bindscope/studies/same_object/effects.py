@@ -24,12 +24,8 @@ from bindscope.core.store.reader import Store
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
-<<<<<<< HEAD
 from bindscope.models.edits import editable, unwritten
-=======
-from bindscope.models.edits import editable
 from bindscope.scenes.patch_labels import count_pixels
->>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
 from bindscope.studies.same_object.attention_measures import (
     correlations,
     divergence_bits,
@@ -39,12 +35,7 @@ from bindscope.studies.same_object.attention_measures import (
 from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, Recorded
 from bindscope.studies.same_object.marks import MEASURES
-<<<<<<< HEAD
-from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
-=======
-from bindscope.studies.same_object.subspace import Editor, Intervention
->>>>>>> 5a6ace3 (Controlled models can be trained with a signed multiple of an IsSameObject loss; labels of patches moved to scenes/)
 
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
 LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
