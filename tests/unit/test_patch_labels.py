@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindscope.core.errors import InputError
-from bindscope.studies.same_object import patch_labels as module
-from bindscope.studies.same_object.patch_labels import check_grid, patch_labels
+from bindscope.scenes import patch_labels as module
+from bindscope.scenes.patch_labels import check_grid, patch_labels
 
 CLASSES = np.array([[7, 8, 9]])
 NO_STUFF = np.zeros((1, 3), int)

@@ -15,8 +15,8 @@ from bindscope.config.codes import Dataset
 from bindscope.core.errors import InputError, StoreError
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter, write_arrays
+from bindscope.scenes.patch_labels import PatchLabels
 from bindscope.scenes.render import write_scenes
-from bindscope.studies.same_object.patch_labels import PatchLabels
 from bindscope.studies.same_object.patch_samples import (
     ONE_OBJECT,
     TOO_FEW,

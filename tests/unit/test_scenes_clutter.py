@@ -24,9 +24,9 @@ from bindscope.scenes.clutter.looks import (
     texture_pairs,
 )
 from bindscope.scenes.palette import COLOURS
+from bindscope.scenes.patch_labels import patch_labels
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage
-from bindscope.studies.same_object.patch_labels import patch_labels
 from bindscope.studies.same_object.patch_samples import sample
 from bindscope.studies.same_object.sampling_config import PatchSampling
 

@@ -156,6 +156,7 @@ ROOMS: dict[str, set[str]] = {
         )
     },
     "scenes/clutter/": set(),  # no clutter in this preset
+    "scenes/patch_labels.py": set(),  # of losses and studies of pairs of patches
     "scenes/solids/": set(),  # no solids in this preset
     "scenes/statistics.py": set(),  # of solids
     "sources/": set(),  # no scenes of this preset are read

@@ -92,6 +92,25 @@ class Architecture(Model):
         return self
 
 
+class SameObjectLoss(Model):
+    """A loss beside the objective: to tell which patches of an image show the same object.
+
+    A quadratic head reads one layer's patch tokens and always learns to tell. The transformer is
+    given `weight` (lambda) times the gradient of the head's loss: above 0 it writes what the head
+    reads, below 0 it hides it.
+    """
+
+    weight: float = Field(
+        description="Lambda: bits of the objective that count as much as one bit of a pair of "
+        "patches; below 0 the transformer is trained against the head (reversed gradient), and 0 "
+        "is the same as no such loss.",
+        allow_inf_nan=False,
+    )
+    layer: NonNegativeInt = Field(
+        description="Layer that the head reads: 0 is what enters block 1, l what block l gives."
+    )
+
+
 class Training(Model):
     """How a controlled model is trained."""
 
@@ -116,6 +135,12 @@ class Training(Model):
     weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    same_object: SameObjectLoss | None = Field(
+        None,
+        exclude_if=lambda loss: loss is None or loss.weight == 0,  # it enters no key then
+        description="A loss on pairs of patches beside the objective; left out: the objective "
+        "alone.",
+    )
 
 
 class Controlled(Model):
@@ -139,6 +164,18 @@ class Controlled(Model):
         "interpolated. Default: that of training.",
     )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @model_validator(mode="after")
+    def _has_the_layer_of_its_loss(self) -> Self:
+        loss = self.training.same_object
+        if loss is not None and self.source == "controlled:none":
+            raise ValueError("training.same_object: `none` is not trained; leave it out")
+        if loss is not None and loss.layer > self.architecture.n_layers:
+            raise ValueError(
+                f"training.same_object.layer: there is no layer {loss.layer}; choose 0 to "
+                f"{self.architecture.n_layers}"
+            )
+        return self
 
 
 class Zoo(Model):

@@ -11,7 +11,7 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretraine
 from bindscope.config.zoo import read_manifest
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
-from bindscope.core.registries import ADAPTERS, OBJECTIVES
+from bindscope.core.registries import ADAPTERS, ADDED_LOSSES, OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import (
     add_codes,
@@ -87,6 +87,9 @@ def _add_training(
     code = [*space_code(dataset), *model_code(model)]
     if objective in OBJECTIVES:
         code.append(OBJECTIVES[objective])
+        code += [
+            ADDED_LOSSES[loss] for loss in ADDED_LOSSES if loss in trained_as(model)["training"]
+        ]
         if _draws_afresh(model, dataset):
             code += renderer_code(dataset)
         else:

@@ -19,7 +19,7 @@ from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.models.controlled import checked
-from bindscope.models.objectives.base import Objective, Setting
+from bindscope.models.objectives.base import ADDED, Objective, Setting
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.stream import freeze
 from bindscope.models.vit import BESIDE, build, transform
@@ -75,6 +75,8 @@ def restore(
 ) -> Restored:
     """Load a model with what its objective added to it, frozen.
 
+    What a loss beside the objective (`training.same_object`) added is left out.
+
     Parameters
     ----------
     config
@@ -111,6 +113,7 @@ def restore(
         fitted = json.loads(heads.read_text())
         again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
         tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
+    tensors = {name: value for name, value in tensors.items() if not name.startswith(ADDED)}
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
     freeze(objective, torch.device(device))

@@ -45,6 +45,7 @@ SHARED: dict[str, set[str]] = {
         f"models/{name}.py": SAMPLED | MAPS
         for name in ("attention", "controlled", "edits", "images", "loading", "stream", "vit")
     },
+    "scenes/patch_labels.py": SAMPLES | MAPS,
     "scenes/placement.py": SAMPLES,
     "statistics/bootstrap.py": {*TOKENS, *TABLES, *MEANS},
 }
@@ -85,7 +86,6 @@ ROOMS: dict[str, set[str]] = {
     "leads.py": TABLES,
     "marks.py": {*TOKENS, *MAPS, *TABLES, *OF_EFFECTS, *MEANS},
     "names.py": NAMED,
-    "patch_labels.py": SAMPLES | MAPS,
     "patch_samples.py": SAMPLES,
     "planting.py": KNOWN,
     "published.py": {*EDITED, "figure same_object_models", "report"},
@@ -111,11 +111,12 @@ for _name in (
     "fitting/streaming", "models/attention", "models/base", "models/controlled", "models/edits",
     "models/images", "models/loading", "models/objectives/base", "models/objectives/codes",
     "models/objectives/evaluation", "models/pretraining_loss", "models/stream", "models/vit",
+    "scenes/patch_labels",
     "statistics/bootstrap", "statistics/means",
 ):  # fmt: skip
     SHARED[f"{_name}.py"] = SHARED.get(f"{_name}.py", set()) | EFFECTS
 # One of them fits a quadratic probe again.
-for _name in ("data", "fit", "histogram", "marks", "metrics", "patch_labels", "scorers/base",
+for _name in ("data", "fit", "histogram", "marks", "metrics", "scorers/base",
               "scorers/convex", "scorers/diagonal", "scorers/forms", "scorers/linear",
               "scorers/quadratic", "strata", "stratum_names"):  # fmt: skip
     ROOMS[f"{_name}.py"] = ROOMS[f"{_name}.py"] | EFFECTS

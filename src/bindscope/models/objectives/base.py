@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bindscope.models.vit import BESIDE, ViT, initialise
 
+ADDED = BESIDE + "added."  # begins the names of weights of a loss beside the objective
 UInt8 = NDArray[np.uint8]
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 

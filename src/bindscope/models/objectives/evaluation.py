@@ -99,15 +99,25 @@ class Evaluation:
         for start in range(0, len(images) - size + 1, size):
             part = slice(start, start + size)
             pixels, codes = self.batch(images[part], objects[part])
-            with self._edited(pixels, generator, start, edits) if edits else nullcontext():
+            with self.edited(pixels, generator, edits, start) if edits else nullcontext():
                 losses.append(float(self.objective.loss_bits(pixels, codes, generator)))
         return np.array(losses)
 
     @contextmanager
-    def _edited(
-        self, pixels: Tensor, generator: torch.Generator, start: int, edits: Edits
+    def edited(
+        self, pixels: Tensor, generator: torch.Generator, edits: Edits, start: int = 0
     ) -> Iterator[None]:
-        """Hook the edits of a batch into the transformer while the context lasts."""
+        """Hook the edits of a batch into the transformer while the context lasts.
+
+        Parameters
+        ----------
+        pixels, generator
+            What `loss_bits` is given next, the generator in the same state.
+        edits
+            From what tokens show to edits by layer.
+        start
+            Number of the batch's first scene, for `edits`.
+        """
         twin = torch.Generator().set_state(generator.get_state())
         shown = self.objective.shown(pixels, twin)
         made = edits(Shown(shown.scenes + start, shown.patches))

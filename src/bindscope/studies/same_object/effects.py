@@ -25,6 +25,7 @@ from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable, unwritten
+from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.attention_measures import (
     correlations,
     divergence_bits,
@@ -34,7 +35,6 @@ from bindscope.studies.same_object.attention_measures import (
 from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, Recorded
 from bindscope.studies.same_object.marks import MEASURES
-from bindscope.studies.same_object.patch_labels import count_pixels
 from bindscope.studies.same_object.subspace import Editor, Intervention, edited_layers
 
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most

@@ -21,8 +21,8 @@ from bindscope.core.progress import Progress
 from bindscope.core.splits import SplitName
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter
+from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.scenes.placement import RandomWords
-from bindscope.studies.same_object.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.studies.same_object.sampling_config import PatchSampling
 
 STREAM = (int.from_bytes(b"patches", "big"),)  # apart from the words that place objects

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from bindscope.core.interfaces import Layer, Model
 from bindscope.models.base import layer_shapes
+from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.data import TokenNorm, normed
 from bindscope.studies.same_object.marks import weights_name
-from bindscope.studies.same_object.patch_labels import count_pixels
 
 QUERIES = 2  # of a scene
 Arrays = Mapping[str, NDArray[Any]]
