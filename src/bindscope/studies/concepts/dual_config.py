@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.studies.concepts.dual.counts import n_objects_by_split
 
 QueryPool = Literal["train_only", "all"]
 Candidates = Literal["full", "sampled", "swaps"]
@@ -141,13 +142,3 @@ def dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
                     f"{where}.coverages: {coverage:g} of {prod(sizes)} objects leaves {found[2]} "
                     "for testing; two are needed: lower it, or validation_share"
                 )
-
-
-def n_objects_by_split(
-    sizes: tuple[int, ...], coverage: float, validation_share: float
-) -> tuple[int, int, int]:
-    """Return how many objects are of training, validation and testing."""
-    total = prod(sizes)
-    train = int(coverage * total)
-    validation = int(validation_share * (total - train))
-    return train, validation, total - train - validation

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual_config import n_objects_by_split
+from bindscope.studies.concepts.dual.counts import n_objects_by_split
 
 DRAWS = 10_000  # of training objects, until every value is among them
 SPLITTING = 0  # stream of a seed; 1 and 2 are in `batches`, 3 is in `evaluation`
