@@ -26,7 +26,28 @@ class ProductOptions(Model):
     mixing: bool = Field(False, description="Whether a matrix follows the product.")
 
 
-Encoder = Annotated[ProductOptions, Field(discriminator="kind")]
+class MlpSetOptions(Model):
+    """An object is a perceptron's answer to its concepts' vectors; objects are summed."""
+
+    kind: Literal["mlp_set"]
+    dim: PositiveInt = Field(64, description="Dimensions of vectors and of the embedding.")
+    hidden: PositiveInt = Field(128, description="Width of the hidden layer.")
+
+
+class TransformerOptions(Model):
+    """A scene is a sequence of tokens; positions are sinusoids, blocks normalise first."""
+
+    kind: Literal["transformer"]
+    width: PositiveInt = Field(64, description="Width of the residual stream.")
+    layers: PositiveInt = Field(2, description="Blocks.")
+    heads: PositiveInt = Field(4, description="Heads of attention.")
+    hidden: PositiveInt = Field(256, description="Width of the hidden layer of each block.")
+    dim: PositiveInt = Field(64, description="Dimensions of the embedding.")
+
+
+Encoder = Annotated[
+    ProductOptions | MlpSetOptions | TransformerOptions, Field(discriminator="kind")
+]
 
 
 class DualTraining(Model):
@@ -118,6 +139,11 @@ class DualEncoders(Model):
 
 def dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
     """Yield what in an entry contradicts itself."""
+    if isinstance(entry.encoder, TransformerOptions) and entry.encoder.width % entry.encoder.heads:
+        yield (
+            f"{where}.encoder.heads: {entry.encoder.heads} do not divide the width, "
+            f"{entry.encoder.width}; choose a divisor"
+        )
     for key in ("spaces", "query_pools", "coverages", "seeds"):
         values = getattr(entry, key)
         if len(set(values)) < len(values):
