@@ -31,7 +31,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     **{
         f"DualEvaluation.{key}": (f"dual_encoders.0.evaluation.{key}", value, DUAL)
         for key, value in {
-            "candidates": ["full"], "selected": ["validation"], "max_scenes": 3,
+            "candidates": ["swaps"], "selected": ["final", "validation"], "max_scenes": 3,
         }.items()
     },
 }  # fmt: skip

@@ -12,7 +12,7 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probabilit
 from bindscope.studies.concepts.dual.counts import n_objects_by_split
 
 QueryPool = Literal["train_only", "all"]
-Candidates = Literal["full", "sampled", "swaps"]
+Candidates = Literal["sampled", "swaps"]
 Selected = Literal["final", "validation"]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]
 Coverage = Annotated[float, Field(gt=0, lt=1)]
@@ -86,10 +86,9 @@ class DualEvaluation(Model):
     """What trained dual encoders are asked."""
 
     candidates: tuple[Candidates, ...] = Field(
-        ("full", "sampled", "swaps"),
-        min_length=1,
-        description="Objects that are ranked: all that there are, those of 64 scenes with a swap "
-        "of each, or those of the scene with all its swaps.",
+        ("sampled", "swaps"),
+        description="What is ranked besides all objects that there are: the objects of 64 scenes "
+        "and a swap of each, or those of the scene and all its swaps.",
     )
     selected: tuple[Selected, ...] = Field(
         ("final",),

@@ -40,7 +40,7 @@ class Scenes:
     ----------
     slots
         Objects, int64 (scenes, places), all different in a scene.
-    shared
+    stratum
         Whether two objects of a scene share a value, bool (scenes,).
     n_all
         How many such scenes there are; those of `slots` are drawn from them where it is larger.
@@ -62,8 +62,8 @@ class Score:
         `concept_pooled`, among those of all types.
     candidates
         What is ranked.
-    shared
-        `all`, or scenes whose objects share a value (`some`) or do not (`none`).
+    stratum
+        `all`, or scenes whose objects share a value (`shared`) or do not (`none`).
     accuracy, chance
         Share of scenes, and that of random rankings.
     floor
@@ -74,7 +74,7 @@ class Score:
 
     target: str
     candidates: str
-    shared: str
+    stratum: str
     accuracy: float
     chance: float
     floor: float | None
@@ -132,7 +132,7 @@ def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
 
 @torch.no_grad()
 def evaluate(
-    encoder: DualEncoder, scenes: Scenes, kinds: Sequence[Candidates], seed: int
+    encoder: DualEncoder, scenes: Scenes, further: Sequence[Candidates], seed: int
 ) -> Iterator[Score]:
     """Yield what one run recognises of some scenes.
 
@@ -142,13 +142,13 @@ def evaluate(
         Encoders of one run.
     scenes
         Scenes of one number of objects.
-    kinds
-        Kinds of candidates; `sampled` and `swaps` are left out for scenes of one object.
+    further
+        Kinds of candidates besides all objects; none for scenes of one object.
     seed
         Seed of the swaps among the candidates of `sampled`.
     """
     slots, sizes = scenes.slots, encoder.sizes
-    kinds = [kind for kind in kinds if kind == "full" or slots.shape[1] > 1]
+    kinds = ("full", *(further if slots.shape[1] > 1 else ()))
     rows = max(BLOCK // prod(sizes) // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     device = encoder.tokens.device
     queries = encoder.objects(torch.arange(prod(sizes), device=device)[None])
@@ -178,7 +178,7 @@ def evaluate(
 def _strata(scenes: Scenes) -> Iterator[tuple[str, Bools]]:
     strata = {"all": np.ones(len(scenes.slots), bool)}
     if scenes.slots.shape[1] > 1:
-        strata |= {"some": scenes.shared, "none": ~scenes.shared}
+        strata |= {"shared": scenes.shared, "none": ~scenes.shared}
     return ((name, stratum) for name, stratum in strata.items() if stratum.any())
 
 
@@ -189,7 +189,7 @@ def _object_hits(
     scores: NDArray[np.float32],
     slots: Ids,
     sizes: Sequence[int],
-    kind: Candidates,
+    kind: str,
     seed: int,
     start: int,
 ) -> Hits:

@@ -74,7 +74,7 @@ def _unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return `not_fitted` where training pairs are not recognised: then others say little."""
     (trained,) = (
         row["accuracy"] for row in found
-        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["shared"])
+        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["stratum"])
         == ("train", 2, "object", "full", "all")
     )  # fmt: skip
     return [] if trained >= FITTED else ["not_fitted"]
@@ -94,7 +94,7 @@ def _scores(
             for score in evaluate(encoder, scenes, entry.evaluation.candidates, seed):
                 yield {
                     "split": name, "n_objects": n, "target": score.target,
-                    "candidates": score.candidates, "shared": score.shared,
+                    "candidates": score.candidates, "stratum": score.stratum,
                     "accuracy": score.accuracy, "chance": score.chance,
                     "bag_of_concepts_floor": score.floor, "n_scenes": score.n_scenes,
                     "n_all_scenes": score.n_all,
