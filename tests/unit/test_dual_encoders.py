@@ -400,7 +400,7 @@ def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
 def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:
     two = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
     scenes = two if n == 2 else single_objects(objects)
-    found = evaluate(encoder, scenes, ("sampled", "swaps"), 0)
+    found = evaluate(encoder, scenes, objects[:5], ("sampled", "swaps"), 0)
     return {(score.target, score.candidates, score.stratum): score for score in found}
 
 
@@ -429,10 +429,12 @@ def test_one_that_knows_every_object_recognises_all_and_a_single_object_needs_no
         if score.target == "object":
             assert score.accuracy == 1.0
     single = scores(BagOfConcepts((5, 4)), np.arange(20), n=1)
-    assert {key[1:] for key in single} == {("full", "all")}
+    assert {key[1:] for key in single} == {("full", "all"), ("trained", "all")}
     assert all(score.accuracy == 1.0 for score in single.values())
     assert single["object", "full", "all"].floor == 1.0
     assert single["object", "full", "all"].chance == pytest.approx(1 / 20)
+    # Among five objects and, where it is none of them, its own.
+    assert single["object", "trained", "all"].chance == pytest.approx((5 / 5 + 15 / 6) / 20)
 
 
 def test_chance_is_that_of_random_embeddings() -> None:

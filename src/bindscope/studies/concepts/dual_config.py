@@ -87,8 +87,8 @@ class DualEvaluation(Model):
 
     candidates: tuple[Candidates, ...] = Field(
         ("sampled", "swaps"),
-        description="What is ranked besides all objects that there are: the objects of 64 scenes "
-        "and a swap of each, or those of the scene and all its swaps.",
+        description="What is ranked besides all objects, and besides those of training: objects "
+        "of 64 scenes and a swap of each, or those of the scene and all its swaps.",
     )
     selected: tuple[Selected, ...] = Field(
         ("final",),

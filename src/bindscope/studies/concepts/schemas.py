@@ -30,7 +30,8 @@ _NAMES: tuple[Column, ...] = (
     label("target", "What is recognised: `object`; `concept`, each type among its own values, a "
           "mean over types; `concept_pooled`, among the values of all types.", _EVALUATION,
           values=TARGETS),
-    label("candidates", "What is ranked: `full`, all that there is; `sampled`, the objects of 64 "
+    label("candidates", "What is ranked: `full`, all that there is; `trained`, the "
+          "objects of training scenes and those of the scene; `sampled`, the objects of 64 "
           "scenes and a combination of each; `swaps`, all combinations of the scene's values.",
           _EVALUATION, values=CANDIDATES),
     label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",

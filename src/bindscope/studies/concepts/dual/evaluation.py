@@ -132,7 +132,11 @@ def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
 
 @torch.no_grad()
 def evaluate(
-    encoder: DualEncoder, scenes: Scenes, further: Sequence[Candidates], seed: int
+    encoder: DualEncoder,
+    scenes: Scenes,
+    trained: Ids,
+    further: Sequence[Candidates],
+    seed: int,
 ) -> Iterator[Score]:
     """Yield what one run recognises of some scenes.
 
@@ -142,13 +146,17 @@ def evaluate(
         Encoders of one run.
     scenes
         Scenes of one number of objects.
+    trained
+        The objects that the run was trained on: candidates of their own, with those of the scene.
     further
-        Kinds of candidates besides all objects; none for scenes of one object.
+        Kinds of candidates besides these and all objects; none for scenes of one object.
     seed
         Seed of the swaps among the candidates of `sampled`.
     """
     slots, sizes = scenes.slots, encoder.sizes
-    kinds = ("full", *(further if slots.shape[1] > 1 else ()))
+    kinds = ("full", "trained", *(further if slots.shape[1] > 1 else ()))
+    known = np.zeros(prod(sizes), bool)
+    known[trained] = True
     rows = max(BLOCK // prod(sizes) // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     device = encoder.tokens.device
     queries = encoder.objects(torch.arange(prod(sizes), device=device)[None])
@@ -159,7 +167,7 @@ def evaluate(
         embedded = encoder.scenes(torch.from_numpy(own).to(device)[None])
         objects = cosines(embedded, queries)[0].cpu().numpy()
         values = cosines(embedded, concepts)[0].cpu().numpy()
-        found = {("object", kind): _object_hits(objects, own, sizes, kind, seed, start)
+        found = {("object", kind): _object_hits(objects, own, sizes, kind, known, seed, start)
                  for kind in kinds}  # fmt: skip
         parts.append(found | _concept_hits(values, own, sizes))
     for (target, kind), _ in parts[0].items():
@@ -190,6 +198,7 @@ def _object_hits(
     slots: Ids,
     sizes: Sequence[int],
     kind: str,
+    known: Bools,
     seed: int,
     start: int,
 ) -> Hits:
@@ -204,7 +213,9 @@ def _object_hits(
     elif kind == "sampled":
         candidates = _sampled(slots, mixed, len(scores[0]), seed, start)
     else:
-        candidates = np.ones(scores.shape, bool)
+        listed = known if kind == "trained" else np.ones_like(known)
+        candidates = np.tile(listed, (len(slots), 1))
+        candidates[rows, slots] = True
     others = np.where(candidates, scores, -np.inf)
     others[rows, slots] = -np.inf
     hits = lowest > others.max(1)

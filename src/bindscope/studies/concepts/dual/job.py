@@ -75,7 +75,7 @@ def _unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
     (trained,) = (
         row["accuracy"] for row in found
         if (row["split"], row["n_objects"], row["target"], row["candidates"], row["stratum"])
-        == ("train", 2, "object", "full", "all")
+        == ("train", 2, "object", "trained", "all")
     )  # fmt: skip
     return [] if trained >= FITTED else ["not_fitted"]
 
@@ -89,9 +89,10 @@ def _scores(
             objects, encoder.sizes, ordered=not encoder.order_free,
             max_scenes=entry.evaluation.max_scenes, seed=seed,
         )  # fmt: skip
+        further = entry.evaluation.candidates
         both: tuple[Scenes, Scenes] = (single_objects(objects), two)
         for n, scenes in enumerate(both, 1):
-            for score in evaluate(encoder, scenes, entry.evaluation.candidates, seed):
+            for score in evaluate(encoder, scenes, split.train, further, seed):
                 yield {
                     "split": name, "n_objects": n, "target": score.target,
                     "candidates": score.candidates, "stratum": score.stratum,
