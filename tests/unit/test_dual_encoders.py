@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import combinations, permutations
 from math import comb, prod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,10 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.dual.batches import Batches
 from bindscope.studies.concepts.dual.encoders.transformer import sinusoids
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, single_objects, swaps
-from bindscope.studies.concepts.dual.job import rows, run_of
+from bindscope.studies.concepts.dual.job import rows, run_of, write_results
 from bindscope.studies.concepts.dual.loss import contrastive, to_queries
 from bindscope.studies.concepts.dual.objects import ids_of, split_objects, values_of
+from bindscope.studies.concepts.dual.stored import read_runs
 from bindscope.studies.concepts.dual.training import Runs, build, train
 from bindscope.studies.concepts.dual_config import DualEncoders, DualTraining
 from bindscope.studies.concepts.registry import ENCODERS
@@ -200,10 +203,14 @@ def test_the_loop_that_the_benchmark_times_asks_the_same() -> None:
     batch = again.batch(0)
     for name, value in vars(twin).items():
         np.testing.assert_array_equal(getattr(batch, name), value, err_msg=name)
-    one = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(3)) for n in (0, 9)]
-    assert one[0].slots.tolist() == one[1].slots.tolist()
-    possible = set(swaps(one[0].slots[0], (5, 4)).ravel().tolist()) & set(train)
-    assert set(one[1].queries[0].tolist()) == possible > set(one[0].queries[0].tolist())
+    swapped = 0
+    for seed in range(10):
+        one = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(seed)) for n in (0, 20)]
+        assert one[0].slots.tolist() == one[1].slots.tolist()
+        possible = set(swaps(one[0].slots[0], (5, 4)).ravel().tolist()) & set(train)
+        assert set(one[1].queries[0].tolist()) == possible
+        swapped += len(possible) - one[0].queries.shape[1]
+    assert swapped
 
 
 # --- Encoders -----------------------------------------------------------------------------------
@@ -366,6 +373,34 @@ def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
     assert {row["flags"] for row in found} == {"not_converged;not_fitted"}
     wild = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 1e30})
     assert train(wild, sizes, "train_only", runs).flags(0) == ["diverged"]
+
+
+def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Path) -> None:
+    given, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
+    runs = Runs.of(given, sizes)
+    trained = train(given, sizes, "train_only", runs)
+    found = list(rows(given, sizes, runs, trained))
+    paths = {name: tmp_path / name for name in ("rows", "weights", "history")}
+    write_results(SimpleNamespace(**paths), found, runs, trained, {"encoder": "e"})
+    history = json.loads(paths["history"].read_text())
+    assert [(one["coverage"], one["seed"]) for one in history] == [
+        (0.4, 3), (0.4, 4), (0.7, 3), (0.7, 4),
+    ]  # fmt: skip
+    lines = [json.loads(line) for line in paths["rows"].read_text().splitlines()]
+    assert lines == [{"encoder": "e", **row} for row in found]
+    stored = list(read_runs(paths["weights"], given, sizes))
+    for i, run in enumerate(stored):
+        np.testing.assert_array_equal(run.test, runs.splits[i].test)
+        single = np.flatnonzero(np.isin(np.arange(20), run.train))
+        np.testing.assert_array_equal(single, runs.splits[i].train)
+    slots = np.array([[0, 7], [19, 4]])
+    own = stored[2]
+    objects, values = own.queries()
+    assert (objects.shape, values.shape) == ((20, 8), (9, 8))
+    table = trained.weights["final"]["scene_objects.table"][2]
+    np.testing.assert_array_equal(own.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
+    wanted = own.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
+    np.testing.assert_array_equal(own.embed(slots), wanted)
 
 
 # --- Evaluation ---------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{f"{name}.py": set() for name in ("config", "dual_config", "products", "registry", "study")},
     "dual/": DUAL,
+    "dual/stored.py": set(),  # for who analyses trained encoders
     **{f"dual/encoders/{name}.py": set() for name in ("mlp_set", "transformer")},  # of none here
     "findings.py": {"report"},
     "figures/concept_coverage.py": COVERAGE,

@@ -109,7 +109,9 @@ class Batches:
 
     def _drawn(self, generators: Sequence[np.random.Generator], *shape: int) -> NDArray[np.float64]:
         """Return uniform numbers (runs, ...), equal for runs of one seed."""
-        return np.stack([generator.random(shape) for generator in generators])[self._seed_of_run]
+        by_seed = np.stack([generator.random(shape) for generator in generators])
+        found: NDArray[np.float64] = by_seed[self._seed_of_run]
+        return found
 
     def _scenes(self, generators: Sequence[np.random.Generator]) -> Ids:
         counts, size = self.training.objects_per_scene, self.training.batch_size

@@ -132,7 +132,7 @@ def write_results(
             tensors[f"objects.{i}.{part}"] = from_numpy(getattr(split, part))
     about = [{"coverage": c, "seed": s} for c, s in zip(runs.coverages, runs.seeds, strict=True)]
     write_atomic(output.weights, save(tensors, {"runs": json.dumps(about)}))
-    losses = np.where(np.isfinite(trained.losses), trained.losses, None)
+    losses = np.where(np.isfinite(trained.losses), trained.losses.astype(object), None)
     history = [
         {**run, "steps": trained.steps, "scale": trained.scale[i],
          "train_bits": losses[:, i, 0].tolist(), "validation_bits": losses[:, i, 1].tolist()}

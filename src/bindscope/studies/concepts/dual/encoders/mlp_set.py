@@ -59,4 +59,5 @@ class Perceptron(nn.Module):
         """Return (runs, ..., dim) of tokens, int64 (runs, ..., types)."""
         vectors = looked_up(self.table, tokens).flatten(-2)
         rows = vectors.flatten(1, -2) @ self.into + self.offset[:, None]
-        return (rows.relu() @ self.out).unflatten(1, vectors.shape[1:-1])
+        answers = rows.relu() @ self.out
+        return answers.view(*vectors.shape[:-1], -1)
