@@ -169,6 +169,7 @@ ROOMS: dict[str, set[str]] = {
     "statistics/verdict.py": {"report"},
     "studies/build.py": set(),
     "tables/": of_studies("row_readers"),
+    "tables/rules.py": of_studies("row_readers") - of_studies("without_rules"),
     "tables/write.py": of_studies("table_readers"),
     "tables/compare.py": set(),  # for CI, not for a rule
     "tables/describe.py": set(),  # for the documentation

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
@@ -20,7 +23,10 @@ def main(job: "Job") -> None:
     dataset = dataset_of(job)
     objects = sample_codes(dataset, job.spec["split"], 0, job.spec["n_scenes"])
     sizes = [group.size for group in dataset.space.groups]
-    arrays = {"objects": objects, "features": feature_code(objects, sizes)}
+    arrays: dict[str, NDArray[np.integer]] = {
+        "objects": objects,
+        "features": feature_code(objects, sizes),
+    }
     if dataset.slots:
         arrays["slots"] = slots_of(dataset, job.spec["split"], 0, objects)
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)

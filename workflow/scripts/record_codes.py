@@ -3,6 +3,9 @@
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 import bindscope
 from bindscope.codes.space import feature_code
 from bindscope.core.store.writer import write_arrays
@@ -19,7 +22,10 @@ def main(job: "Job") -> None:
     records = read_records(job.input.records[0], job.spec["split"], 0, job.spec["n_scenes"])
     sizes = job.spec["sizes"]
     objects = objects_of(records.scenes, prod(sizes))
-    arrays = {"objects": objects, "features": feature_code(objects, sizes)}
+    arrays: dict[str, NDArray[np.integer]] = {
+        "objects": objects,
+        "features": feature_code(objects, sizes),
+    }
     if "slots" in job.spec:
         arrays["slots"] = slots_in(records.scenes, job.spec["slots"])
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)

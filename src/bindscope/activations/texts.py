@@ -12,8 +12,8 @@ from bindscope.core.splits import SPLITS
 
 if TYPE_CHECKING:
     from bindscope.activations.reader import Activations
-    from bindscope.core.interfaces import TextTower
     from bindscope.core.store.writer import StoreWriter
+    from bindscope.models.texts import TextTower
     from bindscope.scenes.captions import Caption
 
 

@@ -446,39 +446,6 @@ class Attentive(Protocol):
         ...
 
 
-class TextTower(Protocol):
-    """The part of a model that reads captions, and how its image tower meets it.
-
-    Attributes
-    ----------
-    dim
-        Width of the joint space.
-    revision, weights_sha256
-        As of a `Model`.
-    """
-
-    dim: int
-    revision: str
-    weights_sha256: str
-
-    def embed(self, texts: Sequence[str], words: Sequence[Any]) -> NDArray[np.float32]:
-        """Return raw vectors in the joint space, float32 (n, dim).
-
-        Parameters
-        ----------
-        texts
-            Captions as sentences.
-        words
-            The same captions as the words of each object, group by group
-            (`scenes.captions.Words`); a tower reads one of the two.
-        """
-        ...
-
-    def project(self, cls: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Bring [CLS] tokens of the image tower's ``"final"`` layer (n, width) into that space."""
-        ...
-
-
 class Family(Protocol):
     """A probe family: teacher-forced logits of successive bits."""
 

@@ -1,15 +1,51 @@
-"""Loads the text tower of any model of the configuration that reads captions."""
+"""Text towers: what they do, and how that of a model of the configuration is loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bindscope.config.models import AnyModel
 from bindscope.core.errors import ModelError
-from bindscope.core.interfaces import TextTower
 from bindscope.core.registries import TEXT_TOWERS, resolve
+
+
+class TextTower(Protocol):
+    """The part of a model that reads captions, and how its image tower meets it.
+
+    Attributes
+    ----------
+    dim
+        Width of the joint space.
+    revision, weights_sha256
+        As of a `Model`.
+    """
+
+    dim: int
+    revision: str
+    weights_sha256: str
+
+    def embed(self, texts: Sequence[str], words: Sequence[Any]) -> NDArray[np.float32]:
+        """Return raw vectors in the joint space, float32 (n, dim).
+
+        Parameters
+        ----------
+        texts
+            Captions as sentences.
+        words
+            The same captions as the words of each object, group by group
+            (`scenes.captions.Words`); a tower reads one of the two.
+        """
+        ...
+
+    def project(self, cls: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Bring [CLS] tokens of the image tower's ``"final"`` layer (n, width) into that space."""
+        ...
 
 
 def load_texts(config: AnyModel, weights: Path | None, device: torch.device | str) -> TextTower:

@@ -6,6 +6,7 @@ COVERAGE = {"figure concept_coverage"}
 FIGURES = COVERAGE
 MEANS = {*COVERAGE, "report"}
 ROW_READERS = TABLE_READERS = GENERALIZATION | COVERAGE
+WITHOUT_RULES = GENERALIZATION | COVERAGE
 SCHEMAS = GENERALIZATION | COVERAGE
 
 # Modules of the shared rooms that this study's own steps hold.
