@@ -61,7 +61,7 @@ def nearest(queries: Floats, bank: Floats) -> Integers:
 def first_greatest(similarities: Doubles) -> Integers:
     """Return the first column that is as great as the greatest one but for rounding, (n,)."""
     top = similarities.max(axis=1, keepdims=True)
-    return (similarities >= top - 1e-12 * np.abs(top)).argmax(axis=1)
+    return np.asarray((similarities >= top - 1e-12 * np.abs(top)).argmax(axis=1))
 
 
 def _parts(queries: Doubles, bank: int) -> Iterator[Doubles]:

@@ -79,11 +79,11 @@ def one_hot_sum(table: Floats, columns: Integers) -> Doubles:
 
 def object_columns(scenes: Scenes) -> Integers:
     """Return the design of objects by slot, (n, m): column p U + o."""
-    return scenes.slots + scenes.n_objects * np.arange(scenes.n_slots)
+    return np.asarray(scenes.slots + scenes.n_objects * np.arange(scenes.n_slots))
 
 
 def value_columns(scenes: Scenes) -> Integers:
     """Return the design of values by slot, (n, m C), of m (V_1 + .. + V_C) columns."""
     starts = np.cumsum([0, *scenes.sizes[:-1]])
     slots = np.arange(scenes.n_slots)[:, None] * sum(scenes.sizes)
-    return (scenes.values + starts + slots).reshape(len(scenes), -1)
+    return np.asarray(scenes.values + starts + slots).reshape(len(scenes), -1)

@@ -54,12 +54,12 @@ class Planted:
     def objects(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each object in its slot, (n, m, d)."""
         table = self.table(scenes.n_objects, scenes.n_slots, *purpose)
-        return table[np.arange(scenes.n_slots), scenes.slots]
+        return np.asarray(table[np.arange(scenes.n_slots), scenes.slots])
 
 
 def additive(scenes: Scenes, planted: Planted) -> Doubles:
     """Sum of the values' vectors: both levels of decomposition hold, binding cannot be read."""
-    return planted.concepts(scenes, 1).sum(axis=(1, 2))
+    return np.asarray(planted.concepts(scenes, 1).sum(axis=(1, 2)))
 
 
 def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
@@ -72,17 +72,17 @@ def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
     weight
         Of the objects' vectors, beta of the specification.
     """
-    return additive(scenes, planted) + weight * planted.objects(scenes, 2).sum(axis=1)
+    return np.asarray(additive(scenes, planted) + weight * planted.objects(scenes, 2).sum(axis=1))
 
 
 def per_object(scenes: Scenes, planted: Planted) -> Doubles:
     """Sum over objects of the product of their values' vectors, coordinate by coordinate."""
-    return planted.concepts(scenes, 3).prod(axis=2).sum(axis=1)
+    return np.asarray(planted.concepts(scenes, 3).prod(axis=2).sum(axis=1))
 
 
 def global_product(scenes: Scenes, planted: Planted) -> Doubles:
     """Sum of the values' vectors and the product of all of them."""
-    return additive(scenes, planted) + planted.concepts(scenes, 4).prod(axis=(1, 2))
+    return np.asarray(additive(scenes, planted) + planted.concepts(scenes, 4).prod(axis=(1, 2)))
 
 
 def mixture(scenes: Scenes, planted: Planted, share: float) -> Doubles:

@@ -84,8 +84,7 @@ class Readout:
         return set_separation(self._scaled(z) @ self.objects.T, present)
 
     def _scaled(self, z: Floats) -> Doubles:
-        z = np.asarray(z, np.float64)
-        return unit(z) if self.normalise else z
+        return unit(z) if self.normalise else np.asarray(z, np.float64)
 
 
 def unit(z: Floats) -> Doubles:
@@ -192,27 +191,19 @@ def recognise(
 
     Embeddings with NaN (what could not be reconstructed) are dropped, and counted.
     """
-    known = np.isfinite(z).all(axis=1)
+    known = np.asarray(np.isfinite(z).all(axis=1))
     z = np.where(known[:, None], z, 0)
-    measured = [
-        ("concept", readout.concept_hits(z, scenes).mean(axis=1), expected_of_values(scenes)),
-        (
-            "concept_pooled",
-            readout.pooled_concept_hits(z, scenes),
-            expected_of_values(scenes, pooled=True),
-        ),
-    ]
+    hits = {
+        "concept": readout.concept_hits(z, scenes).mean(axis=1),
+        "concept_pooled": readout.pooled_concept_hits(z, scenes),
+    }
+    expected = {
+        "concept": expected_of_values(scenes, "mean"),
+        "concept_pooled": expected_of_values(scenes, "pooled"),
+    }
     if len(readout.candidates):
-        expected = expected_of_objects(scenes, readout.candidates)
-        measured.append(("object", readout.object_hits(z, scenes), expected))
-    return [
-        Recognition(target, accuracy)
-        for target, hits, expected in measured
-        for accuracy in accuracies(
-            np.where(known, hits, np.nan),
-            expected,
-            scenes.unordered,
-            strata_of(scenes),
-            resamples=resamples,
-        )
-    ]
+        hits["object"] = readout.object_hits(z, scenes)
+        expected["object"] = expected_of_objects(scenes, readout.candidates)
+    hits = {target: np.where(known, each, np.nan) for target, each in hits.items()}
+    found = accuracies(hits, expected, scenes.unordered, strata_of(scenes), resamples=resamples)
+    return [Recognition(target, accuracy) for target, accuracy in found]

@@ -11,9 +11,10 @@ Source: specification, section 2.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import permutations, product
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -23,6 +24,7 @@ from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, 
 
 RESAMPLES = 1000
 SCENES_AT_ONCE = 8192
+Key = TypeVar("Key", bound=Hashable)
 
 
 def set_separation(scores: Floats, positives: Flags) -> Doubles:
@@ -118,17 +120,24 @@ def _agreeing_sets(scenes: Scenes, candidates: Integers) -> Doubles:
     return counted
 
 
-def expected_of_values(scenes: Scenes, *, pooled: bool = False) -> Expected:
-    """Return what recognising the values comes to: the mean over types; the floor means nothing.
+def expected_of_values(scenes: Scenes, over: Literal["mean", "joint", "pooled"]) -> Expected:
+    """Return what recognising the values comes to; floor and guess mean nothing.
 
-    `pooled`: where the values of all types are candidates together.
+    Parameters
+    ----------
+    scenes
+        The scenes.
+    over
+        Concept types: the `mean` of their hits, all of them at once (`joint`), or with the values
+        of all types as candidates together (`pooled`).
     """
     present = [scenes.contains_value(k) for k in range(len(scenes.sizes))]
-    if pooled:
+    if over == "pooled":
         present = [np.concatenate(present, axis=1)]
-    by_type = [chance(found.sum(axis=1), found.shape[1]) for found in present]
+    by_type = np.stack([chance(found.sum(axis=1), found.shape[1]) for found in present])
+    expected = by_type.prod(axis=0) if over == "joint" else by_type.mean(axis=0)
     nothing = np.full(len(scenes), np.nan)
-    return Expected(np.mean(by_type, axis=0), nothing, nothing)
+    return Expected(expected, nothing, nothing)
 
 
 @dataclass(frozen=True)
@@ -160,21 +169,21 @@ class Accuracy:
 
 
 def accuracies(
-    hits: Doubles,
-    expected: Expected,
+    hits: Mapping[Key, Doubles],
+    expected: Mapping[Key, Expected],
     clusters: Integers,
     strata: Mapping[str, Flags],
     *,
     resamples: int = RESAMPLES,
-) -> list[Accuracy]:
-    """Average hits over each stratum.
+) -> list[tuple[Key, Accuracy]]:
+    """Average hits over each stratum; all share the resamples.
 
     Parameters
     ----------
     hits
-        1, 0, or NaN for scenes that do not count, (n,).
+        Name of what was measured -> 1, 0, or NaN for scenes that do not count, (n,).
     expected
-        Of the same scenes.
+        The same names, of the same scenes.
     clusters
         Scenes with the same number are resampled together, (n,).
     strata
@@ -182,28 +191,29 @@ def accuracies(
     resamples
         Of the bootstrap; 0: no interval.
     """
-    return [
-        _accuracy(name, hits[mask], expected, mask, clusters[mask], resamples)
-        for name, mask in strata.items()
-    ]
+    found = []
+    for stratum, mask in strata.items():
+        own = np.stack([values[mask] for values in hits.values()], axis=1)
+        counted = ~np.isnan(own)
+        ends = np.full((2, len(hits)), np.nan)
+        if resamples and counted.any():
+            columns = np.concatenate([np.where(counted, own, 0), counted], axis=1)
+            means = resampled_means(columns, resamples, 0, clusters[mask])
+            hit, share = np.split(means, 2, axis=1)
+            ratio = np.divide(hit, share, out=np.zeros_like(hit), where=share > 0)
+            ends = np.quantile(ratio, (0.025, 0.975), axis=0)
+        for i, name in enumerate(hits):
+            beside = expected[name]
+            values = [own[:, i], *(x[mask] for x in (beside.chance, beside.floor, beside.guess))]
+            found.append((name, _accuracy(stratum, values, counted[:, i], ends[:, i])))
+    return found
 
 
-def _accuracy(
-    name: str, hits: Doubles, expected: Expected, mask: Flags, clusters: Integers, resamples: int
-) -> Accuracy:
-    counts = ~np.isnan(hits)
-    beside = [
-        float(values[mask][counts].mean()) if counts.any() else np.nan
-        for values in (expected.chance, expected.floor, expected.guess)
-    ]
-    value = low = high = np.nan
-    if counts.any():
-        value = float(hits[counts].mean())
-    if counts.any() and resamples:
-        means = resampled_means(hits[counts][:, None], resamples, 0, clusters[counts])
-        low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
-    n = int(counts.sum())
-    return Accuracy(name, value, low, high, *beside, n, len(hits) - n)
+def _accuracy(stratum: str, values: list[Doubles], counted: Flags, ends: Doubles) -> Accuracy:
+    n = int(counted.sum())
+    value, by_chance, floor, guess = (float(x[counted].mean()) if n else np.nan for x in values)
+    low, high = map(float, ends) if n else (np.nan, np.nan)
+    return Accuracy(stratum, value, low, high, by_chance, floor, guess, n, len(counted) - n)
 
 
 def strata_of(scenes: Scenes) -> dict[str, Flags]:

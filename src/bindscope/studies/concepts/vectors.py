@@ -19,8 +19,8 @@ from typing import Literal
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.least_squares import object_columns, one_hot_fit, sums
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.least_squares import object_columns, one_hot_fit, sums, value_columns
+from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 
 Estimator = Literal["avg", "avg_pos", "single", "ols"]
 ESTIMATORS: tuple[Estimator, ...] = ("avg", "avg_pos", "single", "ols")
@@ -121,7 +121,7 @@ def object_vectors(
 
 
 def means(
-    columns: Integers, n_columns: int, z: Floats, counted: np.ndarray | None = None
+    columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None
 ) -> Doubles:
     """Average embeddings by column of a design of ones, (K, d); NaN for columns without a row."""
     total, count = sums(columns, n_columns, z, counted)
@@ -163,8 +163,6 @@ def value_vectors(
     fitted
         Whether by least squares over all types and slots at once; implies `by_slot`.
     """
-    from bindscope.studies.concepts.least_squares import value_columns
-
     centred = np.asarray(z, np.float64) - np.asarray(z, np.float64).mean(axis=0)
     m, ends = scenes.n_slots, np.cumsum(scenes.sizes)[:-1]
     if by_slot or fitted:

@@ -1,0 +1,165 @@
+"""Learners of the map from the values of a scene's objects to its embedding, several at once.
+
+Each holds `copies` learners of one shape (seeds, say) in tensors with a leading axis; a pass takes
+scenes of their own for each.
+
+- `additive`: a vector per value and slot, summed.  Least squares gives its optimum exactly
+  (`complexity.exact`); here it is a term of the next two.
+- `per_object`: in addition, the product over the types of an object's vectors, summed over slots.
+- `global`: in addition, the product over the types of all slots.
+- `mlp`: a vector per value and slot, joined, then layers with ReLU.
+
+Products may pass a linear map (`head`), for an embedding need not have its products along its axes.
+Source: specification, section 2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+TERMS = ("additive", "per_object", "global")
+
+
+class Structured(nn.Module):
+    """Sums and products of vectors of values.
+
+    Parameters
+    ----------
+    sizes
+        Values of each concept type.
+    n_slots, dim, copies
+        Slots of a scene, dimensions of the embedding, learners.
+    terms
+        Of `TERMS`.
+    rank
+        Dimensions of what passes the linear map; 0: no map, products are in the embedding's own
+        dimensions.
+    generator
+        Of the first values: normal, and a map that keeps their size.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        n_slots: int,
+        dim: int,
+        copies: int,
+        terms: Sequence[str],
+        rank: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.n_slots, self.n_types, self.terms = n_slots, len(sizes), tuple(terms)
+        width, rows = rank or dim, n_slots * sum(sizes)
+        self.rows = rows
+        self.tables = nn.ParameterDict()
+        for term in self.terms:
+            # Sums are in the embedding's own dimensions: a map behind them adds nothing.
+            columns = dim if term == "additive" else width
+            # At 1/10, products of the other terms start as the larger part and are found first.
+            size = 0.1 if term == "additive" else 1.0
+            table = size * torch.randn(copies * rows, columns, generator=generator)
+            self.tables[term] = nn.Parameter(table)
+        products = [term for term in self.terms if term != "additive"]
+        self.heads = nn.ParameterDict()
+        for term in products if rank else []:
+            head = torch.randn(copies, rank, dim, generator=generator) / sqrt(rank)
+            self.heads[term] = nn.Parameter(head)
+        self.bias = nn.Parameter(torch.zeros(copies, 1, dim))
+
+    def forward(self, columns: Tensor) -> Tensor:
+        """Return embeddings (copies, n, d) of scenes.
+
+        Parameters
+        ----------
+        columns
+            Row of the table of one learner for each slot and type, slots first, (copies, n, m C).
+        """
+        copies, n, places = columns.shape
+        shift = self.rows * torch.arange(copies)[:, None, None]
+        flat = (columns + shift).reshape(-1)
+        out = self.bias
+        for term in self.terms:
+            table = self.tables[term]
+            found = table.index_select(0, flat).view(copies, n, places, table.shape[1])
+            if term == "additive":
+                part = found.sum(2)
+            elif term == "global":
+                part = product(found)
+            else:
+                part = product(found.unflatten(2, (self.n_slots, self.n_types)).transpose(2, 3))
+                part = part.sum(2)
+            out = out + (part @ self.heads[term] if term in self.heads else part)
+        return out
+
+
+def product(factors: Tensor) -> Tensor:
+    """Multiply over the third axis, (a, b, k, ...), by k - 1 products: its gradient needs no
+    division, and none of the cumulative ones of `torch.prod`.
+    """  # noqa: D205
+    out = factors[:, :, 0]
+    for i in range(1, factors.shape[2]):
+        out = out * factors[:, :, i]
+    return out
+
+
+class Perceptron(nn.Module):
+    """Vectors of values, joined, then layers with ReLU.
+
+    The first layer on joined vectors is a sum over slots and types of vectors times that layer's
+    own rows: these products are formed once for each value and not for each scene.
+
+    Parameters
+    ----------
+    sizes, n_slots, dim, copies, generator
+        As in `Structured`; vectors of values have `dim` dimensions.
+    widths
+        Of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        n_slots: int,
+        dim: int,
+        copies: int,
+        widths: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.places = [size for _ in range(n_slots) for size in sizes]
+        self.rows = sum(self.places)
+        self.vectors = nn.Parameter(torch.randn(copies, self.rows, dim, generator=generator))
+        inputs = [dim * len(self.places), *widths]
+        outputs = [*widths, dim]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for fan_in, fan_out in zip(inputs, outputs, strict=True):
+            bound = 1 / sqrt(fan_in)
+            weight = torch.empty(copies, fan_in, fan_out).uniform_(
+                -bound, bound, generator=generator
+            )
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(torch.zeros(copies, 1, fan_out)))
+
+    def forward(self, columns: Tensor) -> Tensor:
+        """Return embeddings (copies, n, d); see `Structured.forward`."""
+        copies, n, places = columns.shape
+        dim = self.vectors.shape[2]
+        first = self.weights[0].view(copies, places, dim, -1)
+        parts = torch.split(self.vectors, self.places, dim=1)
+        table = torch.cat([part @ first[:, i] for i, part in enumerate(parts)], dim=1)
+        flat = (columns + self.rows * torch.arange(copies)[:, None, None]).reshape(-1)
+        rows = table.flatten(0, 1).index_select(0, flat)
+        x = rows.view(copies, n, places, -1).sum(2) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            x = torch.relu(x) @ weight + bias
+        return x
+
+
+def n_parameters(model: nn.Module) -> int:
+    """Return how many numbers one of the learners has."""
+    return sum(p.numel() // model.bias.shape[0] if False else p.numel() for p in model.parameters())
