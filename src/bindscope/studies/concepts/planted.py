@@ -80,9 +80,14 @@ def per_object(scenes: Scenes, planted: Planted) -> Doubles:
     return np.asarray(planted.concepts(scenes, 3).prod(axis=2).sum(axis=1))
 
 
-def global_product(scenes: Scenes, planted: Planted) -> Doubles:
-    """Sum of the values' vectors and the product of all of them."""
-    return np.asarray(additive(scenes, planted) + planted.concepts(scenes, 4).prod(axis=(1, 2)))
+def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Doubles:
+    """Sum of the values' vectors, and the product over all of 1 + spread times others.
+
+    About 1, since of a product about 0 nothing can be read linearly: about 1 it holds the products
+    within objects as well, next to those across.
+    """
+    product = (1 + spread * planted.concepts(scenes, 4)).prod(axis=(1, 2))
+    return np.asarray(additive(scenes, planted) + product)
 
 
 def mixture(scenes: Scenes, planted: Planted, share: float) -> Doubles:

@@ -19,7 +19,12 @@ from typing import Literal
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.least_squares import object_columns, one_hot_fit, sums, value_columns
+from bindscope.studies.concepts.least_squares import (
+    object_columns,
+    one_hot_fit,
+    sums,
+    value_columns,
+)
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 
 Estimator = Literal["avg", "avg_pos", "single", "ols"]
@@ -120,9 +125,7 @@ def object_vectors(
     return ObjectVectors(by_slot.reshape(shape), mean)
 
 
-def means(
-    columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None
-) -> Doubles:
+def means(columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None) -> Doubles:
     """Average embeddings by column of a design of ones, (K, d); NaN for columns without a row."""
     total, count = sums(columns, n_columns, z, counted)
     divisor = np.where(count > 0, count, np.nan)[:, None]

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from math import cos, pi
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from bindscope.fitting.adam import Adam
+from bindscope.studies.concepts.complexity.fitted import Fitted
 from bindscope.studies.concepts.complexity.splits import ObjectSplit
 from bindscope.studies.concepts.least_squares import value_columns
-from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 
-SELECTIONS = ("final", "validation", "oracle_test")
 EVALUATIONS = 20
 STILL_FALLING = 0.05
 
@@ -37,39 +38,12 @@ class Descending:
     rate
         Learning rate at the start.
     ridge
-        Weight decay, decoupled from the rate's scale of gradients.
+        Decay of the weights, apart from the gradient (AdamW).
     """
 
     steps: int = 1000
     rate: float = 1e-2
     ridge: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """What learners foretell.
-
-    Attributes
-    ----------
-    predicted
-        Selection -> embeddings of all scenes, float32 (copies, n, d). Without validation scenes
-        there is no `validation`.
-    losses
-        Mean square of the error on training scenes at each evaluation, as a share of their
-        variance, (evaluations, copies).
-    parameters
-        Numbers that one learner has.
-    """
-
-    predicted: dict[str, Doubles]
-    losses: Doubles
-    parameters: int
-
-    @property
-    def ended(self) -> list[bool]:
-        """Whether the loss of each learner hardly fell in the last quarter of the steps."""
-        before, after = self.losses[-1 - len(self.losses) // 4], self.losses[-1]
-        return [bool(b - a <= max(STILL_FALLING * b, 1e-6)) for b, a in zip(before, after, strict=True)]
 
 
 Build = Callable[[int, torch.Generator], nn.Module]
@@ -115,7 +89,14 @@ def fit_descended(
         optimiser.step(descending.rate * (1 + cos(pi * step / descending.steps)) / 2)
     kept.evaluate(model)
     numbers = sum(p.numel() for p in model.parameters()) // len(splits)
-    return Fitted(kept.found(), np.stack(kept.losses), numbers)
+    losses = np.stack(kept.losses)
+    return Fitted(kept.found(), losses, numbers, _ended(losses))
+
+
+def _ended(losses: Doubles) -> list[bool]:
+    """Tell of each copy whether its loss hardly fell in the last quarter of the steps."""
+    before, after = losses[-1 - len(losses) // 4], losses[-1]
+    return [bool(fell) for fell in before - after <= np.maximum(STILL_FALLING * before, 1e-6)]
 
 
 class _Data:
@@ -175,10 +156,10 @@ class _Kept:
                 torch.from_numpy(better)[:, None, None], predicted, before
             )
 
-    def found(self) -> dict[str, Doubles]:
+    def found(self) -> dict[str, npt.NDArray[np.float32]]:
         scale, mean = self.data.scale, self.data.mean
         return {name: (p * scale + mean).numpy() for name, p in self.predicted.items()}
 
 
-def _means(error: Doubles, scenes: Sequence[np.ndarray]) -> Doubles:
+def _means(error: Doubles, scenes: Sequence[Integers]) -> Doubles:
     return np.array([row[index].mean() for row, index in zip(error, scenes, strict=True)])

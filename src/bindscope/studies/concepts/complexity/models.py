@@ -3,13 +3,14 @@
 Each holds `copies` learners of one shape (seeds, say) in tensors with a leading axis; a pass takes
 scenes of their own for each.
 
-- `additive`: a vector per value and slot, summed.  Least squares gives its optimum exactly
-  (`complexity.exact`); here it is a term of the next two.
+- `additive`: a vector per value and slot, summed. Least squares gives its optimum (`one_hot_fit`);
+  here it is a term of the next two.
 - `per_object`: in addition, the product over the types of an object's vectors, summed over slots.
 - `global`: in addition, the product over the types of all slots.
 - `mlp`: a vector per value and slot, joined, then layers with ReLU.
 
-Products may pass a linear map (`head`), for an embedding need not have its products along its axes.
+Here products pass a linear map, for an embedding need not have them along its axes; without one,
+dimensions are fits of their own (`complexity.coordinates`).
 Source: specification, section 2.8.
 """
 
@@ -36,8 +37,7 @@ class Structured(nn.Module):
     terms
         Of `TERMS`.
     rank
-        Dimensions of what passes the linear map; 0: no map, products are in the embedding's own
-        dimensions.
+        Dimensions of the products before their linear map.
     generator
         Of the first values: normal, and a map that keeps their size.
     """
@@ -53,22 +53,16 @@ class Structured(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.n_slots, self.n_types, self.terms = n_slots, len(sizes), tuple(terms)
-        width, rows = rank or dim, n_slots * sum(sizes)
-        self.rows = rows
-        self.tables = nn.ParameterDict()
-        for term in self.terms:
+        self.n_slots, self.rows = n_slots, n_slots * sum(sizes)
+        self.tables, self.heads = nn.ParameterDict(), nn.ParameterDict()
+        for term in terms:
             # Sums are in the embedding's own dimensions: a map behind them adds nothing.
-            columns = dim if term == "additive" else width
-            # At 1/10, products of the other terms start as the larger part and are found first.
-            size = 0.1 if term == "additive" else 1.0
-            table = size * torch.randn(copies * rows, columns, generator=generator)
+            width = dim if term == "additive" else rank
+            table = torch.randn(copies * self.rows, width, generator=generator)
             self.tables[term] = nn.Parameter(table)
-        products = [term for term in self.terms if term != "additive"]
-        self.heads = nn.ParameterDict()
-        for term in products if rank else []:
-            head = torch.randn(copies, rank, dim, generator=generator) / sqrt(rank)
-            self.heads[term] = nn.Parameter(head)
+            if term != "additive":
+                head = torch.randn(copies, rank, dim, generator=generator) / sqrt(rank)
+                self.heads[term] = nn.Parameter(head)
         self.bias = nn.Parameter(torch.zeros(copies, 1, dim))
 
     def forward(self, columns: Tensor) -> Tensor:
@@ -80,30 +74,42 @@ class Structured(nn.Module):
             Row of the table of one learner for each slot and type, slots first, (copies, n, m C).
         """
         copies, n, places = columns.shape
-        shift = self.rows * torch.arange(copies)[:, None, None]
-        flat = (columns + shift).reshape(-1)
+        flat = columns + self.rows * torch.arange(copies)[:, None, None]
         out = self.bias
-        for term in self.terms:
-            table = self.tables[term]
-            found = table.index_select(0, flat).view(copies, n, places, table.shape[1])
-            if term == "additive":
-                part = found.sum(2)
-            elif term == "global":
-                part = product(found)
-            else:
-                part = product(found.unflatten(2, (self.n_slots, self.n_types)).transpose(2, 3))
-                part = part.sum(2)
+        for term, table in self.tables.items():
+            found = table.index_select(0, flat.reshape(-1)).view(copies * n, places, -1)
+            part = combined(term, found, self.n_slots).view(copies, n, -1)
             out = out + (part @ self.heads[term] if term in self.heads else part)
         return out
 
 
-def product(factors: Tensor) -> Tensor:
-    """Multiply over the third axis, (a, b, k, ...), by k - 1 products: its gradient needs no
-    division, and none of the cumulative ones of `torch.prod`.
-    """  # noqa: D205
-    out = factors[:, :, 0]
-    for i in range(1, factors.shape[2]):
-        out = out * factors[:, :, i]
+def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
+    """Add up or multiply the vectors of a scene's values.
+
+    Parameters
+    ----------
+    term
+        Of `TERMS`.
+    vectors
+        (n, m C, width), slots first.
+    n_slots
+        Slots of a scene, m.
+
+    Returns
+    -------
+    (n, width).
+    """
+    if term == "additive":
+        return vectors.sum(1)
+    by_slot = vectors.unflatten(1, (n_slots, -1))
+    return _product(by_slot.transpose(1, 2)).sum(1) if term == "per_object" else _product(vectors)
+
+
+def _product(factors: Tensor) -> Tensor:
+    """Multiply over the second axis; unlike that of `torch.prod`, the gradient is products too."""
+    out = factors[:, 0]
+    for i in range(1, factors.shape[1]):
+        out = out * factors[:, i]
     return out
 
 
@@ -158,8 +164,3 @@ class Perceptron(nn.Module):
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             x = torch.relu(x) @ weight + bias
         return x
-
-
-def n_parameters(model: nn.Module) -> int:
-    """Return how many numbers one of the learners has."""
-    return sum(p.numel() // model.bias.shape[0] if False else p.numel() for p in model.parameters())
