@@ -23,6 +23,9 @@ import torch
 from torch import Tensor, nn
 
 TERMS = ("additive", "per_object", "global")
+# Of the first numbers in tables of values. At 1, as in the released code, what was never trained on
+# is foretold as a product of them: noise several times as large as the embedding.
+FIRST = 0.2
 
 
 class Structured(nn.Module):
@@ -39,7 +42,7 @@ class Structured(nn.Module):
     rank
         Dimensions of the products before their linear map.
     generator
-        Of the first values: normal, and a map that keeps their size.
+        Of the first numbers: normal, and a map that keeps their size.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Structured(nn.Module):
         for term in terms:
             # Sums are in the embedding's own dimensions: a map behind them adds nothing.
             width = dim if term == "additive" else rank
-            table = torch.randn(copies * self.rows, width, generator=generator)
+            table = FIRST * torch.randn(copies * self.rows, width, generator=generator)
             self.tables[term] = nn.Parameter(table)
             if term != "additive":
                 head = torch.randn(copies, rank, dim, generator=generator) / sqrt(rank)
