@@ -81,7 +81,9 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
     Notes
     -----
     The scores behind the floor tie where a candidate that is not in the scene has only values that
-    are: a tie is a miss. For two objects, on all pairs, its mean is 1 - prod_k (1 - 1 / V_k).
+    are: a tie is a miss. Two objects that differ in at most one type leave none, so that over
+    all pairs its mean is prod_k 1/V_k + sum_k (1 - 1/V_k) prod_{j != k} 1/V_j; with two types that
+    is 1 - prod_k (1 - 1/V_k), the specification's formula, which is too high for three.
     """
     candidates = scenes.present if candidates is None else candidates
     of_candidate = scenes.values_of_objects[candidates]

@@ -24,7 +24,7 @@ from bindscope.studies.concepts.least_squares import value_columns
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 
 EVALUATIONS = 20
-STILL_FALLING = 0.05
+STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,10 @@ def fit_descended(
 
 
 def _ended(losses: Doubles) -> list[bool]:
-    """Tell of each copy whether its loss hardly fell in the last quarter of the steps."""
-    before, after = losses[-1 - len(losses) // 4], losses[-1]
-    return [bool(fell) for fell in before - after <= np.maximum(STILL_FALLING * before, 1e-6)]
+    """Tell of each copy whether its loss hardly fell in the second half of the steps."""
+    before, after = losses[len(losses) // 2], losses[-1]
+    allowed = np.maximum(STILL_FALLING * before, NEGLIGIBLE)
+    return [bool(fell) for fell in before - after <= allowed]
 
 
 class _Data:
