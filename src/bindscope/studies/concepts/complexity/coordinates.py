@@ -2,8 +2,10 @@
 
 Without a linear map behind them, the dimensions of `additive`, `per_object` and `global` have
 nothing in common: each is a small fit, and all advance at once in the columns of one L-BFGS.  A
-product has local minima, so that each dimension is fitted from several starts; one of them is kept
-by the loss on training scenes or, where there are some, on validation scenes.
+product has local minima, so that each dimension is fitted from several starts, of which the one
+with the least penalised loss on training scenes is kept.  Where a product does not hold, what it
+says of objects it has not seen is far off unless a ridge holds it back: where there are validation
+scenes, each dimension has its best ridge and start by these as well.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ class Starts:
         Starts of each dimension. In every other one, factors of products are about 1, not about 0.
     size
         Standard deviation of the first numbers.
-    ridge
-        Half of it times the sum of their squares is added to the mean square of the error, in
-        variances of the embedding.
+    ridges
+        Half of each times the sum of their squares is added to the mean square of the error, in
+        variances of the embedding. Without validation scenes the first counts alone.
     iterations
         Most iterations.
     """
 
     number: int = 8
     size: float = 0.1
-    ridge: float = 1e-4
+    ridges: tuple[float, ...] = (1e-4, 1e-2, 1e-1)
     iterations: int = 200
 
 
@@ -122,29 +124,55 @@ def fit_coordinates(
     scale = (values[split.train] - mean).square().mean().sqrt().clamp_min(1e-12)
     targets, dim = (values - mean) / scale, values.shape[1]
     rows = scenes.n_slots * sum(scenes.sizes)
-    repeated = targets[split.train].repeat(1, starts.number)
-    objective = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows)
-    objective.ridge = torch.full((1, 1), starts.ridge)
     first = _first(terms, rows, dim, starts, seed)
-    found = descend(objective, first, iterations=starts.iterations, tolerance=TOLERANCE)
-    with torch.no_grad():
-        predicted = objective.predict(found.w, columns).unflatten(1, (starts.number, dim))
-    error = (predicted - targets[:, None]).square()
-    penalty = starts.ridge / 2 * found.w.square().sum(0).view(starts.number, dim)
+    predicted, penalised, decrements = [], [], []
+    for ridge in starts.ridges if len(split.validation) else starts.ridges[:1]:
+        repeated = targets[split.train].repeat(1, starts.number)
+        errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows)
+        errors.ridge = torch.full((1, 1), ridge)
+        found = descend(errors, first, iterations=starts.iterations, tolerance=TOLERANCE)
+        with torch.no_grad():
+            predicted.append(errors.predict(found.w, columns).unflatten(1, (-1, dim)))
+        penalised.append(ridge / 2 * found.w.square().sum(0).view(-1, dim))
+        decrements.append(found.decrement.view(-1, dim))
+    return _chosen(
+        torch.cat(predicted, dim=1),
+        torch.cat(penalised),
+        torch.cat(decrements),
+        (values, mean, scale),
+        split,
+        starts.number,
+        len(first),
+    )
+
+
+def _chosen(
+    predicted: Tensor,
+    penalty: Tensor,
+    decrements: Tensor,
+    scaling: tuple[Tensor, Tensor, Tensor],
+    split: ObjectSplit,
+    starts: int,
+    parameters: int,
+) -> Fitted:
+    """Choose a fit of each dimension, of `predicted` (n, fits, d); the first ridge's come first."""
+    values, mean, scale = scaling
+    dim = len(mean)
+    error = (predicted - ((values - mean) / scale)[:, None]).square()
     loss = error[split.train].mean(0)
-    chosen = {"final": (loss + penalty).argmin(0)}
+    chosen = {"final": (loss + penalty)[:starts].argmin(0)}
     if len(split.validation):
         chosen["validation"] = error[split.validation].mean(0).argmin(0)
     every, final = torch.arange(dim), chosen["final"]
-    left = found.decrement.view(starts.number, dim)[final, every]
+    ended = decrements[final, every] <= 10 * TOLERANCE
     return Fitted(
         {
             name: (predicted[:, start, every] * scale + mean)[None].numpy()
             for name, start in chosen.items()
         },
         losses=loss[final, every].mean()[None, None].double().numpy(),
-        parameters=len(first) * dim,
-        ended=[bool((left <= 10 * TOLERANCE).float().mean() >= 0.95)],
+        parameters=parameters * dim,
+        ended=[bool(ended.float().mean() >= 0.95)],
     )
 
 

@@ -103,7 +103,7 @@ def description_length(
     ----------
     approximator
         Fitted anew before each block, to its end or its best validation loss: a tenth of the
-        objects sent so far validate where it descends.
+        objects sent so far validate where it selects.
     z
         Embeddings (n, d).
     scenes
@@ -191,8 +191,7 @@ def _foretell(
     approximator: Approximator, z: Doubles, scenes: Scenes, split: ObjectSplit
 ) -> tuple[Doubles, bool]:
     """Foretell; by learners that select nothing, from validation scenes as well."""
-    selects = approximator.kind == "mlp" or bool(approximator.rank)
-    if not selects:
+    if approximator.kind in ("additive", "forest", "booster"):
         everything = np.sort(np.concatenate([split.train, split.validation]))
         split = replace(split, train=everything, validation=split.validation[:0])
     fitted = approximate(approximator, z, scenes, [split])
