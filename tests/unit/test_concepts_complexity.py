@@ -88,7 +88,7 @@ def test_the_perceptron_is_the_one_on_joined_vectors():
         x = joined @ model.weights[0][copy]
         for weight, before in zip(list(model.weights)[1:], list(model.biases)[:-1], strict=True):
             x = torch.relu(x + before[copy]) @ weight[copy]
-        torch.testing.assert_close(found[copy], x + model.biases[-1][copy])
+        assert torch.allclose(found[copy], x + model.biases[-1][copy], atol=1e-5)
 
 
 def test_structured_learners_fitted_together_are_those_fitted_alone():
@@ -102,7 +102,7 @@ def test_structured_learners_fitted_together_are_those_fitted_alone():
             for term in ("additive", "global")
         )
         alone = additive.sum(1) + products.prod(1) @ model.heads["global"][copy]
-        torch.testing.assert_close(both[copy], alone + model.bias[copy])
+        assert torch.allclose(both[copy], alone + model.bias[copy], atol=1e-5)
 
 
 def on_test(approximator, encoder, scenes, coverage, **options):
@@ -129,10 +129,13 @@ def test_products_within_objects_foretell_unseen_objects_and_sums_do_not():
 @pytest.mark.slow
 def test_products_of_all_foretell_unseen_objects_of_their_encoder():
     row, concepts, _ = on_test(Approximator("global"), "global", SQUARE, 0.8)
-    assert row.r2 > 0.999
+    assert row.r2 > 0.998
     assert concepts.value >= 0.95
-    of_others, *_ = on_test(Approximator("additive"), "global", SQUARE, 0.8)
-    assert of_others.r2 < 0.95
+    of_sums, *_ = on_test(Approximator("additive"), "global", SQUARE, 0.8)
+    assert of_sums.r2 < 0.95
+
+
+FEW = Starts(number=2, iterations=100)
 
 
 @pytest.mark.slow
@@ -140,14 +143,14 @@ def test_products_of_all_foretell_unseen_objects_of_their_encoder():
     "approximator",
     [
         Approximator("additive"),
-        Approximator("per_object", starts=Starts(number=2, iterations=100)),
-        Approximator("global", starts=Starts(number=2, iterations=100)),
+        Approximator("per_object", starts=FEW),
+        Approximator("global", starts=FEW),
         Approximator("mlp", widths=(64,), descending=Descending(300)),
     ],
     ids=lambda approximator: approximator.name,
 )
 def test_no_approximator_foretells_the_unseen_objects_of_a_lookup(approximator):
-    z = planted.lookup(SQUARE, planted.Planted(56, slot_effect=0.3), 0.5).astype(np.float32)
+    z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
     train, test = split_scenes(len(SQUARE))
     readout = fit_probes(z, SQUARE, train)
     held_out = recognise(readout, z[test], SQUARE.take(test), resamples=0)
@@ -155,11 +158,26 @@ def test_no_approximator_foretells_the_unseen_objects_of_a_lookup(approximator):
         r.accuracy.value for r in held_out if (r.target, r.accuracy.stratum) == ("object", "all")
     ]
     assert objects >= 0.95  # probes read them
-    rows = approximations(approximator, z, SQUARE, readout, [split_objects(SQUARE, 0.8, 0)])
-    [row] = [row for row in rows if (row.selection, row.subset) == ("final", "test")]
-    of = {r.target: r.accuracy for r in row.probed if r.accuracy.stratum == "all"}
+    split = split_objects(SQUARE, 0.8, 0, validation=0.15)
+    rows = approximations(approximator, z, SQUARE, readout, [split])
+    of_test = {row.selection: row for row in rows if row.subset == "test"}
+    chosen = of_test.get("validation", of_test["final"])
+    of = {r.target: r.accuracy for r in chosen.probed if r.accuracy.stratum == "all"}
     assert of["object"].value <= of["object"].bag_of_concepts_floor + 0.1
     assert of["concept"].value >= 0.8
+    assert chosen.r2 > 0
+
+
+def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
+    z = planted.lookup(CLEVR, planted.Planted(12, slot_effect=0.3)).astype(np.float32)
+    split = split_objects(CLEVR, 0.8, 1, validation=0.2)
+    fitted = approximate(Approximator("per_object", starts=FEW), z, CLEVR, [split])
+    assert set(fitted.predicted) == {"final", "validation"}
+    final, validated = (
+        np.square(fitted.predicted[name][0] - z)[split.test].mean()
+        for name in ("final", "validation")
+    )
+    assert validated < final
 
 
 def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():

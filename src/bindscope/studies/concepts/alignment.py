@@ -100,7 +100,7 @@ def align(
     InputError
         If fewer than three known vectors are there to fit, or fewer than two to judge by.
     """
-    known = np.isfinite(first).all(axis=1) & np.isfinite(second).all(axis=1)
+    known = np.asarray(np.isfinite(first).all(axis=1) & np.isfinite(second).all(axis=1))
     fit, held = fitted[known[fitted]], held_out[known[held_out]]
     if len(fit) < 3 or len(held) < 2:
         raise InputError(

@@ -84,7 +84,7 @@ class Scenes:
     def shared(self) -> Flags:
         """Whether two slots of a scene share a value; equal objects do. (n,)."""
         ordered = np.sort(self.values, axis=1)
-        return (ordered[:, 1:] == ordered[:, :-1]).any(axis=(1, 2))
+        return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=(1, 2)))
 
     @cached_property
     def unordered(self) -> Integers:
@@ -139,7 +139,8 @@ class Scenes:
         n_objects = int(np.prod(sizes))
         slots = np.stack(np.unravel_index(np.arange(n_objects**n_slots), (n_objects,) * n_slots), 1)
         scenes = cls(slots, sizes)
-        return scenes if identical else scenes.take(scenes.first_of_its_kind.all(axis=1))
+        different = np.asarray(scenes.first_of_its_kind.all(axis=1))
+        return scenes if identical else scenes.take(different)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ def fit_coordinates(
         errors.ridge = torch.full((1, 1), ridge)
         found = descend(errors, first, iterations=starts.iterations, tolerance=TOLERANCE)
         with torch.no_grad():
-            predicted.append(errors.predict(found.w, columns).unflatten(1, (-1, dim)))
+            predicted.append(errors.predict(found.w, columns).view(len(values), -1, dim))
         penalised.append(ridge / 2 * found.w.square().sum(0).view(-1, dim))
         decrements.append(found.decrement.view(-1, dim))
     return _chosen(

@@ -120,8 +120,8 @@ def description_length(
     InputError
         If the first block holds no scene.
     """
-    z = np.asarray(z, np.float64)
-    centred = z - z.mean(axis=0)
+    doubles: Doubles = np.asarray(z, np.float64)
+    centred = doubles - doubles.mean(axis=0)
     step = precision * float(np.sqrt(np.square(centred).mean()))
     order, numbers = _blocks(scenes, seed, blocks)
     if not (numbers == 0).any():
@@ -140,8 +140,8 @@ def description_length(
             with_it.append(without[0])
             continue
         sent = order[: int(blocks[block - 1] * len(order))]
-        predicted, end = _foretell(approximator, z, scenes, _split(scenes, sent, now, seed))
-        with_it.append(gaussian_bits(z[now] - predicted[now], step))
+        predicted, end = _foretell(approximator, doubles, scenes, _split(scenes, sent, now, seed))
+        with_it.append(gaussian_bits(doubles[now] - predicted[now], step))
         ended &= end
     return DescriptionLength(
         approximator.name,

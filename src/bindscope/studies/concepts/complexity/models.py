@@ -78,7 +78,7 @@ class Structured(nn.Module):
         """
         copies, n, places = columns.shape
         flat = columns + self.rows * torch.arange(copies)[:, None, None]
-        out = self.bias
+        out: Tensor = self.bias
         for term, table in self.tables.items():
             found = table.index_select(0, flat.reshape(-1)).view(copies * n, places, -1)
             part = combined(term, found, self.n_slots).view(copies, n, -1)
@@ -104,7 +104,7 @@ def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
     """
     if term == "additive":
         return vectors.sum(1)
-    by_slot = vectors.unflatten(1, (n_slots, -1))
+    by_slot = vectors.view(len(vectors), n_slots, -1, vectors.shape[2])
     return _product(by_slot.transpose(1, 2)).sum(1) if term == "per_object" else _product(vectors)
 
 
@@ -163,7 +163,7 @@ class Perceptron(nn.Module):
         table = torch.cat([part @ first[:, i] for i, part in enumerate(parts)], dim=1)
         flat = (columns + self.rows * torch.arange(copies)[:, None, None]).reshape(-1)
         rows = table.flatten(0, 1).index_select(0, flat)
-        x = rows.view(copies, n, places, -1).sum(2) + self.biases[0]
+        x: Tensor = rows.view(copies, n, places, -1).sum(2) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             x = torch.relu(x) @ weight + bias
         return x
