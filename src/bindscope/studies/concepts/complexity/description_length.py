@@ -124,12 +124,6 @@ def description_length(
     centred = doubles - doubles.mean(axis=0)
     step = precision * float(np.sqrt(np.square(centred).mean()))
     order, numbers = _blocks(scenes, seed, blocks)
-    if not (numbers == 0).any():
-        raise InputError(
-            "blocks",
-            f"no scene is made of the first {blocks[0]:.0%} of the objects alone",
-            "make the first block larger",
-        )
     with_it, without, ended = [], [], True
     for block in range(len(blocks)):
         now = np.nonzero(numbers == block)[0]
@@ -162,7 +156,14 @@ def _blocks(scenes: Scenes, seed: int, blocks: Sequence[float]) -> tuple[Integer
     ends = (np.asarray(blocks) * len(order)).astype(np.int64)
     of_object = np.zeros(scenes.n_objects, np.int64)
     of_object[order] = np.searchsorted(ends, np.arange(len(order)), side="right")
-    return order, of_object[scenes.slots].max(axis=1)
+    numbers = of_object[scenes.slots].max(axis=1)
+    if numbers.min() > 0:
+        raise InputError(
+            "blocks",
+            f"no scene is made of the first {blocks[0]:.0%} of the objects alone",
+            "make the first block larger",
+        )
+    return order, numbers
 
 
 def _split(scenes: Scenes, sent: Integers, now: Integers, seed: int) -> ObjectSplit:
