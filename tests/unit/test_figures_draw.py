@@ -431,10 +431,11 @@ def write_inputs(folder, entry, table):
     return Inputs(products, content, resources)
 
 
-# Those of pairs of patches, and what is joined with them, are drawn in their own tests.
-@pytest.mark.parametrize(
-    "name", [n for n in ENTRIES if not n.startswith(("same_object", "together"))]
-)
+# Those of the other studies, and what is joined with them, are drawn in their own tests.
+OTHERS = ("same_object", "concept", "together")
+
+
+@pytest.mark.parametrize("name", [name for name in ENTRIES if not name.startswith(OTHERS)])
 def test_every_figure_is_made_or_excused(name, tmp_path):
     table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]

@@ -40,13 +40,16 @@ from bindscope.studies.same_object.probes_config import AnyScorer
 PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
 _STUDY = "src/bindscope/studies/binding_information"
 _PAIRS = "src/bindscope/studies/same_object"
+_CONCEPTS = "src/bindscope/studies/concepts"
 HARMLESS = {
     (f"{_STUDY}/probes/fitting.py", "PATCH_FAMILIES"),  # refuses data of another kind
     (f"{_STUDY}/columns.py", "FAMILIES"),  # these two refuse rows of other families
     (f"{_STUDY}/rules.py", "FAMILIES"),
     (f"{_PAIRS}/columns.py", "FAMILIES"),
+    (f"{_CONCEPTS}/schemas.py", "ENCODERS"),
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
+    (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
     (f"{_STUDY}/probes/module.py", "FAMILIES"),
     (f"{_STUDY}/probes/weights.py", "FAMILIES"),

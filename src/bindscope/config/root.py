@@ -43,7 +43,9 @@ else:
 class Config(Model):
     """Everything that decides the results."""
 
-    datasets: tuple[Dataset, ...] = Field(min_length=1, description="Scenes.")
+    datasets: tuple[Dataset, ...] = Field(
+        description="Scenes; an empty list where what is measured needs none."
+    )
     models: tuple[AnyModel, ...] = Field((), description="Representations.")
     studies: Studies = Field(Studies(), description="What is measured; each study is optional.")
     report: Report = Field(Report(), description="The report.")

@@ -24,8 +24,17 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "device": "cuda",
         }.items()
     },
-    "ProductOptions.dim": ("dual_encoders.0.encoder.dim", 3, DUAL),
-    "ProductOptions.mixing": ("dual_encoders.0.encoder.mixing", True, DUAL),
+    **{
+        f"{name}.{key}": (f"dual_encoders.{i}.encoder.{key}", value, DUAL)
+        for i, (name, options) in enumerate({
+            "ProductOptions": {"kind": "mlp_set", "dim": 3, "mixing": True},
+            "MlpSetOptions": {"kind": "transformer", "dim": 3, "hidden": 3},
+            "TransformerOptions": {
+                "kind": "product", "width": 8, "layers": 1, "heads": 2, "hidden": 3, "dim": 3,
+            },
+        }.items())
+        for key, value in options.items()
+    },
     **{
         f"DualTraining.{key}": (f"dual_encoders.0.training.{key}", value, DUAL)
         for key, value in {
@@ -37,7 +46,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     **{
         f"DualEvaluation.{key}": (f"dual_encoders.0.evaluation.{key}", value, DUAL)
         for key, value in {
-            "candidates": ["full"], "selected": ["validation"], "max_scenes": 3,
+            "candidates": ["swaps"], "selected": ["final", "validation"], "max_scenes": 3,
         }.items()
     },
 }  # fmt: skip

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.studies.concepts.dual.counts import n_objects_by_split
 
 QueryPool = Literal["train_only", "all"]
-Candidates = Literal["full", "sampled", "swaps"]
+Candidates = Literal["sampled", "swaps"]
 Selected = Literal["final", "validation"]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]
 Coverage = Annotated[float, Field(gt=0, lt=1)]
@@ -25,7 +26,28 @@ class ProductOptions(Model):
     mixing: bool = Field(False, description="Whether a matrix follows the product.")
 
 
-Encoder = Annotated[ProductOptions, Field(discriminator="kind")]
+class MlpSetOptions(Model):
+    """An object is a perceptron's answer to its concepts' vectors; objects are summed."""
+
+    kind: Literal["mlp_set"]
+    dim: PositiveInt = Field(64, description="Dimensions of vectors and of the embedding.")
+    hidden: PositiveInt = Field(128, description="Width of the hidden layer.")
+
+
+class TransformerOptions(Model):
+    """A scene is a sequence of tokens; positions are sinusoids, blocks normalise first."""
+
+    kind: Literal["transformer"]
+    width: PositiveInt = Field(64, description="Width of the residual stream.")
+    layers: PositiveInt = Field(2, description="Blocks.")
+    heads: PositiveInt = Field(4, description="Heads of attention.")
+    hidden: PositiveInt = Field(256, description="Width of the hidden layer of each block.")
+    dim: PositiveInt = Field(64, description="Dimensions of the embedding.")
+
+
+Encoder = Annotated[
+    ProductOptions | MlpSetOptions | TransformerOptions, Field(discriminator="kind")
+]
 
 
 class DualTraining(Model):
@@ -64,10 +86,9 @@ class DualEvaluation(Model):
     """What trained dual encoders are asked."""
 
     candidates: tuple[Candidates, ...] = Field(
-        ("full", "sampled", "swaps"),
-        min_length=1,
-        description="Objects that are ranked: all that there are, those of 64 scenes with a swap "
-        "of each, or those of the scene with all its swaps.",
+        ("sampled", "swaps"),
+        description="What is ranked besides all objects, and besides those of training: objects "
+        "of 64 scenes and a swap of each, or those of the scene and all its swaps.",
     )
     selected: tuple[Selected, ...] = Field(
         ("final",),
@@ -117,6 +138,11 @@ class DualEncoders(Model):
 
 def dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
     """Yield what in an entry contradicts itself."""
+    if isinstance(entry.encoder, TransformerOptions) and entry.encoder.width % entry.encoder.heads:
+        yield (
+            f"{where}.encoder.heads: {entry.encoder.heads} do not divide the width, "
+            f"{entry.encoder.width}; choose a divisor"
+        )
     for key in ("spaces", "query_pools", "coverages", "seeds"):
         values = getattr(entry, key)
         if len(set(values)) < len(values):
@@ -141,13 +167,3 @@ def dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
                     f"{where}.coverages: {coverage:g} of {prod(sizes)} objects leaves {found[2]} "
                     "for testing; two are needed: lower it, or validation_share"
                 )
-
-
-def n_objects_by_split(
-    sizes: tuple[int, ...], coverage: float, validation_share: float
-) -> tuple[int, int, int]:
-    """Return how many objects are of training, validation and testing."""
-    total = prod(sizes)
-    train = int(coverage * total)
-    validation = int(validation_share * (total - train))
-    return train, validation, total - train - validation

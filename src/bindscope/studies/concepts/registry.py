@@ -6,4 +6,6 @@ _ENCODERS = "bindscope.studies.concepts.dual.encoders"
 
 ENCODERS = {
     "product": f"{_ENCODERS}.product:ProductEncoder",
+    "mlp_set": f"{_ENCODERS}.mlp_set:MlpSetEncoder",
+    "transformer": f"{_ENCODERS}.transformer:TransformerEncoder",
 }

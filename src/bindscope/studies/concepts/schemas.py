@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, SHARED, TARGETS
+from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
@@ -30,11 +30,12 @@ _NAMES: tuple[Column, ...] = (
     label("target", "What is recognised: `object`; `concept`, each type among its own values, a "
           "mean over types; `concept_pooled`, among the values of all types.", _EVALUATION,
           values=TARGETS),
-    label("candidates", "What is ranked: `full`, all that there is; `sampled`, the objects of 64 "
+    label("candidates", "What is ranked: `full`, all that there is; `trained`, the "
+          "objects of training scenes and those of the scene; `sampled`, the objects of 64 "
           "scenes and a combination of each; `swaps`, all combinations of the scene's values.",
           _EVALUATION, values=CANDIDATES),
-    label("shared", "Whether two objects of the scene share a value; `all`: either way.",
-          _EVALUATION, values=SHARED),
+    label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",
+          _EVALUATION, values=STRATA),
 )  # fmt: skip
 
 _SCORES: tuple[Column, ...] = (

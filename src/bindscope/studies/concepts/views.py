@@ -15,12 +15,12 @@ def recognised(
     target: str = "object",
     split: str = "held_out",
     n_objects: int = 2,
-    shared: str = "all",
+    stratum: str = "all",
     candidates: str = "full",
 ) -> pd.DataFrame:
     """Return what was recognised of one kind of scenes after the last step, a row per run."""
     wanted = {
-        "target": target, "split": split, "n_objects": n_objects, "shared": shared,
+        "target": target, "split": split, "n_objects": n_objects, "stratum": stratum,
         "candidates": candidates, "selected": "final",
     }  # fmt: skip
     kept = pd.Series(True, index=table.index)

@@ -43,7 +43,9 @@ ENTROPIES = (
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what is known of the scenes before any model is asked; see `core.interfaces.Findings`."""
-    priors = tables["priors"]
+    priors = tables.get("priors")
+    if priors is None:  # a configuration without datasets
+        return Chapter()
     text = (
         "How many bits it takes to say which objects a scene has, O, and which features occur in "
         "it, F, per dataset and split. No model is involved. Method exact: counted in integers "

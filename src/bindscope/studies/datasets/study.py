@@ -13,12 +13,12 @@ from bindscope.studies.datasets.products import STEPS, add_products
 _HERE = "bindscope.studies.datasets"
 
 
-def _priors(graph: Graph, shared: Shared, section: Model) -> Request:
+def _priors(graph: Graph, shared: Shared, section: Model) -> Request | None:
     inputs = {
         "priors": graph.of("priors", "counted_priors"),
         "assignments": graph.of("assignment_priors"),
     }
-    return Request(inputs)
+    return Request(inputs) if any(inputs.values()) else None
 
 
 def _scene_statistics(graph: Graph, shared: Shared, section: Model) -> Request | None:

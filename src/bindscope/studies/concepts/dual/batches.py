@@ -81,7 +81,7 @@ class Batches:
         self._kinds = sorted(set(self.seeds))
         self._seed_of_run = np.array([self._kinds.index(seed) for seed in self.seeds])
         self.train, self.n_train = padded([split.train for split in splits])
-        # Column `n_objects` is that of no object; it is never asked about.
+        # The last column is that of no object; it is never asked about.
         self.pool = np.zeros((len(splits), self.n_objects + 1), bool)
         for row, split in zip(self.pool, splits, strict=True):
             row[slice(self.n_objects) if query_pool == "all" else split.train] = True
@@ -109,7 +109,9 @@ class Batches:
 
     def _drawn(self, generators: Sequence[np.random.Generator], *shape: int) -> NDArray[np.float64]:
         """Return uniform numbers (runs, ...), equal for runs of one seed."""
-        return np.stack([generator.random(shape) for generator in generators])[self._seed_of_run]
+        by_seed = np.stack([generator.random(shape) for generator in generators])
+        found: NDArray[np.float64] = by_seed[self._seed_of_run]
+        return found
 
     def _scenes(self, generators: Sequence[np.random.Generator]) -> Ids:
         counts, size = self.training.objects_per_scene, self.training.batch_size

@@ -40,7 +40,7 @@ class Scenes:
     ----------
     slots
         Objects, int64 (scenes, places), all different in a scene.
-    shared
+    stratum
         Whether two objects of a scene share a value, bool (scenes,).
     n_all
         How many such scenes there are; those of `slots` are drawn from them where it is larger.
@@ -62,8 +62,8 @@ class Score:
         `concept_pooled`, among those of all types.
     candidates
         What is ranked.
-    shared
-        `all`, or scenes whose objects share a value (`some`) or do not (`none`).
+    stratum
+        `all`, or scenes whose objects share a value (`shared`) or do not (`none`).
     accuracy, chance
         Share of scenes, and that of random rankings.
     floor
@@ -74,7 +74,7 @@ class Score:
 
     target: str
     candidates: str
-    shared: str
+    stratum: str
     accuracy: float
     chance: float
     floor: float | None
@@ -132,7 +132,11 @@ def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
 
 @torch.no_grad()
 def evaluate(
-    encoder: DualEncoder, scenes: Scenes, kinds: Sequence[Candidates], seed: int
+    encoder: DualEncoder,
+    scenes: Scenes,
+    trained: Ids,
+    further: Sequence[Candidates],
+    seed: int,
 ) -> Iterator[Score]:
     """Yield what one run recognises of some scenes.
 
@@ -142,13 +146,17 @@ def evaluate(
         Encoders of one run.
     scenes
         Scenes of one number of objects.
-    kinds
-        Kinds of candidates; `sampled` and `swaps` are left out for scenes of one object.
+    trained
+        The objects that the run was trained on: candidates of their own, with those of the scene.
+    further
+        Kinds of candidates besides these and all objects; none for scenes of one object.
     seed
         Seed of the swaps among the candidates of `sampled`.
     """
     slots, sizes = scenes.slots, encoder.sizes
-    kinds = [kind for kind in kinds if kind == "full" or slots.shape[1] > 1]
+    kinds = ("full", "trained", *(further if slots.shape[1] > 1 else ()))
+    known = np.zeros(prod(sizes), bool)
+    known[trained] = True
     rows = max(BLOCK // prod(sizes) // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     device = encoder.tokens.device
     queries = encoder.objects(torch.arange(prod(sizes), device=device)[None])
@@ -159,7 +167,7 @@ def evaluate(
         embedded = encoder.scenes(torch.from_numpy(own).to(device)[None])
         objects = cosines(embedded, queries)[0].cpu().numpy()
         values = cosines(embedded, concepts)[0].cpu().numpy()
-        found = {("object", kind): _object_hits(objects, own, sizes, kind, seed, start)
+        found = {("object", kind): _object_hits(objects, own, sizes, kind, known, seed, start)
                  for kind in kinds}  # fmt: skip
         parts.append(found | _concept_hits(values, own, sizes))
     for (target, kind), _ in parts[0].items():
@@ -178,7 +186,7 @@ def evaluate(
 def _strata(scenes: Scenes) -> Iterator[tuple[str, Bools]]:
     strata = {"all": np.ones(len(scenes.slots), bool)}
     if scenes.slots.shape[1] > 1:
-        strata |= {"some": scenes.shared, "none": ~scenes.shared}
+        strata |= {"shared": scenes.shared, "none": ~scenes.shared}
     return ((name, stratum) for name, stratum in strata.items() if stratum.any())
 
 
@@ -189,7 +197,8 @@ def _object_hits(
     scores: NDArray[np.float32],
     slots: Ids,
     sizes: Sequence[int],
-    kind: Candidates,
+    kind: str,
+    known: Bools,
     seed: int,
     start: int,
 ) -> Hits:
@@ -204,7 +213,9 @@ def _object_hits(
     elif kind == "sampled":
         candidates = _sampled(slots, mixed, len(scores[0]), seed, start)
     else:
-        candidates = np.ones(scores.shape, bool)
+        listed = known if kind == "trained" else np.ones_like(known)
+        candidates = np.tile(listed, (len(slots), 1))
+        candidates[rows, slots] = True
     others = np.where(candidates, scores, -np.inf)
     others[rows, slots] = -np.inf
     hits = lowest > others.max(1)

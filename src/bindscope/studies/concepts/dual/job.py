@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
-import numpy as np
 from safetensors.torch import save
 from torch import Tensor, from_numpy
 
@@ -57,7 +56,7 @@ def rows(
                 "n_train_objects": len(split.train), "n_test_objects": len(split.test),
                 "n_missing_values": split.missing_values,
                 "n_parameters": sum(p.numel() for p in encoder.parameters()),
-                "train_loss_bits": _last(trained.losses[:, i, 0]),
+                "train_loss_bits": _finite(trained.losses[-1, i, 0]),
                 "steps": trained.steps[-1],
             }  # fmt: skip
             found = list(_scores(entry, encoder, split, seed))
@@ -66,16 +65,16 @@ def rows(
                 yield {**about, **row, "flags": ";".join(sorted(flags))}
 
 
-def _last(losses: Any) -> float | None:
-    return float(losses[-1]) if np.isfinite(losses[-1]) else None
+def _finite(loss: float) -> float | None:
+    return float(loss) if isfinite(loss) else None
 
 
 def _unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return `not_fitted` where training pairs are not recognised: then others say little."""
     (trained,) = (
         row["accuracy"] for row in found
-        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["shared"])
-        == ("train", 2, "object", "full", "all")
+        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["stratum"])
+        == ("train", 2, "object", "trained", "all")
     )  # fmt: skip
     return [] if trained >= FITTED else ["not_fitted"]
 
@@ -89,12 +88,13 @@ def _scores(
             objects, encoder.sizes, ordered=not encoder.order_free,
             max_scenes=entry.evaluation.max_scenes, seed=seed,
         )  # fmt: skip
+        further = entry.evaluation.candidates
         both: tuple[Scenes, Scenes] = (single_objects(objects), two)
         for n, scenes in enumerate(both, 1):
-            for score in evaluate(encoder, scenes, entry.evaluation.candidates, seed):
+            for score in evaluate(encoder, scenes, split.train, further, seed):
                 yield {
                     "split": name, "n_objects": n, "target": score.target,
-                    "candidates": score.candidates, "shared": score.shared,
+                    "candidates": score.candidates, "stratum": score.stratum,
                     "accuracy": score.accuracy, "chance": score.chance,
                     "bag_of_concepts_floor": score.floor, "n_scenes": score.n_scenes,
                     "n_all_scenes": score.n_all,
@@ -131,10 +131,10 @@ def write_results(
             tensors[f"objects.{i}.{part}"] = from_numpy(getattr(split, part))
     about = [{"coverage": c, "seed": s} for c, s in zip(runs.coverages, runs.seeds, strict=True)]
     write_atomic(output.weights, save(tensors, {"runs": json.dumps(about)}))
-    losses = np.where(np.isfinite(trained.losses), trained.losses, None)
     history = [
         {**run, "steps": trained.steps, "scale": trained.scale[i],
-         "train_bits": losses[:, i, 0].tolist(), "validation_bits": losses[:, i, 1].tolist()}
+         "train_bits": [_finite(loss) for loss in trained.losses[:, i, 0]],
+         "validation_bits": [_finite(loss) for loss in trained.losses[:, i, 1]]}
         for i, run in enumerate(about)
     ]  # fmt: skip
     write_json(output.history, history)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual_config import n_objects_by_split
+from bindscope.studies.concepts.dual.counts import n_objects_by_split
 
 DRAWS = 10_000  # of training objects, until every value is among them
 SPLITTING = 0  # stream of a seed; 1 and 2 are in `batches`, 3 is in `evaluation`
@@ -38,7 +38,8 @@ def values_of(ids: Ids, sizes: Sequence[int]) -> Ids:
 
 def ids_of(values: Ids, sizes: Sequence[int]) -> Ids:
     """Return the objects with some values, the inverse of `values_of`."""
-    return np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes)).astype(np.int64)
+    found: Ids = np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes))
+    return found.astype(np.int64)
 
 
 def offsets(sizes: Sequence[int]) -> Ids:
@@ -108,5 +109,5 @@ def split_objects(
             f"no draw of {train} objects out of {DRAWS:,} has every value of every concept type",
             "raise the coverage, or set dual_encoders[].require_value_coverage: false",
         )
-    parts = np.split(order, [train, train + validation])
-    return Split(*(np.sort(part) for part in parts), missing)
+    trained, chosen, tested = map(np.sort, np.split(order, [train, train + validation]))
+    return Split(trained, chosen, tested, missing)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 EVALUATIONS = 10  # of the losses on validation
 CLIP_NORM = 1.0  # of each run's gradient
 TAIL = 0.8  # share of the steps after which a loss should have come to rest
-REST_BITS = 0.05  # by how much it may still fall
+REST_BITS = 0.1  # by how much it may still fall
 
 
 @dataclass(frozen=True)

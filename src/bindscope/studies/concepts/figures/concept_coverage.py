@@ -55,9 +55,8 @@ def draw(table: pd.DataFrame, encoders: list[str]) -> Figure:
     for row, pool in zip(grid, pools, strict=True):
         own = table[table["query_pool"] == pool]
         for axes, target in zip(row, ("object", "concept"), strict=True):
-            means = over_seeds(recognised(own, target=target))
-            _panel(axes, means, lines, look)
-            axes.set_title(f"{target}s of two held-out objects\n{POOLS[pool]}", fontsize=8)
+            _panel(axes, recognised(own, target=target), lines, look)
+            axes.set_title(f"{target}s of held-out pairs\n{POOLS[pool]}", fontsize=8)
         row[0].set_ylabel("share of scenes recognised")
     for axes in grid[-1]:
         axes.set_xlabel("coverage: share of objects in training")
@@ -68,16 +67,19 @@ def draw(table: pd.DataFrame, encoders: list[str]) -> Figure:
 
 
 def _panel(
-    axes: Axes, means: pd.DataFrame, lines: list[tuple[str, str]], look: dict[str, Any]
+    axes: Axes, rows: pd.DataFrame, lines: list[tuple[str, str]], look: dict[str, Any]
 ) -> None:
     for encoder, space in lines:
-        own = means[(means["encoder"] == encoder) & (means["space"] == space)]
+        seeds = rows[(rows["encoder"] == encoder) & (rows["space"] == space)]
+        own = over_seeds(seeds)
         style = look[f"{encoder}, {space}"]
         x, colour = own["coverage"], style["color"]
         axes.fill_between(
             x, own["accuracy_low"], own["accuracy_high"], color=colour, alpha=0.15, linewidth=0
         )
         axes.plot(x, own["accuracy"], **style)
+        faint = {"color": colour, "markersize": 2, "alpha": 0.6}
+        axes.plot(seeds["coverage"], seeds["accuracy"], "o", **faint)
         axes.plot(x, own["floor"], color=colour, **_FLOOR)
         axes.plot(x, own["chance"], color=colour, **_CHANCE)
     axes.set_ylim(-0.02, 1.02)

@@ -1,0 +1,86 @@
+"""Dual encoders out of the files of their jobs, and what they embed: for who analyses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from bindscope.studies.concepts.dual.encoders.base import DualEncoder
+from bindscope.studies.concepts.dual.job import run_of
+from bindscope.studies.concepts.dual.objects import Ids
+from bindscope.studies.concepts.dual_config import DualEncoders, Selected
+
+ROWS = 8192  # embedded at a time
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One coverage and seed of a job.
+
+    Attributes
+    ----------
+    coverage, seed
+        Which one.
+    encoder
+        Its encoders, on the CPU.
+    train, validation, test
+        Its objects, ascending int64.
+    """
+
+    coverage: float
+    seed: int
+    encoder: DualEncoder
+    train: Ids
+    validation: Ids
+    test: Ids
+
+    @torch.no_grad()
+    def embed(self, slots: Ids) -> NDArray[np.float32]:
+        """Return raw embeddings (scenes, dim) of scenes, objects int64 (scenes, places)."""
+        parts = [
+            self.encoder.scenes(torch.from_numpy(slots[start : start + ROWS])[None])[0].numpy()
+            for start in range(0, len(slots), ROWS)
+        ]
+        return np.concatenate(parts)
+
+    @torch.no_grad()
+    def queries(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return raw embeddings of all objects (objects, dim) and of all values (tokens, dim)."""
+        ids = torch.arange(len(self.encoder.tokens))[None]
+        return self.encoder.objects(ids)[0].numpy(), self.encoder.concepts()[0].numpy()
+
+
+def read_runs(
+    path: Path | str, entry: DualEncoders, sizes: Sequence[int], selected: Selected = "final"
+) -> Iterator[StoredRun]:
+    """Yield the runs of a job, in its order.
+
+    Parameters
+    ----------
+    path
+        The job's weights.
+    entry, sizes
+        The entry of the configuration, and the job's numbers of values.
+    selected
+        Which weights.
+    """
+    with safe_open(str(path), framework="pt") as file:
+        weights = {
+            name.removeprefix(f"{selected}."): file.get_tensor(name)
+            for name in file.keys()  # noqa: SIM118
+            if name.startswith(f"{selected}.")
+        }
+        for i, about in enumerate(json.loads(file.metadata()["runs"])):
+            parts = [
+                file.get_tensor(f"objects.{i}.{part}").numpy()
+                for part in ("train", "validation", "test")
+            ]
+            encoder = run_of(entry, sizes, about["seed"], weights, i)
+            yield StoredRun(about["coverage"], about["seed"], encoder, *parts)

@@ -1,0 +1,128 @@
+"""Slow, plain versions of what dual encoders are trained on, and encoders with known answers."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bindscope.studies.concepts.dual.batches import Batch
+from bindscope.studies.concepts.dual.encoders.base import DualEncoder
+
+
+def scene_by_scene(
+    sizes: tuple[int, ...],
+    train: list[int],
+    n_scenes: int,
+    n_objects: int,
+    swaps: int,
+    generator: random.Random,
+) -> Batch:
+    """Draw a batch of one run with a loop over scenes and sets of tuples: what a first version is.
+
+    The query pool are the training objects; returns what `dual.batches.Batches.batch` does.
+    """
+    objects = list(product(*(range(size) for size in sizes)))
+    number = {values: i for i, values in enumerate(objects)}
+    pool = {objects[i] for i in train}
+    scenes = [[objects[generator.choice(train)] for _ in range(n_objects)] for _ in range(n_scenes)]
+    asked = {values for scene in scenes for values in scene}
+    for scene in scenes:
+        for _ in range(swaps):
+            i, j = generator.sample(range(n_objects), 2)
+            k = generator.randrange(len(sizes))
+            swapped = tuple(scene[j][t] if t == k else scene[i][t] for t in range(len(sizes)))
+            if swapped in pool:
+                asked.add(swapped)
+    queries = sorted(number[values] for values in asked)
+    tokens = [(k, v) for k, size in enumerate(sizes) for v in range(size)]
+    return Batch(
+        np.array([[[number[values] for values in scene] for scene in scenes]]),
+        np.array([queries]),
+        np.ones((1, len(queries)), bool),
+        np.array([[[objects[q] in scene for q in queries] for scene in scenes]]),
+        np.array([[[any(o[k] == v for o in scene) for k, v in tokens] for scene in scenes]]),
+    )
+
+
+def loss_of_one(logits: Tensor, positives: Tensor) -> float:
+    """Return the mean over rows of the cross-entropy against equal shares of the positives."""
+    lost = []
+    for row, wanted in zip(logits.tolist(), positives.tolist(), strict=True):
+        total = math.log(sum(math.exp(x) for x in row))
+        own = [total - x for x, there in zip(row, wanted, strict=True) if there]
+        if own:
+            lost.append(sum(own) / len(own))
+    return sum(lost) / len(lost)
+
+
+class BagOfConcepts(DualEncoder):
+    """Counts the concepts of a scene; a query is answered by how many of its own are there."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, None, [0])
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return embeddings of scenes."""
+        return self._bags()[slots].sum(2)
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return embeddings of objects as queries."""
+        return self._bags()[ids]
+
+    def concepts(self) -> Tensor:
+        """Return embeddings of concepts as queries."""
+        return torch.eye(sum(self.sizes), dtype=torch.float64)[None]
+
+    def _bags(self) -> Tensor:
+        # Counts up to 2, and cosines of rows of one length: ties are exact in 64 bits.
+        bags = torch.zeros(len(self.tokens), sum(self.sizes), dtype=torch.float64)
+        return bags.scatter(1, self.tokens, 1.0)
+
+
+class OneHot(DualEncoder):
+    """Knows every object by itself."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, None, [0])
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return embeddings of scenes."""
+        return torch.eye(len(self.tokens))[slots].sum(2)
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return embeddings of objects as queries."""
+        return torch.eye(len(self.tokens))[ids]
+
+    def concepts(self) -> Tensor:
+        """Return embeddings of concepts as queries."""
+        holds = torch.zeros(sum(self.sizes), len(self.tokens))
+        holds[self.tokens.T, torch.arange(len(self.tokens))] = 1.0
+        return holds[None]
+
+
+class Random(DualEncoder):
+    """Embeddings without any meaning, the same for the same scene."""
+
+    def __init__(self, sizes: tuple[int, ...], dim: int, seed: int) -> None:
+        super().__init__(sizes, None, [0])
+        self.dim, self.generator = dim, torch.Generator().manual_seed(seed)
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return embeddings of scenes."""
+        return self._drawn(*slots.shape[:2])
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return embeddings of objects as queries."""
+        return self._drawn(*ids.shape)
+
+    def concepts(self) -> Tensor:
+        """Return embeddings of concepts as queries."""
+        return self._drawn(1, sum(self.sizes))
+
+    def _drawn(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, self.dim, generator=self.generator)

@@ -1,0 +1,120 @@
+"""Known answers of dual encoders, by the script and the graph that the workflow uses.
+
+A product encoder names new objects once it saw enough of them, and not before; a set encoder of
+perceptrons learns its training pairs by heart. Both at equal data, in seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from jobs_by_hand import ROOT, job_by_hand, script
+
+from bindscope.config.root import Config
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.build import build
+from bindscope.studies.concepts.figures import concept_coverage
+from bindscope.studies.concepts.findings import chapter
+from bindscope.studies.concepts.tables import BINDING_GENERALIZATION
+from bindscope.studies.concepts.views import recognised
+from bindscope.tables.write import write_table
+
+pytestmark = pytest.mark.slow
+AT_THE_FLOOR = 0.03  # above it, at most
+ENCODERS = ("product", "perceptron")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def default_graph() -> Graph:
+    """The default configuration's products."""
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    return build(Config.model_validate(config))
+
+
+def given(product: Product, folder: Path) -> Given:
+    names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
+    return Given(names, {"": str(folder / product.path())})
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The default run's table, made of its jobs by its script."""
+    folder = tmp_path_factory.mktemp("dual")
+    jobs = default_graph().of("dual_encoder")
+    for product in jobs:
+        script("dual_encoder").main(job_by_hand(product, folder))
+        assert not list(folder.rglob("*.checkpoint"))
+    return BINDING_GENERALIZATION.build(Inputs({"rows": [given(job, folder) for job in jobs]}))
+
+
+def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
+    """Return the least and the largest accuracy over seeds by coverage, and the largest floor."""
+    rows = recognised(table[table["encoder"] == encoder], **kind)
+    rows = rows[rows["query_pool"] == "train_only"]
+    return rows.groupby("coverage").agg(
+        least=("accuracy", "min"), most=("accuracy", "max"), floor=("bag_of_concepts_floor", "max")
+    )
+
+
+def test_products_name_new_objects_once_they_saw_enough_of_them(table: pd.DataFrame) -> None:
+    found = accuracies(table, "product")
+    assert found.loc[0.8, "least"] >= 0.9
+    assert found.loc[0.15, "most"] <= found.loc[0.15, "floor"] + AT_THE_FLOOR
+    assert found["least"].is_monotonic_increasing
+    without = accuracies(table, "product", stratum="none")
+    assert without.loc[0.8, "least"] >= 0.9
+    assert without.loc[0.15, "most"] <= AT_THE_FLOOR
+    assert (accuracies(table, "product", split="train")["least"] >= 0.98).all()
+
+
+def test_a_set_of_perceptrons_knows_its_training_pairs_by_heart(table: pd.DataFrame) -> None:
+    trained = accuracies(table, "perceptron", split="train", candidates="trained")
+    assert trained["least"].min() >= 0.98
+    held_out = accuracies(table, "perceptron")
+    assert (held_out["most"] <= held_out["floor"] + AT_THE_FLOOR).all()
+
+
+def test_sums_of_perceptrons_tell_concepts_of_new_objects_and_products_objects_first(
+    table: pd.DataFrame,
+) -> None:
+    """A value is no direction of a product of two vectors: opposite weaknesses."""
+    assert accuracies(table, "perceptron", target="concept").loc[0.5, "least"] >= 0.98
+    concepts = accuracies(table, "product", target="concept")
+    objects = accuracies(table, "product")
+    assert concepts.loc[0.3, "most"] < objects.loc[0.3, "least"] - 0.1
+    assert concepts.loc[0.8, "least"] >= 0.95
+
+
+def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
+    runs = table.groupby(["encoder", "query_pool", "coverage", "seed"])["flags"].first()
+    assert set(runs) <= {"", "not_converged"}
+    assert (runs != "").mean() <= 0.2
+
+
+def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) -> None:
+    file = tmp_path / "binding_generalization.parquet"
+    write_table(table, tmp_path / "binding_generalization", BINDING_GENERALIZATION.schema)
+    inputs = Inputs({"table": [Given({}, {"": str(file)})]}, {"encoders": list(ENCODERS)})
+    data = concept_coverage.read(inputs)
+    assert concept_coverage.available(**data) is None
+    assert concept_coverage.available(table=table.iloc[:0], encoders=[])
+    figure = concept_coverage.draw(**data)
+    lines = [line.get_xydata() for line in figure.axes[0].lines]
+    assert any(line[-1, 1] >= 0.9 for line in lines)
+    found = chapter({"binding_generalization": table}, inputs)
+    words = dict(found.findings[0].points)
+    assert "product, 16x16, queries train_only" in words
+    assert chapter({}, inputs).findings == ()

@@ -1,0 +1,488 @@
+"""Controlled dual encoders: what they are shown and asked, that runs share nothing, the loss."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import combinations, permutations
+from math import comb, prod
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dual_twins import BagOfConcepts, OneHot, Random, loss_of_one, scene_by_scene
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bindscope.core.errors import BindscopeError
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.dual.batches import Batches
+from bindscope.studies.concepts.dual.encoders.transformer import sinusoids
+from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, single_objects, swaps
+from bindscope.studies.concepts.dual.job import rows, run_of, write_results
+from bindscope.studies.concepts.dual.loss import contrastive, to_queries
+from bindscope.studies.concepts.dual.objects import ids_of, split_objects, values_of
+from bindscope.studies.concepts.dual.stored import read_runs
+from bindscope.studies.concepts.dual.training import Runs, build, train
+from bindscope.studies.concepts.dual_config import DualEncoders, DualTraining
+from bindscope.studies.concepts.registry import ENCODERS
+
+quick = settings(max_examples=25, deadline=None, derandomize=True)
+SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
+OPTIONS: dict[str, dict[str, int]] = {
+    "product": {"dim": 8}, "mlp_set": {"dim": 8, "hidden": 12},
+    "transformer": {"width": 8, "layers": 2, "heads": 2, "hidden": 12, "dim": 6},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def entry(kind: str = "product", **fields: Any) -> DualEncoders:
+    """Return an entry of the configuration with small values."""
+    given = {
+        "name": "e", "encoder": {"kind": kind, **OPTIONS[kind]}, "spaces": [[5, 4]],
+        "coverages": [0.5], "training": {"steps": 20, "batch_size": 6, "learning_rate": 0.02},
+    }  # fmt: skip
+    return DualEncoders.model_validate(given | fields)
+
+
+def encoder_of(kind: str, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> Any:
+    return build(kind, sizes, entry(kind).encoder, seeds)
+
+
+def test_the_small_options_are_of_every_kind() -> None:
+    assert OPTIONS.keys() == ENCODERS.keys()
+
+
+# --- Objects ------------------------------------------------------------------------------------
+
+
+@quick
+@given(SIZES)
+def test_objects_are_numbered_with_the_last_type_fastest(sizes: tuple[int, ...]) -> None:
+    ids = np.arange(prod(sizes))
+    values = values_of(ids, sizes)
+    assert values.tolist() == sorted(values.tolist())
+    assert values.max(0).tolist() == [size - 1 for size in sizes]
+    np.testing.assert_array_equal(ids_of(values, sizes), ids)
+
+
+@quick
+@given(st.integers(0, 50), st.sampled_from([0.3, 0.5, 0.8]))
+def test_a_split_has_every_object_once_and_trains_on_every_value(seed: int, share: float) -> None:
+    split = split_objects((5, 6), share, 0.2, seed, every_value=True)
+    parts = (split.train, split.validation, split.test)
+    assert [len(part) for part in parts[:2]] == [int(share * 30), int(0.2 * (30 - int(share * 30)))]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(30))
+    values = values_of(split.train, (5, 6))
+    assert [len(np.unique(column)) for column in values.T] == [5, 6]
+    assert split.missing_values == 0
+
+
+def test_values_that_no_training_object_has_are_counted_where_they_are_allowed() -> None:
+    split = split_objects((10, 10), 0.02, 0.0, 0, every_value=False)
+    assert len(split.train) == 2
+    seen = [len(np.unique(column)) for column in values_of(split.train, (10, 10)).T]
+    assert split.missing_values == 20 - sum(seen)
+    with pytest.raises(BindscopeError, match=r"10x10(.|\n)*2 objects(.|\n)*raise the coverage"):
+        split_objects((10, 10), 0.02, 0.0, 0, every_value=True)
+
+
+# --- Batches ------------------------------------------------------------------------------------
+
+
+def batches(pool: str = "train_only", n_runs: int = 2, **training: Any) -> Batches:
+    seeds = tuple(i % 2 for i in range(n_runs))
+    splits = [
+        split_objects((5, 4), (0.5, 0.6)[i % 2], 0.0, seeds[i], every_value=True)
+        for i in range(n_runs)
+    ]
+    given = {"batch_size": 7, **training}
+    return Batches((5, 4), splits, seeds, pool, DualTraining.model_validate(given))  # type: ignore[arg-type]
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "pool": {},
+    "pool of all": {"pool": "all"},
+    "batch": {"queries": "batch"},
+    "few": {"queries": "batch", "max_objects": 4, "swaps": 0},
+    "random": {"queries": "batch", "random": 3, "swaps": 3, "objects_per_scene": [1, 2, 3]},
+    "random of all": {"queries": "batch", "random": 9, "pool": "all"},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_batch_says_what_a_loop_over_its_scenes_finds(name: str) -> None:
+    drawn = batches(**ASKED[name])
+    n_tokens, offset = 9, np.array([0, 5])
+    for step in range(5):
+        batch = drawn.batch(step)
+        for run in range(2):
+            pool = np.flatnonzero(drawn.pool[run, :-1]).tolist()
+            queries = batch.queries[run][batch.valid[run]].tolist()
+            assert queries == sorted(set(queries))
+            assert set(queries) <= set(pool)
+            assert not batch.objects[run][:, ~batch.valid[run]].any()
+            for slots, objects, concepts in zip(
+                batch.slots[run], batch.objects[run], batch.concepts[run], strict=True
+            ):
+                there = [int(o) for o in slots if o >= 0]
+                assert objects[batch.valid[run]].tolist() == [q in there for q in queries]
+                tokens = {int(t) for o in there for t in values_of(np.array(o), (5, 4)) + offset}
+                assert concepts.tolist() == [t in tokens for t in range(n_tokens)]
+
+
+def test_the_pool_is_asked_whole_and_a_batch_asks_its_objects_and_swaps_alone() -> None:
+    for pool in ("train_only", "all"):
+        drawn = batches(pool)
+        batch = drawn.batch(3)
+        for run in range(2):
+            asked = batch.queries[run][batch.valid[run]]
+            np.testing.assert_array_equal(asked, np.flatnonzero(drawn.pool[run, :-1]))
+    drawn = batches(queries="batch", swaps=5)
+    batch = drawn.batch(0)
+    swapped = 0
+    for run in range(2):
+        present = set(batch.slots[run].ravel().tolist())
+        possible = set(swaps(batch.slots[run], (5, 4)).ravel().tolist())
+        asked = set(batch.queries[run][batch.valid[run]].tolist())
+        assert present <= asked <= possible
+        swapped += len(asked - present)
+    assert swapped
+
+
+def test_few_objects_are_asked_where_there_is_a_limit_and_others_of_a_scene_do_not_count() -> None:
+    batch = batches(queries="batch", max_objects=4, swaps=0).batch(0)
+    assert batch.valid.sum(1).tolist() == [4, 4]
+    assert (batch.objects.sum(2) == 0).any()
+
+
+def test_scenes_are_of_training_objects_each_as_likely_and_of_numbers_each_as_likely() -> None:
+    drawn = batches(batch_size=4000, objects_per_scene=[1, 3])
+    batch = drawn.batch(0)
+    for run in range(2):
+        n = (batch.slots[run] >= 0).sum(1)
+        assert set(n.tolist()) == {1, 3}
+        assert abs((n == 1).mean() - 0.5) < 5 * 0.5 / 4000**0.5
+        train = drawn.train[run][: drawn.n_train[run]]
+        first = np.bincount(batch.slots[run][:, 0], minlength=20)[train]
+        assert first.sum() == 4000
+        expected = 4000 / len(train)
+        assert ((first - expected) ** 2 / expected).sum() < 40  # chi squared of 9 or 11
+
+
+def test_a_batch_depends_on_seed_and_step_alone() -> None:
+    first, again = batches(n_runs=2), batches(n_runs=4)
+    ahead = first.batch(7)
+    for step in (3, 7):
+        one, other = first.batch(step), again.batch(step)
+        np.testing.assert_array_equal(one.slots, other.slots[:2])
+        np.testing.assert_array_equal(other.slots[2:], other.slots[:2])  # seeds 0, 1, 0, 1
+    np.testing.assert_array_equal(ahead.slots, first.batch(7).slots)
+    assert (first.batch(7).slots != first.batch(8).slots).any()
+
+
+def test_the_loop_that_the_benchmark_times_asks_the_same() -> None:
+    """The twin's own scenes, marked again by the code: same queries but for the swaps' draws."""
+    drawn = batches(n_runs=1)
+    train = drawn.train[0].tolist()
+    twin = scene_by_scene((5, 4), train, 7, 2, 0, random.Random(0))
+    places = np.searchsorted(drawn.train[0], twin.slots)
+    again = batches(n_runs=1, queries="batch", swaps=0)
+    again._drawn = lambda generators, *shape: (places + 0.5) / len(train)  # type: ignore[method-assign]
+    batch = again.batch(0)
+    for name, value in vars(twin).items():
+        np.testing.assert_array_equal(getattr(batch, name), value, err_msg=name)
+    swapped = 0
+    for seed in range(10):
+        one = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(seed)) for n in (0, 20)]
+        assert one[0].slots.tolist() == one[1].slots.tolist()
+        possible = set(swaps(one[0].slots[0], (5, 4)).ravel().tolist()) & set(train)
+        assert set(one[1].queries[0].tolist()) == possible
+        swapped += len(possible) - one[0].queries.shape[1]
+    assert swapped
+
+
+# --- Encoders -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_no_run_depends_on_another_and_seeds_start_alike(kind: str) -> None:
+    both = encoder_of(kind, (3, 4), (5, 6))
+    slots = torch.tensor([[[0, 7], [3, -1]], [[1, 2], [11, 4]]])
+    ids = torch.tensor([[2, 5, 9], [0, 1, 2]])
+    for run, seed in enumerate((5, 6)):
+        alone = encoder_of(kind, (3, 4), (seed,))
+        for asked in (
+            lambda e, part: e.scenes(slots[part]),
+            lambda e, part: e.objects(ids[part]),
+            lambda e, part: e.concepts(),
+        ):
+            own = slice(run, run + 1)
+            found, wanted = asked(both, slice(0, 2))[own], asked(alone, own)
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    first = next(both.parameters())
+    assert first.shape[0] == 2
+    assert (first[0] != first[1]).any()
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_place_without_an_object_counts_for_nothing_and_the_order_only_in_sequences(
+    kind: str,
+) -> None:
+    encoder = encoder_of(kind, (3, 4), (0,))
+    alone = encoder.scenes(torch.tensor([[[7]]]))
+    padded = encoder.scenes(torch.tensor([[[7, -1, -1], [1, 2, 3]]]))[:, :1]
+    torch.testing.assert_close(alone, padded, rtol=1e-4, atol=1e-6)
+    two, turned = encoder.scenes(torch.tensor([[[2, 9], [9, 2]]]))[0]
+    assert torch.allclose(two, turned) == encoder.order_free
+    assert not torch.allclose(two, encoder.scenes(torch.tensor([[[2, 8]]]))[0, 0])
+
+
+def test_a_product_of_three_types_and_a_mixing_matrix_are_what_they_are_called() -> None:
+    options = entry(encoder={"kind": "product", "dim": 3, "mixing": True}).encoder
+    encoder = build("product", (2, 3, 2), options, [4])
+    (a, b, c) = (encoder.scene_table[0, row] for row in (1, 2 + 2, 5 + 0))
+    (found,) = encoder.scenes(torch.tensor([[[1 * 6 + 2 * 2 + 0]]]))[0]
+    torch.testing.assert_close(found, (a * b * c) @ encoder.scene_mixing[0])
+
+
+def test_a_tower_is_torchs_transformer_with_the_same_weights() -> None:
+    encoder = encoder_of("transformer", (3, 4), (0, 1))
+    slots = torch.tensor([[[0, 7], [3, -1], [11, 1]]]).expand(2, -1, -1)
+    found = encoder.scenes(slots)
+    tokens, lengths = encoder.sequences(slots)
+    n = 7  # values
+    assert tokens[0, 0].tolist() == [n, 0, 3, n + 1, n, 1, 3 + 3, n + 1, n + 2]
+    assert tokens[0, 1].tolist() == [n, 0, 3 + 3, n + 1, n + 2, *[n + 3] * 4]
+    assert lengths[0].tolist() == [9, 5, 9]
+    for run in range(2):
+        layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True)
+        twin = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        tower = encoder.scene_tower
+        with torch.no_grad():
+            for block, own in zip(tower.blocks, twin.layers, strict=True):
+                attention = own.self_attn
+                attention.in_proj_weight.copy_(block.attend[run].T)
+                attention.in_proj_bias.copy_(block.attend_offset[run])
+                attention.out_proj.weight.copy_(block.gather[run].T)
+                attention.out_proj.bias.copy_(block.gather_offset[run])
+                own.linear1.weight.copy_(block.into[run].T)
+                own.linear1.bias.copy_(block.into_offset[run])
+                own.linear2.weight.copy_(block.out[run].T)
+                own.linear2.bias.copy_(block.out_offset[run])
+                for i, norm in enumerate((own.norm1, own.norm2)):
+                    norm.weight.copy_(block.norms[i][run])
+                    norm.bias.copy_(block.shifts[i][run])
+            read = tower.table[run][tokens[run]] + sinusoids(9, 8)
+            padding = torch.arange(9) >= lengths[run][:, None]
+            states = twin(read, src_key_padding_mask=padding)
+            last = states[torch.arange(3), lengths[run] - 1]
+            torch.testing.assert_close(found[run], last @ tower.out[run], rtol=1e-4, atol=1e-5)
+
+
+# --- The loss -----------------------------------------------------------------------------------
+
+
+def test_the_loss_is_that_of_a_loop_and_what_is_not_asked_adds_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 5, 6, generator=generator)
+    positives = torch.rand(2, 5, 6, generator=generator) < 0.4
+    positives[0, 0] = False  # a scene without any, which is left out
+    forward = to_queries(logits, positives)
+    both = contrastive(logits, positives, symmetric=True)
+    for run in range(2):
+        there = loss_of_one(logits[run], positives[run])
+        back = loss_of_one(logits[run].T, positives[run].T)
+        assert float(forward[run]) == pytest.approx(there, rel=1e-5)
+        assert float(both[run]) == pytest.approx((there + back) / 2, rel=1e-5)
+    wider = torch.cat([logits, torch.full((2, 5, 1), -torch.inf)], 2)
+    more = torch.cat([positives, torch.zeros(2, 5, 1, dtype=torch.bool)], 2)
+    for symmetric in (False, True):
+        torch.testing.assert_close(
+            contrastive(wider, more, symmetric), contrastive(logits, positives, symmetric)
+        )
+
+
+# --- Training -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_runs_that_are_trained_together_end_as_those_trained_alone(kind: str) -> None:
+    sizes, slots = (5, 4), torch.tensor([[[0, 7], [3, -1], [19, 4]]])
+    both, one = entry(kind, coverages=[0.4, 0.7], seeds=[0, 1]), entry(kind, coverages=[0.7])
+    together = train(both, sizes, "all", Runs.of(both, sizes))
+    alone = train(one, sizes, "all", Runs.of(one, sizes))
+    for selected in ("final", "validation"):
+        found = run_of(both, sizes, 0, together.weights[selected], 2)
+        wanted = run_of(one, sizes, 0, alone.weights[selected], 0)
+        # Not weights: the offsets of attention's keys decide nothing, and drift with the rounding.
+        torch.testing.assert_close(found.scenes(slots), wanted.scenes(slots), rtol=0.01, atol=0.01)
+        torch.testing.assert_close(found.concepts(), wanted.concepts(), rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(together.losses[:, 2], alone.losses[:, 0], rtol=1e-3)
+    assert alone.losses[-1, 0, 0] < alone.losses[0, 0, 0]
+
+
+class KilledError(Exception):
+    """Stands for the death of a job."""
+
+
+def test_a_training_that_was_killed_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, sizes = entry("mlp_set", coverages=[0.4, 0.7]), (5, 4)
+    runs = Runs.of(given, sizes)
+    whole = train(given, sizes, "train_only", runs)
+    file = Checkpoint(tmp_path / "checkpoint", "key")
+    batch = Batches.batch
+
+    def dying(self: Batches, step: int, *stream: int) -> Any:
+        if step == 13:
+            raise KilledError
+        return batch(self, step, *stream)
+
+    monkeypatch.setattr(Batches, "batch", dying)
+    with pytest.raises(KilledError):
+        train(given, sizes, "train_only", runs, checkpoint=file)
+    monkeypatch.setattr(Batches, "batch", batch)
+    resumed = train(given, sizes, "train_only", runs, checkpoint=file)
+    np.testing.assert_array_equal(resumed.losses, whole.losses)
+    assert resumed.steps == whole.steps
+    for selected, weights in whole.weights.items():
+        for name, value in weights.items():
+            assert torch.equal(resumed.weights[selected][name], value)
+
+
+def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
+    sizes = (5, 4)
+    early = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 0.02})
+    runs = Runs.of(early, sizes)
+    trained = train(early, sizes, "train_only", runs)
+    assert trained.flags(0) == ["not_converged"]
+    found = list(rows(early, sizes, runs, trained))
+    assert {row["flags"] for row in found} == {"not_converged;not_fitted"}
+    wild = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 1e30})
+    assert train(wild, sizes, "train_only", runs).flags(0) == ["diverged"]
+
+
+def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Path) -> None:
+    given, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
+    runs = Runs.of(given, sizes)
+    trained = train(given, sizes, "train_only", runs)
+    found = list(rows(given, sizes, runs, trained))
+    paths = {name: tmp_path / name for name in ("rows", "weights", "history")}
+    write_results(SimpleNamespace(**paths), found, runs, trained, {"encoder": "e"})
+    history = json.loads(paths["history"].read_text())
+    assert [(one["coverage"], one["seed"]) for one in history] == [
+        (0.4, 3), (0.4, 4), (0.7, 3), (0.7, 4),
+    ]  # fmt: skip
+    lines = [json.loads(line) for line in paths["rows"].read_text().splitlines()]
+    assert lines == [{"encoder": "e", **row} for row in found]
+    stored = list(read_runs(paths["weights"], given, sizes))
+    for i, run in enumerate(stored):
+        np.testing.assert_array_equal(run.test, runs.splits[i].test)
+        single = np.flatnonzero(np.isin(np.arange(20), run.train))
+        np.testing.assert_array_equal(single, runs.splits[i].train)
+    slots = np.array([[0, 7], [19, 4]])
+    own = stored[2]
+    objects, values = own.queries()
+    assert (objects.shape, values.shape) == ((20, 8), (9, 8))
+    table = trained.weights["final"]["scene_objects.table"][2]
+    np.testing.assert_array_equal(own.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
+    wanted = own.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
+    np.testing.assert_array_equal(own.embed(slots), wanted)
+
+
+# --- Evaluation ---------------------------------------------------------------------------------
+
+
+@quick
+@given(SIZES, st.data())
+def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
+    sizes: tuple[int, ...], data: Any
+) -> None:
+    total = prod(sizes)
+    drawn = data.draw(st.sets(st.integers(0, total - 1), min_size=2, max_size=8))
+    objects = np.array(sorted(drawn))
+    for ordered, wanted in ((False, combinations), (True, permutations)):
+        scenes = pairs(objects, sizes, ordered=ordered, max_scenes=None, seed=0)
+        found = [tuple(row) if ordered else tuple(sorted(row)) for row in scenes.slots.tolist()]
+        assert sorted(found) == sorted(wanted(objects.tolist(), 2))
+        assert scenes.n_all == len(found)
+        few = pairs(objects, sizes, ordered=ordered, max_scenes=1, seed=0)
+        assert (len(few.slots), few.n_all) == (1, len(found))
+    values = values_of(scenes.slots, sizes)
+    for own, shared, mixed in zip(values, scenes.shared, swaps(scenes.slots, sizes), strict=True):
+        assert shared == any(own[0] == own[1])
+        held = [set(column) for column in own.T.tolist()]
+        wanted_objects = [
+            i for i in range(total)
+            if all(v in held[k] for k, v in enumerate(values_of(np.array(i), sizes)))
+        ]  # fmt: skip
+        assert sorted(set(mixed.tolist())) == wanted_objects
+
+
+def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:
+    two = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
+    scenes = two if n == 2 else single_objects(objects)
+    found = evaluate(encoder, scenes, objects[:5], ("sampled", "swaps"), 0)
+    return {(score.target, score.candidates, score.stratum): score for score in found}
+
+
+@pytest.mark.parametrize("sizes", [(5, 4), (3, 4, 2), (2, 2)])
+def test_the_floor_is_what_a_bag_of_concepts_recognises(sizes: tuple[int, ...]) -> None:
+    found = scores(BagOfConcepts(sizes), np.arange(prod(sizes)))
+    for (target, _, _), score in found.items():
+        wanted = score.floor if target == "object" else 1.0
+        assert score.accuracy == pytest.approx(wanted)
+    full = found["object", "full", "all"]
+    # Two different objects of a complete space that differ in one type alone.
+    alike = sum(size - 1 for size in sizes) / (prod(sizes) - 1)
+    assert full.floor == pytest.approx(alike)
+    assert found["object", "full", "none"].floor == 0.0
+    if len(sizes) == 2:
+        assert found["object", "full", "shared"].floor == 1.0
+        with_itself = 1 - (1 - 1 / sizes[0]) * (1 - 1 / sizes[1])  # the specification's formula
+        n = prod(sizes)
+        assert full.floor == pytest.approx((with_itself - 1 / n) / (1 - 1 / n))
+    else:  # two that share one of three values have swaps
+        assert found["object", "full", "shared"].floor < 1.0
+
+
+def test_one_that_knows_every_object_recognises_all_and_a_single_object_needs_no_binding() -> None:
+    for score in scores(OneHot((5, 4)), np.arange(20)).values():
+        if score.target == "object":
+            assert score.accuracy == 1.0
+    single = scores(BagOfConcepts((5, 4)), np.arange(20), n=1)
+    assert {key[1:] for key in single} == {("full", "all"), ("trained", "all")}
+    assert all(score.accuracy == 1.0 for score in single.values())
+    assert single["object", "full", "all"].floor == 1.0
+    assert single["object", "full", "all"].chance == pytest.approx(1 / 20)
+    # Among five objects and, where it is none of them, its own.
+    assert single["object", "trained", "all"].chance == pytest.approx((5 / 5 + 15 / 6) / 20)
+
+
+def test_chance_is_that_of_random_embeddings() -> None:
+    sizes = (4, 3)
+    found = [scores(Random(sizes, 40, seed), np.arange(12)) for seed in range(60)]
+    n = 60 * comb(12, 2)
+    for key, score in found[0].items():
+        mean = np.mean([one[key].accuracy for one in found])
+        expected = np.mean([one[key].chance for one in found])
+        assert mean == pytest.approx(
+            expected, abs=6 * (expected * (1 - expected) / n) ** 0.5 + 0.01
+        )
+        if key == ("object", "full", "all"):
+            assert score.chance == pytest.approx(1 / comb(12, 2))
+        if key == ("object", "swaps", "none"):
+            assert score.chance == pytest.approx(1 / comb(4, 2))
