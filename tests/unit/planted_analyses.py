@@ -12,7 +12,7 @@ from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.build import build
-from bindscope.studies.concepts import tables
+from bindscope.studies.concepts import analyses_tables
 
 PLANTED = [
     {"name": "additive", "kind": "additive", "dim": 40},
@@ -55,5 +55,5 @@ def given(product: Product, folder: Path) -> Given:
 
 def table(graph: Graph, folder: Path, name: str) -> pd.DataFrame:
     """Build a table of the rows that its jobs left."""
-    built = getattr(tables, name.upper())
+    built = getattr(analyses_tables, name.upper())
     return built.build(Inputs({"rows": [given(p, folder) for p in graph.of(name)]}))

@@ -75,7 +75,7 @@ STUDY = Study(
             "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
         *(
-            TableEntry(name, f"{_HERE}.tables:{name.upper()}", _rows_of(name))
+            TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
             for name in EMBEDDING_TABLES
         ),
     ),
