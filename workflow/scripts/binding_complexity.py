@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per coverage, seed, state, split, quantity and stratum."""
-    names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors", "approximator")}
+    names = {
+        name: job.wildcards[name]
+        for name in ("analysis", "dataset", "embedding", "vectors", "approximator")
+    }
     scenes, _ = read_scenes(job.input.codes, job.spec["sizes"])
     embedded = Embedded(read_embeddings(job.input.embeddings[0], names["vectors"]), scenes)
     how = {name: job.spec[name] for name in ("coverages", "seeds", "validation_share")}

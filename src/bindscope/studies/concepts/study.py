@@ -79,9 +79,12 @@ STUDY = Study(
             for name in EMBEDDING_TABLES
         ),
     ),
-    figures=(_figure("concept_coverage", "Concepts: from how many objects on", _generalization),
-        *(_figure(name, f"Concepts: {title}", _table_of(name))
-          for name, title in EMBEDDING_TABLES.items()),
+    figures=(
+        _figure("concept_coverage", "Concepts: from how many objects on", _generalization),
+        *(
+            _figure(name, f"Concepts: {title}", _table_of(name))
+            for name, title in EMBEDDING_TABLES.items()
+        ),
     ),
     findings=f"{_HERE}.findings:chapter",
 )
