@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
+from bindscope.studies.concepts.complexity_rows import complexity_rows
 from bindscope.studies.concepts.embedded import read_embeddings, read_scenes
-from bindscope.studies.concepts.rows import Embedded, complexity_rows
+from bindscope.studies.concepts.rows import Embedded
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -1,4 +1,4 @@
-"""Which embeddings are taken apart, edited and approximated; planted ones beside those of models."""
+"""Which embeddings are taken apart, edited and approximated: of models, and planted ones."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ _GEOMETRY_NAMES = (
           _ROWS),
     _measure("Recognition of `object`, `concept` (mean over types), `concept_pooled` (values of "
              "all types together); `r2` of all scenes; `r2_objects`: how far vectors of objects "
-             "are sums over values; `retrieval_strict`, `retrieval_unordered`: the reconstruction's "
+             "are sums of values'; `retrieval_strict`, `retrieval_unordered`: the reconstruction's "
              "greatest cosine is with the scene, or one of the same objects; `explained`: R2 of "
              "the part taken.", (*_READ, "r2", "r2_objects", "retrieval_strict",
                                  "retrieval_unordered", "explained")),

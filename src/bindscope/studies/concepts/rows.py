@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from bindscope.studies.concepts.complexity.approximators import (
-    Approximation,
-    Approximator,
-    approximations,
-)
-from bindscope.studies.concepts.complexity.coordinates import Starts
-from bindscope.studies.concepts.complexity.descended import Descending
-from bindscope.studies.concepts.complexity.splits import split_objects
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
 from bindscope.studies.concepts.editing import Edits, edited, value_edits
 from bindscope.studies.concepts.recognition import (
@@ -84,13 +76,14 @@ def _scores(accuracy: Accuracy) -> Row:
     }  # fmt: skip
 
 
-def _recognised(found: Sequence[Recognition]) -> Iterator[Row]:
+def recognised(found: Sequence[Recognition]) -> Iterator[Row]:
+    """Yield a row per target and stratum."""
     for one in found:
         yield {"measure": one.target, **_scores(one.accuracy)}
 
 
-def _share(measure: str, value: float, counts: tuple[int, int], chance: float | None = None) -> Row:
-    """A number without strata, floors or interval."""
+def scalar(measure: str, value: float, counts: tuple[int, int], chance: float | None = None) -> Row:
+    """Return a row of a number without strata, floors or interval."""
     return {
         "measure": measure, "stratum": "all", "value": number(value), "chance": chance,
         "n_scenes": counts[0], "n_skipped": counts[1],
@@ -115,28 +108,28 @@ def geometry_rows(
     asked, about = scenes.take(test), embedded.about()
     readouts = {"probes": embedded.readout} | ({"captions": captions} if captions else {})
     for name, readout in readouts.items():
-        for row in _recognised(recognise(readout, z[test], asked)):
+        for row in recognised(recognise(readout, z[test], asked)):
             yield {"analysis_kind": "recognition", "variant": name, "level": 0, **row, **about}
     for found in decompositions(z, scenes, embedded.readout, tuple(estimators)):
         for row in _decomposed(found, len(scenes)):
-            yield {"analysis_kind": "decomposition", "variant": found.estimator, "level": found.level,
-                   **row, **about}  # fmt: skip
+            kind = {"variant": found.estimator, "level": found.level}
+            yield {"analysis_kind": "decomposition", **kind, **row, **about}
     for left in removals(z, scenes, embedded.train, test):
         more = [] if left.converged else ["refit_not_converged"]
-        explained = _share("explained", left.explained, (len(scenes), 0))
-        for row in (explained, *_recognised(left.probed)):
+        explained = scalar("explained", left.explained, (len(scenes), 0))
+        for row in (explained, *recognised(left.probed)):
             yield {"analysis_kind": "removal", "variant": left.removed, "level": 0,
                    **row, **embedded.about(*more)}  # fmt: skip
 
 
 def _decomposed(found: Decomposition, n_bank: int) -> Iterator[Row]:
     counts = (found.n_scenes, found.n_skipped)
-    yield _share("r2", found.r2, counts)
+    yield scalar("r2", found.r2, counts)
     if found.level == 2:
-        yield _share("r2_objects", found.r2_objects, counts)
-    yield _share("retrieval_strict", found.retrieval_strict, counts, 1 / n_bank)
-    yield _share("retrieval_unordered", found.retrieval_unordered, counts)
-    yield from _recognised(found.probed)
+        yield scalar("r2_objects", found.r2_objects, counts)
+    yield scalar("retrieval_strict", found.retrieval_strict, counts, 1 / n_bank)
+    yield scalar("retrieval_unordered", found.retrieval_unordered, counts)
+    yield from recognised(found.probed)
 
 
 def editing_rows(
@@ -159,59 +152,3 @@ def editing_rows(
                     "without_scene": one.without_scene, "without_value": one.without_value,
                     **embedded.about(),
                 }  # fmt: skip
-
-
-def approximator_of(options: Mapping[str, Any]) -> Approximator:
-    """Return an approximator, given as its configuration has it."""
-    return Approximator(
-        options["kind"],
-        tuple(options["widths"]),
-        options["rank"],
-        Descending(options["steps"], options["learning_rate"]),
-        Starts(options["starts"]),
-        options["components"],
-        options["rounds"],
-    )
-
-
-def complexity_rows(
-    embedded: Embedded,
-    options: Mapping[str, Any],
-    coverages: Sequence[float],
-    seeds: Sequence[int],
-    validation_share: float,
-) -> Iterator[Row]:
-    """Yield rows of `binding_complexity`, of one approximator.
-
-    Parameters
-    ----------
-    embedded
-        The embedding, with its probes, which know all objects.
-    options
-        The approximator.
-    coverages, seeds, validation_share
-        Of the splits of objects.
-    """
-    z, scenes = embedded.z, embedded.scenes
-    for coverage in coverages:
-        splits = [split_objects(scenes, coverage, s, validation=validation_share) for s in seeds]
-        for found in approximations(
-            approximator_of(options), z, scenes, embedded.readout, splits, ("train", "test")
-        ):
-            more = [] if found.ended else ["not_converged"]
-            about = {
-                "kind": options["kind"], "coverage": found.coverage, "seed": found.seed,
-                "selected": found.selection, "split": found.subset, "n_train": found.n_train,
-                "n_parameters": found.parameters, "n_absent_values": found.absent_values,
-                **embedded.about(*more),
-            }  # fmt: skip
-            for row in _approximated(found):
-                yield {**row, **about}
-
-
-def _approximated(found: Approximation) -> Iterator[Row]:
-    yield _share("r2", found.r2, (found.n_scenes, 0))
-    yield _share("r2_all_scenes", found.r2_global, (found.n_scenes, 0))
-    for row in _recognised(found.probed):
-        row.pop("value_low"), row.pop("value_high")
-        yield row
