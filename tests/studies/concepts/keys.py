@@ -9,8 +9,7 @@ PLANTED = {"planted_embeddings", *MEASURED, "binding_complexity"}
 
 # A shared rule -> rules of this study that run after it; dual encoders need no dataset.
 FOLLOWING: dict[str, set[str]] = {
-    "text_embeddings": MEASURED, "joint": MEASURED, "Dataset.slots": PLANTED,
-    "EnumeratedSplit.*": PLANTED,
+    "text_embeddings": MEASURED, "joint": MEASURED, "EnumeratedSplit.*": PLANTED,
 }  # fmt: skip
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
@@ -28,12 +27,11 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "kind": "lookup", "dim": 5, "noise": 0.5, "slot_effect": 0.5, "seed": 1,
         }.items()
     },
-    "PlantedEncoder.name": ("planted", [{"name": "sums", "kind": "additive", "dim": 4},
-                                        {"name": "other", "kind": "additive"}], set()),
+    "PlantedEncoder.name": ("planted.0.name", "other", {*PLANTED, *SHOWN}),
     "ConceptSection.analyses": ("analyses.0.strengths", [0.5], {"concept_editing", *SHOWN}),
     "Analysis.name": ("analyses.0.name", "other", {*MEASURED, *COMPLEXITY}),
     "Analysis.datasets": ("analyses.0.datasets", ["in-slots", "in-slots"], set()),
-    "Analysis.planted": ("analyses.0.planted", ["sums", "sums"], set()),
+    "Analysis.planted": ("analyses.0.planted", ["known-sums", "known-sums"], set()),
     "Analysis.models": ("analyses.0.models", ["hf"], {*MEASURED, *COMPLEXITY}),
     "Analysis.vectors": ("analyses.1.vectors", ["mean"], {*MEASURED, *SHOWN}),
     "Analysis.estimators": ("analyses.0.estimators", ["ols"], {*MEASURED, *SHOWN}),
