@@ -15,7 +15,6 @@ from bindscope.studies.concepts.complexity.descended import Descending, fit_desc
 from bindscope.studies.concepts.complexity.fitted import Fitted
 from bindscope.studies.concepts.complexity.models import Perceptron, Structured
 from bindscope.studies.concepts.complexity.splits import ObjectSplit
-from bindscope.studies.concepts.complexity.trees import fit_trees
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.least_squares import one_hot_fit, one_hot_sum, value_columns
 from bindscope.studies.concepts.recognition import Readout, Recognition, recognise
@@ -98,6 +97,8 @@ def approximate(
 
 def _fit_one(approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
     if approximator.kind in ("forest", "booster"):
+        from bindscope.studies.concepts.complexity.trees import fit_trees  # imports scikit-learn
+
         return fit_trees(
             "forest" if approximator.kind == "forest" else "booster",
             z,
