@@ -71,7 +71,10 @@ ALLOWED: dict[str, set[str]] = {
     **{
         name: {*_TORCH, "scipy"}
         for name in (
-            "planted_embeddings", "concept_geometry", "concept_editing", "binding_complexity",
+            "planted_embeddings",
+            "concept_geometry",
+            "concept_editing",
+            "binding_complexity",
         )
     },
     "text_embeddings": {*_TORCH, "pyarrow"},
