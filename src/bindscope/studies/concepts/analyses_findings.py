@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -69,10 +70,9 @@ def _editing(table: pd.DataFrame) -> Iterator[Judged]:
         yield _against_guess(_EDITS, row, f" ({row['estimator']}, type {row['concept_type']})")
 
 
-def _against_guess(claim: str, row: Mapping[str, object], how: str) -> Judged:
+def _against_guess(claim: str, row: Mapping[Any, Any], how: str) -> Judged:
     value, low, high, guess = (
-        float(row[name])  # type: ignore[arg-type]
-        for name in ("value", "value_low", "value_high", "bag_of_concepts_guess")
+        float(row[name]) for name in ("value", "value_low", "value_high", "bag_of_concepts_guess")
     )
     about = f"{_name(row)}{how} {value:.1%} [{low:.1%}, {high:.1%}] beside {guess:.1%}"
     return Judged(claim, verdict(low - guess, high - guess, "above"), about)
@@ -92,7 +92,7 @@ def _complexity(table: pd.DataFrame) -> Iterator[Judged]:
         yield Judged(_RULES, found, about)
 
 
-def _name(row: Mapping[str, object]) -> str:
+def _name(row: Mapping[Any, Any]) -> str:
     vectors = "" if row["vectors"] == "planted" else f" {row['vectors']}"
     return f"{row['embedding']}{vectors} on {row['dataset']}"
 
