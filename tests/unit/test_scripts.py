@@ -68,6 +68,15 @@ ALLOWED: dict[str, set[str]] = {
     "encoded": {*_STORE, "scipy"},
     "captions": {*_STORE, "pyarrow"},
     "record_codes": {*_STORE, "pyarrow"},
+    **{
+        name: {*_TORCH, "scipy"}
+        for name in (
+            "planted_embeddings",
+            "concept_geometry",
+            "concept_editing",
+            "binding_complexity",
+        )
+    },
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,

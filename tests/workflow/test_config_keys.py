@@ -194,7 +194,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
             "skip": ["other.jpg"], **changes,
         }.items()
     },
-    "Dataset.slots": ("datasets.20.slots", 3, IN_SLOTS),
+    "Dataset.slots": ("datasets.0.slots", 3, LABELS),
     "Dataset.captions": ("datasets.20.captions.templates.0.join", ", ", TEXTS),
     "EnumeratedSplit.rule": ("datasets.20.split", {"rule": "random"}, IN_SLOTS),
     "EnumeratedSplit.sizes": ("datasets.20.split.sizes.test", 65, IN_SLOTS),

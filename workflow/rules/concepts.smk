@@ -21,3 +21,88 @@ rule dual_encoder:
         code=code("dual_encoder"),
     script:
         "../scripts/dual_encoder.py"
+
+
+rule planted_embeddings:
+    input:
+        unpack(made_from("planted_embeddings")),
+    output:
+        manifest=output_of("planted_embeddings", "manifest"),
+        store=directory(output_of("planted_embeddings", "store")),
+    log:
+        log_of("planted_embeddings"),
+    benchmark:
+        benchmark_of("planted_embeddings")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(60),
+    params:
+        spec=spec("planted_embeddings"),
+        code=code("planted_embeddings"),
+    script:
+        "../scripts/planted_embeddings.py"
+
+
+rule concept_geometry:
+    input:
+        unpack(made_from("concept_geometry")),
+    output:
+        rows=output_of("concept_geometry", "rows"),
+    log:
+        log_of("concept_geometry"),
+    benchmark:
+        benchmark_of("concept_geometry")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+    params:
+        spec=spec("concept_geometry"),
+        code=code("concept_geometry"),
+    script:
+        "../scripts/concept_geometry.py"
+
+
+rule concept_editing:
+    input:
+        unpack(made_from("concept_editing")),
+    output:
+        rows=output_of("concept_editing", "rows"),
+    log:
+        log_of("concept_editing"),
+    benchmark:
+        benchmark_of("concept_editing")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+    params:
+        spec=spec("concept_editing"),
+        code=code("concept_editing"),
+    script:
+        "../scripts/concept_editing.py"
+
+
+rule binding_complexity:
+    input:
+        unpack(made_from("binding_complexity")),
+    output:
+        rows=output_of("binding_complexity", "rows"),
+    log:
+        log_of("binding_complexity"),
+    benchmark:
+        benchmark_of("binding_complexity")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+    params:
+        spec=spec("binding_complexity"),
+        code=code("binding_complexity"),
+    script:
+        "../scripts/binding_complexity.py"

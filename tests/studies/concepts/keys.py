@@ -2,8 +2,15 @@
 
 DUAL = {"dual_encoder", "table", "figure"}
 
-# A shared rule -> rules of this study that run after it: none, symbolic scenes need no dataset.
-FOLLOWING: dict[str, set[str]] = {}
+SHOWN = {"table", "figure"}
+MEASURED = {"concept_geometry", "concept_editing"}
+COMPLEXITY = {"binding_complexity", *SHOWN}
+PLANTED = {"planted_embeddings", *MEASURED, "binding_complexity"}
+
+# A shared rule -> rules of this study that run after it; dual encoders need no dataset.
+FOLLOWING: dict[str, set[str]] = {
+    "text_embeddings": MEASURED, "joint": MEASURED, "EnumeratedSplit.*": PLANTED,
+}  # fmt: skip
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -13,6 +20,39 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Embeddings.datasets": ("embeddings.1.datasets", ["in-slots", "in-slots"], set()),
     "Embeddings.models": ("embeddings.0.models", ["hf", "hf"], set()),
     "Embeddings.texts": ("embeddings.0.texts", False, set()),
+    "ConceptSection.planted": ("planted.0.dim", 5, {*PLANTED, *SHOWN}),
+    **{
+        f"PlantedEncoder.{key}": (f"planted.0.{key}", value, {*PLANTED, *SHOWN})
+        for key, value in {
+            "kind": "lookup", "dim": 5, "noise": 0.5, "slot_effect": 0.5, "seed": 1,
+        }.items()
+    },
+    "PlantedEncoder.name": ("planted.0.name", "other", {*PLANTED, *SHOWN}),
+    "ConceptSection.analyses": ("analyses.0.strengths", [0.5], {"concept_editing", *SHOWN}),
+    "Analysis.name": ("analyses.0.name", "other", {*MEASURED, *COMPLEXITY}),
+    "Analysis.datasets": ("analyses.0.datasets", ["in-slots", "in-slots"], set()),
+    "Analysis.planted": ("analyses.0.planted", ["known-sums", "known-sums"], set()),
+    "Analysis.models": ("analyses.0.models", ["hf"], {*MEASURED, *COMPLEXITY}),
+    "Analysis.vectors": ("analyses.1.vectors", ["mean"], {*MEASURED, *SHOWN}),
+    "Analysis.estimators": ("analyses.0.estimators", ["ols"], {*MEASURED, *SHOWN}),
+    "Analysis.strengths": ("analyses.0.strengths", [0.5], {"concept_editing", *SHOWN}),
+    "Analysis.complexity": ("analyses.0.complexity.seeds", [7], COMPLEXITY),
+    **{
+        f"Complexity.{key}": (f"analyses.0.complexity.{key}", value, COMPLEXITY)
+        for key, value in {
+            "approximators": [{"name": "trees", "kind": "forest"}], "coverages": [0.25],
+            "seeds": [7], "validation_share": 0.25,
+        }.items()
+    },
+    **{
+        f"ApproximatorOptions.{key}": (
+            f"analyses.0.complexity.approximators.0.{key}", value, COMPLEXITY
+        )
+        for key, value in {
+            "name": "other", "kind": "forest", "widths": [5], "rank": 5, "steps": 5,
+            "learning_rate": 0.5, "starts": 5, "components": 5, "rounds": 5,
+        }.items()
+    },
     "ConceptSection.dual_encoders": ("dual_encoders.0.coverages", [0.25], DUAL),
     **{
         f"DualEncoders.{key}": (f"dual_encoders.0.{key}", value, DUAL)

@@ -22,6 +22,38 @@ SHARED: dict[str, set[str]] = {
 ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{f"{name}.py": set() for name in ("config", "dual_config", "products", "registry", "study")},
+    # Of embeddings: the preset has no scenes in slots.
+    **{
+        f"{name}.py": set()
+        for name in (
+            "alignment",
+            "analyses_config",
+            "analyses_products",
+            "analyses_schemas",
+            "analyses_tables",
+            "complexity_rows",
+            "decomposition",
+            "editing",
+            "embedded",
+            "least_squares",
+            "mds",
+            "planted",
+            "recognition",
+            "removal",
+            "rows",
+            "scenes",
+            "set_separation",
+            "softmax",
+            "vectors",
+        )
+    },
+    **{
+        f"figures/{name}.py": set()
+        for name in ("binding_complexity", "concept_editing", "concept_geometry")
+    },
+    "analyses_findings.py": {"report"},
+    "analyses_views.py": {"report"},
+    "complexity/": set(),
     "dual/": DUAL,
     "embeddings_config.py": set(),
     "dual/stored.py": set(),  # for who analyses trained encoders

@@ -9,6 +9,11 @@ from pydantic import Field
 
 from bindscope.config.base import Model
 from bindscope.config.references import repeated
+from bindscope.studies.concepts.analyses_config import (
+    Analysis,
+    PlantedEncoder,
+    analysis_problems,
+)
 from bindscope.studies.concepts.dual_config import DualEncoders, dual_problems
 from bindscope.studies.concepts.embeddings_config import Embeddings, embedding_problems
 
@@ -22,6 +27,12 @@ class ConceptSection(Model):
     embeddings: tuple[Embeddings, ...] = Field(
         (), description="Embeddings of scenes and captions by models."
     )
+    planted: tuple[PlantedEncoder, ...] = Field(
+        (), description="Encoders of known structure, for the same analyses as models."
+    )
+    analyses: tuple[Analysis, ...] = Field(
+        (), description="Geometry, edits and complexity of embeddings."
+    )
     dual_encoders: tuple[DualEncoders, ...] = Field(
         (), description="Controlled dual encoders of scenes and queries."
     )
@@ -31,6 +42,22 @@ def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     for i, block in enumerate(section.embeddings):
         yield from embedding_problems(f"embeddings.{i}", config, block)
+    yield from _analyses(config, section)
     yield from repeated("dual_encoders", [entry.name for entry in section.dual_encoders])
     for i, entry in enumerate(section.dual_encoders):
         yield from dual_problems(f"dual_encoders.{i}", entry)
+
+
+def _analyses(config: Config, section: ConceptSection) -> Iterator[str]:
+    yield from repeated("analyses", [entry.name for entry in section.analyses])
+    yield from repeated("planted", [one.name for one in section.planted])
+    models = {model.name for model in config.models}
+    for one in section.planted:
+        if one.name in models:
+            yield f"planted: {one.name!r} is the name of a model, too; rename one"
+    for i, entry in enumerate(section.analyses):
+        where = f"analyses.{i}"
+        yield from analysis_problems(where, config, entry, section.planted)
+        if entry.complexity:
+            names = [option.name for option in entry.complexity.approximators]
+            yield from repeated(f"{where}.complexity.approximators", names)

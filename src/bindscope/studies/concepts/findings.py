@@ -8,6 +8,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
+from bindscope.studies.concepts.analyses_findings import analysis_findings, sections
 from bindscope.studies.concepts.views import over_seeds, recognised
 
 _INTRODUCTION = (
@@ -39,12 +40,13 @@ COVERAGES = (
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
+    embeddings = Chapter(findings=analysis_findings(tables), sections=sections(tables))
     if "binding_generalization" not in tables:
-        return Chapter()
+        return embeddings
     shown = by_coverage(tables["binding_generalization"])
     return Chapter(
         headline=("concept_coverage",),
-        findings=(_transitions(shown),),
+        findings=(_transitions(shown), *embeddings.findings),
         sections=(
             Section(
                 "dual-encoders",
@@ -52,6 +54,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 paragraphs=(_INTRODUCTION,),
                 tables=(page_table("Held-out objects by coverage", COVERAGES, shown),),
             ),
+            *embeddings.sections,
         ),
     )
 

@@ -9,3 +9,19 @@ STRATA = ("all", "shared", "none")
 # not_fitted: not even training pairs are recognised among training objects, so that held-out ones
 # say little.
 FLAGS = ("diverged", "not_converged", "not_fitted")
+
+# Of embeddings, in order. absent_values: values that no scene has. fewer_dimensions_than_objects:
+# linear probes cannot tell all objects apart. incomplete: not every ordered tuple of objects is
+# there once, so that averages mix what is not theirs. probes_not_converged, refit_not_converged:
+# probes, or those fitted after a removal, are short of their optimum. unseen_objects: objects in no
+# scene that probes were fitted on.
+EMBEDDING_FLAGS = (
+    "absent_values",
+    "fewer_dimensions_than_objects",
+    "incomplete",
+    "not_converged",  # an approximator
+    "probes_not_converged",
+    "refit_not_converged",
+    "unseen_objects",
+)
+VECTORS = ("planted", "cls", "mean", "joint", "text")

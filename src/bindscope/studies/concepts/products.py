@@ -5,6 +5,7 @@ from __future__ import annotations
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Step
 from bindscope.graph.shared import Shared
+from bindscope.studies.concepts.analyses_products import ANALYSIS_STEPS, add_analyses
 from bindscope.studies.concepts.config import ConceptSection
 from bindscope.studies.concepts.dual_config import DualEncoders
 from bindscope.studies.concepts.embeddings_config import Embeddings
@@ -23,6 +24,7 @@ STEPS = (
         leaf=True,
         makes="dual encoders",
     ),
+    *ANALYSIS_STEPS,
 )
 
 
@@ -30,6 +32,7 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add everything that the section asks for."""
     for block in section.embeddings:
         _add_embeddings(graph, shared, block)
+    add_analyses(graph, shared, section)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
 

@@ -9,9 +9,16 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, problems
+from bindscope.studies.concepts.marks import VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
 
 _HERE = "bindscope.studies.concepts"
+# Tables of embeddings, each of the rows of the step of that name and with a figure of that name.
+EMBEDDING_TABLES = {
+    "concept_geometry": "embeddings as sums over objects",
+    "concept_editing": "edits of embeddings",
+    "binding_complexity": "approximators of embeddings",
+}
 
 
 def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -25,6 +32,22 @@ def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Re
     names = [entry.name for entry in section.dual_encoders]
     tables = graph.of("table", table="binding_generalization")
     return Request({"table": tables}, {"encoders": names})
+
+
+def _rows_of(rule: str) -> Any:
+    def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+        rows = graph.of(rule)
+        return Request({"rows": rows}) if rows else None
+
+    return request
+
+
+def _table_of(name: str) -> Any:
+    def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+        tables = graph.of("table", table=name)
+        return Request({"table": tables}) if tables else None
+
+    return request
 
 
 def _figure(name: str, title: str, request: Any) -> FigureEntry:
@@ -42,12 +65,26 @@ STUDY = Study(
         "encoder": NAME,
         "space": r"[0-9]+(?:x[0-9]+)*",
         "query_pool": r"train_only|all",
+        "analysis": NAME,
+        "embedding": NAME,
+        "vectors": "|".join(VECTORS),
+        "approximator": NAME,
     },
     tables=(
         TableEntry(
             "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
+        *(
+            TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
+            for name in EMBEDDING_TABLES
+        ),
     ),
-    figures=(_figure("concept_coverage", "Concepts: from how many objects on", _generalization),),
+    figures=(
+        _figure("concept_coverage", "Concepts: from how many objects on", _generalization),
+        *(
+            _figure(name, f"Concepts: {title}", _table_of(name))
+            for name, title in EMBEDDING_TABLES.items()
+        ),
+    ),
     findings=f"{_HERE}.findings:chapter",
 )

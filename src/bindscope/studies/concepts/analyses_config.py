@@ -1,0 +1,141 @@
+"""Which embeddings are taken apart, edited and approximated: of models, and planted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.grid import unknown
+from bindscope.config.models import KnownAnswer
+from bindscope.graph.texts import unread
+
+if TYPE_CHECKING:
+    from bindscope.config.codes import Dataset
+    from bindscope.config.root import Config
+
+Vectors = Literal["cls", "mean", "joint", "text"]
+Coverage = Annotated[float, Field(gt=0, lt=1)]
+
+
+class PlantedEncoder(Model):
+    """An encoder of known structure: a sum over slots of Gaussian vectors, variance 1 each."""
+
+    name: Slug = Field(description="Stands in results where a model's name does.")
+    kind: Literal["additive", "lookup", "per_object", "global"] = Field(
+        description="`additive`: vectors of values; `lookup`: and one per object, without a rule; "
+        "`per_object`: products of an object's vectors; `global`: values, and a product over all."
+    )
+    dim: PositiveInt = Field(64, description="Dimensions.")
+    noise: float = Field(0.0, ge=0, description="Standard deviation of Gaussian noise.")
+    slot_effect: float = Field(
+        1.0, ge=0, description="Standard deviation of what a slot adds to vectors of its own; at 0 "
+        "the order of objects leaves no trace."
+    )  # fmt: skip
+    seed: NonNegativeInt = Field(0, description="Of the vectors and the noise.")
+
+
+class ApproximatorOptions(Model):
+    """A family of maps from the values of a scene's objects to its embedding."""
+
+    name: Slug = Field(description="Name in tables and figures.")
+    kind: Literal["additive", "per_object", "global", "mlp", "forest", "booster"] = Field(
+        description="`additive`: a vector per value and slot; `per_object`, `global`: products of "
+        "such vectors within objects, or over all, in addition; a perceptron; trees."
+    )
+    widths: tuple[PositiveInt, ...] = Field(
+        (256,), min_length=1, description="Hidden layers of `mlp`."
+    )
+    rank: NonNegativeInt = Field(
+        0, description="Dimensions of products before a linear map; 0: products in the embedding's "
+        "own dimensions."
+    )  # fmt: skip
+    steps: PositiveInt = Field(1000, description="Of `mlp`, and of products with a map.")
+    learning_rate: float = Field(0.01, gt=0, description="Of the same.")
+    starts: PositiveInt = Field(8, description="Of products without a map.")
+    components: PositiveInt = Field(64, description="Principal components that trees foretell.")
+    rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of `booster`.")
+
+
+class Complexity(Model):
+    """Approximators, trained on scenes of some objects and asked about scenes of the others."""
+
+    approximators: tuple[ApproximatorOptions, ...] = Field(min_length=1, description="Which.")
+    coverages: tuple[Coverage, ...] = Field(
+        (0.5,), min_length=1, description="Shares of objects in training."
+    )
+    seeds: tuple[NonNegativeInt, ...] = Field(
+        (0, 1, 2), min_length=1, description="Of objects and of fits."
+    )
+    validation_share: float = Field(
+        0.1, ge=0, lt=1, description="Share of training objects that choose among states of a fit."
+    )
+
+
+class Analysis(Model):
+    """Embeddings of datasets, and what is asked about their geometry."""
+
+    name: Slug = Field(description="What this entry is for; stands in tables.")
+    datasets: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of datasets with `slots`, all of them filled."
+    )
+    planted: tuple[Slug, ...] = Field((), description="Names of planted encoders.")
+    models: tuple[Slug, ...] = Field((), description="Names of models.")
+    vectors: tuple[Vectors, ...] = Field(
+        ("cls",),
+        min_length=1,
+        description="Of models: [CLS] or the mean of patches after the last layer, images in the "
+        "joint space with captions, or captions (their first template).",
+    )
+    estimators: tuple[Literal["avg", "avg_pos", "ols"], ...] = Field(
+        ("avg", "avg_pos", "ols"),
+        min_length=1,
+        description="Of what an object or a value adds: means over scenes that have it in any "
+        "slot, in one, or least squares.",
+    )
+    strengths: tuple[float, ...] = Field(
+        (0.0, 0.5, 1.0, 1.5),
+        description="Of edits that exchange an object, as multiples; none: no edits.",
+    )
+    complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
+
+
+def analysis_problems(
+    where: str, config: Config, entry: Analysis, planted: tuple[PlantedEncoder, ...]
+) -> Iterator[str]:
+    """Yield what an entry asks for that its datasets and models do not have."""
+    datasets = {dataset.name: dataset for dataset in config.datasets}
+    models = {model.name: model for model in config.models}
+    yield from unknown(f"{where}.datasets", entry.datasets, datasets)
+    yield from unknown(f"{where}.models", entry.models, models)
+    yield from unknown(f"{where}.planted", entry.planted, {one.name: one for one in planted})
+    if not entry.models and not entry.planted:
+        yield f"{where}: there is no embedding: give `models` or `planted`"
+    texts = bool({"joint", "text"} & set(entry.vectors))
+    images = bool({"cls", "mean", "joint"} & set(entry.vectors))
+    for dataset in (datasets[name] for name in entry.datasets if name in datasets):
+        if problem := _slots_problem(dataset):
+            yield f"{where}.datasets: {problem}"
+        if entry.models and images and dataset.render is None:
+            yield f"{where}.datasets: dataset {dataset.name!r} has no render section"
+        if entry.models and texts and dataset.captions is None:
+            yield f"{where}.vectors: dataset {dataset.name!r} has no `captions`"
+    for model in (models[name] for name in entry.models if name in models):
+        if isinstance(model, KnownAnswer):
+            yield f"{where}.models: {model.name!r} embeds no scenes in slots; use `planted`"
+        elif texts and (problem := unread(model)):
+            yield f"{where}.vectors: {problem}"
+
+
+def _slots_problem(dataset: Dataset) -> str | None:
+    """Say why not every scene of a dataset fills its slots; None if all do."""
+    if dataset.slots is None:
+        return f"the objects of {dataset.name!r} are in no order: give `slots`"
+    space = dataset.space
+    n = getattr(space, "n_objects", 0)
+    fewest, most = (n or getattr(space, key, 0) for key in ("min_objects", "max_objects"))
+    if (fewest, most) != (dataset.slots, dataset.slots):
+        return f"scenes of {dataset.name!r} need as many objects as slots ({dataset.slots})"
+    return None

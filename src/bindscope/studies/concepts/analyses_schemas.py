@@ -1,0 +1,214 @@
+"""What the tables of embeddings hold: type, unit, meaning, and where each column comes from."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bindscope.studies.concepts.marks import EMBEDDING_FLAGS, STRATA, VECTORS
+from bindscope.tables.schema import (
+    DATASET,
+    KEYS,
+    SLUG,
+    Column,
+    Rule,
+    TableSchema,
+    count,
+    label,
+    share,
+)
+
+_ENTRY = "config `analyses[]`"
+_ROWS = "`studies.concepts.rows`"
+_RECOGNITION = "`studies.concepts.set_separation`"
+_SPLITS = "`studies.concepts.complexity.splits`"
+_SCENES = "share of scenes"
+
+_EMBEDDING: tuple[Column, ...] = (
+    label("analysis", "Name of the analysis.", _ENTRY, pattern=SLUG),
+    DATASET,
+    label("embedding", "Name of the model or planted encoder.", _ENTRY, pattern=SLUG),
+    label("vectors", "`planted`; `cls`, `mean`: after the last layer; `joint`: images in the space "
+          "of captions; `text`: captions.", _ENTRY, values=VECTORS),
+)  # fmt: skip
+_MEASURED: tuple[Column, ...] = (
+    label("stratum", "Whether the objects of a scene share a value; `all`: either way.", _ROWS,
+          values=STRATA),
+)  # fmt: skip
+_BESIDE: tuple[Column, ...] = (
+    share("chance", _SCENES, "The same of random scores; empty where there is none.", _RECOGNITION,
+          null="allowed", reference="exact"),
+    share("bag_of_concepts_floor", _SCENES, "What counting values gets right; empty but for "
+          "objects.", _RECOGNITION, null="allowed", reference="exact"),
+)  # fmt: skip
+_GUESS = share("bag_of_concepts_guess", _SCENES, "The most that can be had without binding: a pick "
+               "among all sets of objects that have the scene's values.", _RECOGNITION,
+               null="allowed", reference="exact")  # fmt: skip
+_ABOUT: tuple[Column, ...] = (
+    count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
+    count("n_objects", "objects", "Objects that stand in some scene.", _ROWS),
+    count("n_slots", "slots", "Objects of a scene.", _ROWS),
+    label("flags", "Sorted, joined by `;`: " + ", ".join(EMBEDDING_FLAGS) + ".", _ROWS),
+)
+
+
+def _value(meaning: str) -> Column:
+    return Column("value", "float64", "1", meaning, _ROWS, "allowed", None, 1.0, reference="close")
+
+
+def _interval() -> tuple[Column, ...]:
+    return tuple(
+        Column(f"value_{end}", "float64", "1", f"{side} end of its 95 % bootstrap interval over "
+               "sets of objects; empty for what is no accuracy.", _RECOGNITION, "allowed", 0.0, 1.0)
+        for end, side in (("low", "Lower"), ("high", "Upper"))
+    )  # fmt: skip
+
+
+def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
+    def good(flags: str) -> bool:
+        found = flags.split(";") if flags else []
+        return found == sorted(set(found)) and set(found) <= set(EMBEDDING_FLAGS)
+
+    return frame["flags"].map(good).astype(bool)
+
+
+def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
+    return ~frame["measure"].eq("object") | frame["n_scenes"].eq(0) | (
+        frame["bag_of_concepts_floor"].notna() & frame["chance"].notna()
+    )  # fmt: skip
+
+
+_RULES: tuple[Rule, ...] = (
+    ("flags are known, sorted and named once", _flags),
+    ("chance and floor stand beside every accuracy of objects", _floors),
+)
+_READ = ("concept", "concept_pooled", "object")
+
+
+def _measure(meaning: str, values: tuple[str, ...]) -> Column:
+    return label("measure", meaning, _ROWS, values=values)
+
+
+_GEOMETRY_NAMES = (
+    *_EMBEDDING,
+    label("analysis_kind", "`recognition` of the embedding itself; `decomposition`: of what is put "
+          "together from vectors of objects or values; `removal`: after a part was taken away.",
+          _ROWS, values=("recognition", "decomposition", "removal")),
+    label("variant", "`probes` fitted on 40 % of the scenes and asked about the others, or "
+          "`captions` of values and objects as queries; the estimator of vectors; the part taken.",
+          _ROWS, values=("probes", "captions", "avg", "avg_pos", "ols", "nothing", "concept",
+                         "object", "permuted_concept", "permuted_object")),
+    count("level", "", "Decomposition into vectors of objects (1) or of values (2); else 0.",
+          _ROWS),
+    _measure("Recognition of `object`, `concept` (mean over types), `concept_pooled` (values of "
+             "all types together); `r2` of all scenes; `r2_objects`: how far vectors of objects "
+             "are sums of values'; `retrieval_strict`, `retrieval_unordered`: the reconstruction's "
+             "greatest cosine is with the scene, or one of the same objects; `explained`: R2 of "
+             "the part taken.", (*_READ, "r2", "r2_objects", "retrieval_strict",
+                                 "retrieval_unordered", "explained")),
+    *_MEASURED,
+)  # fmt: skip
+
+GEOMETRY_SCHEMA = TableSchema(
+    name="concept_geometry",
+    version=1,
+    description="How embeddings hold the objects of scenes: what probes read, how far scenes are "
+    "sums over objects and objects sums over values, and what is read when a part is taken away; a "
+    "row per embedding, quantity and stratum.",
+    columns=(
+        *_GEOMETRY_NAMES,
+        _value("Share of scenes, or R2; R2 may be negative where it is not fitted."),
+        *_interval(),
+        *_BESIDE,
+        _GUESS,
+        count("n_scenes", "scenes", "Scenes that count.", _ROWS, reference="same"),
+        count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe.",
+              _ROWS, reference="same"),
+        *_ABOUT,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _GEOMETRY_NAMES),
+    rules=_RULES,
+)  # fmt: skip
+
+_EDITING_NAMES = (
+    *_EMBEDDING,
+    label("estimator", "Of the vectors of objects.", _ENTRY, values=("avg", "avg_pos", "ols")),
+    count("concept_type", "", "Which type's value changes, from 0.", _ROWS),
+    Column("strength", "float64", "1", "Multiple of the difference of the two objects' vectors "
+           "that is added; 1 is the edit, 0 none.", _ENTRY),
+    _measure("`retrieval_strict`, `retrieval_unordered`: the edited embedding's greatest cosine, "
+             "over all scenes, is with the real scene or one of the same objects; `concept`: "
+             "probes of all types read its values; `object`: the probe of objects reads its "
+             "objects.", ("retrieval_strict", "retrieval_unordered", "concept", "object")),
+    label("stratum", "Whether the objects of the scene before the edit share a value.", _ROWS,
+          values=STRATA),
+)  # fmt: skip
+
+EDITING_SCHEMA = TableSchema(
+    name="concept_editing",
+    version=1,
+    description="What comes of exchanging one object of a scene in its embedding, a row per "
+    "embedding, estimator, concept type, strength, quantity and stratum.",
+    columns=(
+        *_EDITING_NAMES,
+        share("value", "share of edits", "Edits that hit.", _ROWS, null="allowed",
+              reference="close"),
+        *_interval(),
+        *_BESIDE,
+        _GUESS,
+        count("n_scenes", "edits", "Edits.", _ROWS, reference="same"),
+        count("without_vector", "edits", "Skipped: an object has no vector.", _ROWS,
+              reference="same"),
+        count("without_scene", "edits", "Skipped: there is no real scene with the new object.",
+              _ROWS, reference="same"),
+        count("without_value", "edits", "Skipped: no value is left to change to.", _ROWS,
+              reference="same"),
+        *_ABOUT,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _EDITING_NAMES),
+    rules=_RULES,
+)  # fmt: skip
+
+_COMPLEXITY_NAMES = (
+    *_EMBEDDING,
+    label("approximator", "Name of the approximator.", _ENTRY, pattern=SLUG),
+    Column("coverage", "float64", "share of objects", "Share of the objects whose scenes train it.",
+           _ENTRY, low=0.0, high=1.0),
+    count("seed", "", "Seed of the objects and of the fit.", _ENTRY),
+    label("selected", "State at the end, that of the smallest loss on scenes with validation "
+          "objects, or (an oracle, too good) on test scenes.", _ROWS,
+          values=("final", "validation", "oracle_test")),
+    label("split", "Scenes of training objects alone, or of test objects alone; those with both "
+          "are left out.", _SPLITS, values=("train", "test")),
+    _measure("What probes of the real embedding, which know all objects, recognise in what is "
+             "foretold; `r2` against the mean of these scenes, `r2_all_scenes` of all.",
+             (*_READ, "r2", "r2_all_scenes")),
+    *_MEASURED,
+)  # fmt: skip
+
+COMPLEXITY_SCHEMA = TableSchema(
+    name="binding_complexity",
+    version=1,
+    description="What learners of the map from values to embeddings foretell of scenes of objects "
+    "they never saw, a row per embedding, approximator, coverage, seed, state, split, quantity and "
+    "stratum.",
+    columns=(
+        *_COMPLEXITY_NAMES,
+        _value("Share of scenes, or R2, which may be negative."),
+        *_BESIDE,
+        _GUESS,
+        count("n_scenes", "scenes", "Scenes that count.", _SPLITS, reference="same"),
+        count("n_skipped", "scenes", "Scenes that do not.", _SPLITS, reference="same"),
+        count("n_train", "scenes", "Scenes that trained.", _SPLITS, reference="same"),
+        label("kind", "Kind of approximator.", _ENTRY,
+              values=("additive", "per_object", "global", "mlp", "forest", "booster")),
+        count("n_parameters", "numbers", "Parameters of the approximator.", _ROWS),
+        count("n_absent_values", "values", "Values that no training object has: what holds one "
+              "cannot be foretold.", _SPLITS, reference="same"),
+        *_ABOUT,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _COMPLEXITY_NAMES),
+    rules=_RULES,
+)  # fmt: skip

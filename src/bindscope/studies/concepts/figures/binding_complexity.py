@@ -1,0 +1,66 @@
+"""What approximators foretell of embeddings of scenes of objects that they never saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY
+from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
+from bindscope.studies.concepts.analyses_schemas import COMPLEXITY_SCHEMA
+from bindscope.studies.concepts.analyses_views import approximated, named, rows_with
+from bindscope.tables.write import read_table
+
+_FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0, "color": GREY}
+
+
+def read(inputs: Inputs) -> dict[str, Any]:
+    """Read the table."""
+    return {"table": read_table(inputs.paths("table")[0], COMPLEXITY_SCHEMA)}
+
+
+def available(table: pd.DataFrame, **_: object) -> str | None:
+    """Return why the figure cannot be drawn, or None."""
+    return None if len(approximated(table, "object")) else "No scene of unseen objects was there."
+
+
+@styled
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw a row of panels per embedding (objects, concepts), a line per approximator.
+
+    Parameters
+    ----------
+    table
+        As `read` returns it.
+    """
+    found = {what: named(approximated(table, what)) for what in ("object", "concept")}
+    names = list(dict.fromkeys(found["object"]["name"]))
+    look = looks(list(dict.fromkeys(table["approximator"])))
+    figure = new_figure(0.9 + 1.6 * len(names))
+    grid = figure.subplots(len(names), 2, squeeze=False, sharex=True, sharey=True)
+    for line, name in zip(grid, names, strict=True):
+        for axes, (what, means) in zip(line, found.items(), strict=True):
+            _panel(axes, rows_with(means, name=name), look)
+            axes.set_title(f"{name.replace(chr(10), ', ')}: {what}s", fontsize=8)
+        line[0].set_ylabel("share of scenes")
+    for axes in grid[-1]:
+        axes.set_xlabel("coverage: share of objects in training")
+    entries = [handle(name, **style) for name, style in look.items()]
+    legend_below(figure, [*entries, handle("bag of concepts", **_FLOOR)], 4)
+    return figure
+
+
+def _panel(axes: Axes, means: pd.DataFrame, look: dict[str, Any]) -> None:
+    for name, style in look.items():
+        own = rows_with(means, approximator=name).sort_values("coverage")
+        axes.fill_between(own["coverage"], own["value_low"], own["value_high"],
+                          color=style["color"], alpha=0.15, linewidth=0)  # fmt: skip
+        axes.plot(own["coverage"], own["value"], **style)
+    floors = means.groupby("coverage")["floor"].mean().dropna()
+    axes.plot(floors.index, floors, **_FLOOR)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlim(0, 1)

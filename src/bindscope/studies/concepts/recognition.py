@@ -1,0 +1,209 @@
+"""Which values and objects can be read from embeddings: by linear probes, or by queries.
+
+Probes are linear maps without bias, one per concept type and one for objects, fitted by
+cross-entropy to the share that each value or object has of a scene's slots (equal ones count once;
+specification, section 2.3).  Raw embeddings are read: no centring, no scaling, no norm. The ridge
+is a multiple of the mean square of a coordinate, so that the unit of the embedding has no effect.
+
+Queries (section 2.2): the cosine of a scene's embedding with that of each value or object, from
+the other modality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.set_separation import (
+    RESAMPLES,
+    Accuracy,
+    accuracies,
+    expected_of_objects,
+    expected_of_values,
+    set_separation,
+    strata_of,
+)
+from bindscope.studies.concepts.softmax import fit_softmax
+
+RIDGE = 1e-3
+TRAIN_SHARE = 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """Linear maps from embeddings to scores of values and of objects.
+
+    Attributes
+    ----------
+    concepts
+        Per concept type, float64 (V, d).
+    objects
+        Of the candidates, float64 (J, d).
+    candidates
+        Which objects these are, int64 (J,).
+    converged
+        Whether every fit ended at its optimum.
+    unseen
+        Candidates that no training scene holds.
+    normalise
+        Whether embeddings are divided by their norm: scores are cosines.
+    """
+
+    concepts: tuple[Doubles, ...]
+    objects: Doubles
+    candidates: Integers
+    converged: bool = True
+    unseen: int = 0
+    normalise: bool = False
+
+    def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
+        """Return whether the values of each type are recognised, (n, C)."""
+        z = self._scaled(z)
+        hits = [
+            set_separation(z @ w.T, scenes.contains_value(k)) for k, w in enumerate(self.concepts)
+        ]
+        return np.stack(hits, axis=1)
+
+    def pooled_concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
+        """Return whether the values of all types are, among the values of all types, (n,)."""
+        every = range(len(self.concepts))
+        scores = self._scaled(z) @ np.concatenate(self.concepts).T
+        return set_separation(
+            scores, np.concatenate([scenes.contains_value(k) for k in every], axis=1)
+        )
+
+    def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
+        """Return whether the objects are recognised among the candidates, (n,)."""
+        present = scenes.contains()[:, self.candidates]
+        return set_separation(self._scaled(z) @ self.objects.T, present)
+
+    def _scaled(self, z: Floats) -> Doubles:
+        return unit(z) if self.normalise else np.asarray(z, np.float64)
+
+
+def unit(z: Floats) -> Doubles:
+    """Divide rows (n, d) by their norms; rows of zeros stay."""
+    z = np.asarray(z, np.float64)
+    norm = np.linalg.norm(z, axis=1, keepdims=True)
+    return z / np.where(norm > 0, norm, 1)
+
+
+def split_scenes(n: int, share: float = TRAIN_SHARE, seed: int = 0) -> tuple[Integers, Integers]:
+    """Draw training and test scenes of a probe, each ascending."""
+    order = rng(seed, n).permutation(n)
+    cut = int(share * n)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def fit_probes(
+    z: Floats, scenes: Scenes, train: Integers, *, ridge: float = RIDGE, objects: bool = True
+) -> Readout:
+    """Fit a linear probe per concept type, and one for the objects present in the scenes.
+
+    Parameters
+    ----------
+    z
+        Embeddings (n, d).
+    scenes
+        Of the same n.
+    train
+        Scenes to fit on.
+    ridge
+        As a multiple of the mean square of a coordinate of the training embeddings.
+    objects
+        Whether to fit that of the objects.
+
+    Raises
+    ------
+    InputError
+        If an embedding is not finite, or all are zero.
+    """
+    part = torch.from_numpy(np.asarray(z[train], np.float64))
+    strength = ridge * float(part.square().mean())
+    if not np.isfinite(strength) or strength == 0:
+        raise InputError(
+            "embeddings",
+            "those of the training scenes hold numbers that are not finite, or are all zero",
+            "look at the model that made them; `bindscope verify` checks the files",
+        )
+    own = scenes.take(train)
+    present: list[Flags] = [own.contains_value(k) for k in range(len(scenes.sizes))]
+    if objects:
+        present.append(own.contains()[:, scenes.present])
+    fits = [fit_softmax(part, _shares(found), strength) for found in present]
+    weights = [fit.weights.numpy() for fit in fits]
+    d = part.shape[1]
+    return Readout(
+        concepts=tuple(weights[: len(scenes.sizes)]),
+        objects=weights[-1] if objects else np.empty((0, d)),
+        candidates=scenes.present if objects else np.empty(0, np.int64),
+        converged=all(fit.converged for fit in fits),
+        unseen=int((~present[-1].any(axis=0)).sum()) if objects else 0,
+    )
+
+
+def _shares(present: Flags) -> torch.Tensor:
+    found = present.astype(np.float64)
+    return torch.from_numpy(found / found.sum(axis=1, keepdims=True))
+
+
+def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -> Readout:
+    """Read by cosine with embeddings of values and objects, of the other modality.
+
+    Parameters
+    ----------
+    concepts
+        Embeddings of the values of each type, (V, d).
+    objects
+        Of the candidates, (J, d).
+    candidates
+        Which objects these are, (J,).
+    """
+    return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates, normalise=True)
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """How well values or objects are recognised.
+
+    Attributes
+    ----------
+    target
+        `concept` (mean over types), `concept_pooled` (all types among one another) or `object`.
+    accuracy
+        In one stratum.
+    """
+
+    target: str
+    accuracy: Accuracy
+
+
+def recognise(
+    readout: Readout, z: Floats, scenes: Scenes, *, resamples: int = RESAMPLES
+) -> list[Recognition]:
+    """Score embeddings (n, d) of scenes by frozen maps: targets by strata.
+
+    Embeddings with NaN (what could not be reconstructed) are dropped, and counted.
+    """
+    known = np.asarray(np.isfinite(z).all(axis=1))
+    z = np.where(known[:, None], z, 0)
+    hits = {
+        "concept": readout.concept_hits(z, scenes).mean(axis=1),
+        "concept_pooled": readout.pooled_concept_hits(z, scenes),
+    }
+    expected = {
+        "concept": expected_of_values(scenes, "mean"),
+        "concept_pooled": expected_of_values(scenes, "pooled"),
+    }
+    if len(readout.candidates):
+        hits["object"] = readout.object_hits(z, scenes)
+        expected["object"] = expected_of_objects(scenes, readout.candidates)
+    hits = {target: np.where(known, each, np.nan) for target, each in hits.items()}
+    found = accuracies(hits, expected, scenes.unordered, strata_of(scenes), resamples=resamples)
+    return [Recognition(target, accuracy) for target, accuracy in found]

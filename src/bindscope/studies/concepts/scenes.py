@@ -1,0 +1,184 @@
+"""Which object stands in which slot of each scene, and what follows from it.
+
+An *object* is a tuple of values, one per concept type; its number counts the tuples with the first
+type varying slowest (`numpy.ravel_multi_index`). A scene has m slots with an object each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.core.errors import InputError
+
+Floats = npt.NDArray[np.floating[Any]]
+Doubles = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Scenes:
+    """The objects of n scenes of m slots.
+
+    Parameters
+    ----------
+    slots
+        Number of the object in each slot, int64 (n, m).
+    sizes
+        Number of values of each of the C concept types.
+
+    Raises
+    ------
+    InputError
+        If a slot holds no object of the space.
+    """
+
+    slots: Integers
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        slots = np.asarray(self.slots, np.int64)
+        if slots.ndim != 2 or ((slots < 0) | (slots >= self.n_objects)).any():
+            raise InputError(
+                "slots",
+                f"they must be numbers below {self.n_objects} in an array (scenes, slots), and are "
+                f"of shape {slots.shape}",
+                "give each slot the number of its object, the first concept type varying slowest",
+            )
+        object.__setattr__(self, "slots", slots)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def n_slots(self) -> int:
+        """Slots of a scene, m."""
+        return int(self.slots.shape[1])
+
+    @property
+    def n_objects(self) -> int:
+        """Objects of the space, U: the product of the sizes."""
+        return int(np.prod(self.sizes))
+
+    @cached_property
+    def values_of_objects(self) -> Integers:
+        """Values of each object of the space, (U, C)."""
+        return np.stack(np.unravel_index(np.arange(self.n_objects), self.sizes), axis=-1)
+
+    @cached_property
+    def values(self) -> Integers:
+        """Values of the object in each slot, (n, m, C)."""
+        return self.values_of_objects[self.slots]
+
+    @cached_property
+    def present(self) -> Integers:
+        """Objects that stand in some scene, ascending."""
+        return np.unique(self.slots)
+
+    @cached_property
+    def shared(self) -> Flags:
+        """Whether two slots of a scene share a value; equal objects do. (n,)."""
+        ordered = np.sort(self.values, axis=1)
+        return np.asarray((ordered[:, 1:] == ordered[:, :-1]).any(axis=(1, 2)))
+
+    @cached_property
+    def unordered(self) -> Integers:
+        """A number per scene, equal for scenes that hold the same objects in any order, (n,)."""
+        return self.keys(np.sort(self.slots, axis=1))
+
+    @cached_property
+    def first_of_its_kind(self) -> Flags:
+        """Whether no slot before this one holds an equal object, (n, m)."""
+        first = np.ones(self.slots.shape, np.bool_)
+        for slot in range(1, self.n_slots):
+            first[:, slot] = (self.slots[:, :slot] != self.slots[:, slot, None]).all(axis=1)
+        return first
+
+    def keys(self, slots: Integers) -> Integers:
+        """Return a number per row of objects (n, m), equal for equal rows alone."""
+        weights = self.n_objects ** np.arange(slots.shape[1], dtype=np.int64)[::-1]
+        return slots @ weights
+
+    def take(self, index: Integers | Flags | slice) -> Scenes:
+        """Return some of the scenes."""
+        return Scenes(self.slots[index], self.sizes)
+
+    def contains(self) -> Flags:
+        """Return whether each object of the space is in a scene, (n, U)."""
+        found = np.zeros((len(self), self.n_objects), np.bool_)
+        np.put_along_axis(found, self.slots, True, axis=1)
+        return found
+
+    def contains_value(self, concept_type: int) -> Flags:
+        """Return whether each value of a concept type is in a scene, (n, V)."""
+        found = np.zeros((len(self), self.sizes[concept_type]), np.bool_)
+        np.put_along_axis(found, self.values[:, :, concept_type], True, axis=1)
+        return found
+
+    def find(self, slots: Integers) -> Integers:
+        """Return the first scene with these objects in these slots, -1 where there is none.
+
+        Parameters
+        ----------
+        slots
+            Objects, (q, m).
+        """
+        known, first = np.unique(self.keys(self.slots), return_index=True)
+        wanted = self.keys(slots)
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[place] == wanted, first[place], -1)
+
+    @classmethod
+    def all_of(cls, sizes: tuple[int, ...], n_slots: int = 2, *, identical: bool = True) -> Scenes:
+        """Return each ordered tuple of objects once; `identical`: those with equal objects too."""
+        n_objects = int(np.prod(sizes))
+        slots = np.stack(np.unravel_index(np.arange(n_objects**n_slots), (n_objects,) * n_slots), 1)
+        scenes = cls(slots, sizes)
+        different = np.asarray(scenes.first_of_its_kind.all(axis=1))
+        return scenes if identical else scenes.take(different)
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """What a set of scenes lacks of all ordered tuples of its objects.
+
+    Attributes
+    ----------
+    scenes, distinct
+        Scenes, and those that differ.
+    possible
+        Ordered tuples of the objects that are present.
+    absent_objects
+        Objects of the space that stand in no scene.
+    absent_values
+        Values that no scene has, over all concept types.
+    """
+
+    scenes: int
+    distinct: int
+    possible: int
+    absent_objects: int
+    absent_values: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every ordered tuple of the objects that are present is there once."""
+        return self.scenes == self.distinct == self.possible
+
+
+def completeness(scenes: Scenes) -> Completeness:
+    """Count what is missing or repeated; the averages of `vectors` lean on completeness."""
+    used = scenes.values_of_objects[scenes.present]
+    absent = [size - len(np.unique(used[:, k])) for k, size in enumerate(scenes.sizes)]
+    return Completeness(
+        scenes=len(scenes),
+        distinct=len(np.unique(scenes.keys(scenes.slots))),
+        possible=len(scenes.present) ** scenes.n_slots,
+        absent_objects=scenes.n_objects - len(scenes.present),
+        absent_values=int(sum(absent)),
+    )

@@ -1,0 +1,59 @@
+"""Planted encoders through the graph and the scripts that the workflow uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jobs_by_hand import job_by_hand, script
+
+from bindscope.config.root import Config
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.build import build
+from bindscope.studies.concepts import analyses_tables
+
+PLANTED = [
+    {"name": "additive", "kind": "additive", "dim": 40},
+    {"name": "no-order", "kind": "additive", "dim": 40, "slot_effect": 0},
+    {"name": "lookup", "kind": "lookup", "dim": 96},
+    {"name": "per-object", "kind": "per_object", "dim": 48},
+]
+SIZES = (5, 4)
+
+
+def pairs(name: str = "pairs", **more: Any) -> dict[str, Any]:
+    """A dataset of all ordered pairs of 20 objects, equal ones included."""
+    counts = {"train": 200, "val": 100, "test": 100}
+    groups = [{"name": "a", "size": SIZES[0]}, {"name": "b", "size": SIZES[1]}]
+    return {
+        "name": name, "space": {"kind": "draws", "groups": groups, "n_objects": 2},
+        "split": {"rule": "enumerated", "sizes": counts}, "slots": 2, "n_scenes": counts,
+        "shard_size": counts, **more,
+    }  # fmt: skip
+
+
+def graph_of(section: dict[str, Any], **more: Any) -> Graph:
+    """Build the products of a section of the study."""
+    config = {"datasets": [pairs()], "studies": {"concepts": section}, **more}
+    return build(Config.model_validate(config))
+
+
+def run(graph: Graph, folder: Path, *rules: str) -> None:
+    """Run all jobs of some rules, in this order."""
+    for rule in rules:
+        for product in graph.of(rule):
+            script(rule).main(job_by_hand(product, folder))
+
+
+def given(product: Product, folder: Path) -> Given:
+    """Name a product for what collects it."""
+    names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
+    return Given(names, {"": str(folder / product.path())})
+
+
+def table(graph: Graph, folder: Path, name: str) -> pd.DataFrame:
+    """Build a table of the rows that its jobs left."""
+    built = getattr(analyses_tables, name.upper())
+    return built.build(Inputs({"rows": [given(p, folder) for p in graph.of(name)]}))

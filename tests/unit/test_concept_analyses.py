@@ -1,0 +1,204 @@
+"""Invariants of planted encoders, by the scripts and the graph that the workflow uses.
+
+Specification, section 9: what must come out where the structure is known.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from planted_analyses import given, graph_of, pairs, run, table
+
+from bindscope.core.errors import ConfigError
+from bindscope.core.graph import Graph
+from bindscope.core.interfaces import Inputs
+from bindscope.core.store.reader import open_store
+from bindscope.studies.concepts.analyses_schemas import (
+    COMPLEXITY_SCHEMA,
+    EDITING_SCHEMA,
+    GEOMETRY_SCHEMA,
+)
+from bindscope.studies.concepts.analyses_views import rows_with
+from bindscope.studies.concepts.embedded import read_scenes
+from bindscope.studies.concepts.figures import (
+    binding_complexity,
+    concept_editing,
+    concept_geometry,
+)
+from bindscope.studies.concepts.findings import chapter
+from bindscope.studies.concepts.scenes import completeness
+from bindscope.tables.write import write_table
+
+PLANTED = [
+    {"name": "additive", "kind": "additive", "dim": 40},
+    {"name": "no-order", "kind": "additive", "dim": 40, "slot_effect": 0},
+    {"name": "lookup", "kind": "lookup", "dim": 96},
+]
+NAMES = [one["name"] for one in PLANTED]
+SECTION: dict[str, Any] = {
+    "planted": PLANTED,
+    "analyses": [
+        {
+            "name": "known", "datasets": ["pairs"], "planted": NAMES,
+            "complexity": {
+                "approximators": [{"name": "sums", "kind": "additive"},
+                                  {"name": "small", "kind": "mlp", "widths": [32], "steps": 150}],
+                "coverages": [0.8], "seeds": [0, 1],
+            },
+        }
+    ],
+}  # fmt: skip
+SCHEMAS = {
+    "concept_geometry": GEOMETRY_SCHEMA,
+    "concept_editing": EDITING_SCHEMA,
+    "binding_complexity": COMPLEXITY_SCHEMA,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, dict[str, pd.DataFrame]]:
+    """The graph, the folder, and the tables of what its jobs left."""
+    graph, folder = graph_of(SECTION), tmp_path_factory.mktemp("analyses")
+    run(graph, folder, "codes", "planted_embeddings", *SCHEMAS)
+    return graph, folder, {name: table(graph, folder, name) for name in SCHEMAS}
+
+
+def one(rows: pd.DataFrame, **wanted: Any) -> float:
+    """The value of one row."""
+    (value,) = rows_with(rows, **{"stratum": "all", **wanted})["value"]
+    return float(value)
+
+
+def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
+    graph, folder, _ = ran
+    paths = [str(folder / product.path()) for product in graph.of("codes")]
+    scenes, counts = read_scenes(paths, (5, 4))
+    assert counts == [200, 100, 100]
+    assert completeness(scenes).complete
+    features = np.concatenate([open_store(path).read("features") for path in paths])
+    present = np.zeros((len(scenes), 9), np.bool_)
+    for k, first in enumerate((0, 5)):
+        np.put_along_axis(present, first + scenes.values[:, :, k], True, axis=1)
+    assert (present == (features > 0)).all()
+
+
+def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
+    rows = rows_with(ran[2]["concept_geometry"], analysis_kind="decomposition", level=1)
+    for estimator in ("avg_pos", "ols"):
+        own = rows_with(rows, embedding="additive", variant=estimator)
+        assert one(own, measure="r2") == pytest.approx(1, abs=1e-6)
+        assert one(own, measure="retrieval_strict") == 1
+    assert one(rows, embedding="additive", variant="avg", measure="r2") < 0.9
+    assert one(rows, embedding="no-order", variant="avg", measure="r2") > 0.99
+
+
+def test_removal_takes_what_it_says(ran: Any) -> None:
+    rows = rows_with(ran[2]["concept_geometry"], analysis_kind="removal", embedding="lookup")
+    floor = 0.1
+    for part, values, objects in (
+        ("nothing", True, True), ("concept", False, True), ("object", False, False),
+        ("permuted_concept", True, True), ("permuted_object", True, True),
+    ):  # fmt: skip
+        own = rows_with(rows, variant=part)
+        assert (one(own, measure="concept_pooled") > 0.8) == values, part
+        assert (one(own, measure="object") > 0.8) == objects, part
+        if not objects:
+            assert one(own, measure="object") < floor
+
+
+def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
+    rows = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="retrieval_strict")
+    for name in ("additive", "lookup"):
+        for concept_type in (0, 1):
+            own = rows_with(rows, embedding=name, concept_type=concept_type)
+            assert one(own, strength=1.0) == 1
+            assert one(own, strength=0.0) == 0
+    objects = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="object",
+                        concept_type=0, strength=1.0)  # fmt: skip
+    assert one(objects, embedding="lookup") == 1
+    # Values are read all the same: what the paper's code counts cannot see the difference.
+    values = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="concept",
+                       concept_type=0, strength=1.0)  # fmt: skip
+    assert one(values, embedding="additive") == 1
+    assert one(objects, embedding="additive", stratum="none") < 0.6
+
+
+def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> None:
+    probes = rows_with(ran[2]["concept_geometry"], analysis_kind="recognition", embedding="lookup")
+    assert one(probes, measure="object") > 0.95
+    rows = rows_with(ran[2]["binding_complexity"], embedding="lookup", split="test", stratum="all",
+                     selected="final")  # fmt: skip
+    objects = rows_with(rows, measure="object")
+    assert (objects["value"] <= objects["bag_of_concepts_floor"] + 0.1).all()
+    sums = rows_with(rows, approximator="sums", measure="concept")
+    assert (sums["value"] > 0.8).all()
+    additive = rows_with(ran[2]["binding_complexity"], embedding="additive", approximator="sums",
+                         split="test", measure="r2")  # fmt: skip
+    assert (additive["value"] > 0.999).all()
+
+
+def test_rows_say_what_is_missing(ran: Any) -> None:
+    flags = ran[2]["concept_geometry"].groupby("embedding")["flags"].agg(set)
+    assert all(not any("incomplete" in flag for flag in own) for own in flags)
+
+
+def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
+    tables = ran[2]
+    for module in (concept_geometry, concept_editing, binding_complexity):
+        name = module.__name__.rpartition(".")[2]
+        write_table(tables[name], tmp_path / name, SCHEMAS[name])
+        data = {"table": tables[name]}
+        assert module.available(**data) is None
+        assert module.available(table=tables[name].iloc[:0]) is not None
+        assert module.draw(**data).axes
+    found = chapter(tables, Inputs())
+    points = dict(found.findings[0].points)
+    assert any("holds: " in text and "lookup" in text for text in points.values())
+    assert {section.name for section in found.sections} == {"geometry", "edits", "approximators"}
+
+
+def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> None:
+    graph, folder, _ = ran
+    product = graph.of("concept_geometry")[0]
+    before = (folder / product.path()).read_bytes()
+    run(graph, folder, "concept_geometry")
+    assert (folder / product.path()).read_bytes() == before
+    assert given(product, folder).path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"planted": ["nobody"]}, "nobody"),
+        ({"planted": []}, "there is no embedding"),
+        ({"datasets": ["nothing"]}, "nothing"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(change: dict[str, Any], said: str) -> None:
+    section = {**SECTION, "analyses": [{**SECTION["analyses"][0], **change}]}
+    with pytest.raises((ConfigError, ValueError), match=said):
+        graph_of(section)
+
+
+def test_slots_must_be_full() -> None:
+    counts = {"train": 20, "val": 10, "test": 10}
+    groups = [{"name": "a", "size": 5}, {"name": "b", "size": 4}]
+    half = pairs(
+        space={"kind": "uniform", "groups": groups, "max_objects": 1},
+        split={"rule": "enumerated", "sizes": counts}, n_scenes=counts, shard_size=counts,
+    )  # fmt: skip
+    with pytest.raises((ConfigError, ValueError), match="as many objects as slots"):
+        graph_of(SECTION, datasets=[half])

@@ -1,0 +1,84 @@
+"""One orthogonal map between two sets of vectors, and the picture of values and scenes."""
+
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+from bindscope.core.errors import InputError
+from bindscope.studies.concepts import planted
+from bindscope.studies.concepts.alignment import align, orthogonal_map
+from bindscope.studies.concepts.mds import picture, scaled
+from bindscope.studies.concepts.scenes import Scenes
+
+DRAW = np.random.default_rng(0)
+FIT, HELD = np.arange(0, 40), np.arange(40, 60)
+
+
+def test_the_map_is_that_of_procrustes():
+    first, second = DRAW.standard_normal((2, 30, 6))
+    np.testing.assert_allclose(
+        orthogonal_map(first, second), orthogonal_procrustes(first, second)[0], atol=1e-12
+    )
+
+
+def test_a_rotated_copy_is_found_and_controls_find_nothing():
+    first = DRAW.standard_normal((60, 8))
+    turn = np.linalg.qr(DRAW.standard_normal((8, 8)))[0]
+    rows = {row.map: row for row in align(first, first @ turn + 5, FIT, HELD)}
+    assert rows["orthogonal"].cosine.value == pytest.approx(1)
+    assert rows["orthogonal"].retrieval_all == 1
+    assert rows["orthogonal"].chance_all == 1 / 60
+    for control in ("identity", "permuted"):
+        assert rows[control].retrieval < 0.4
+        assert rows[control].cosine.high < 0.6
+    same = {row.map: row for row in align(first, first, FIT, HELD)}
+    assert same["identity"].retrieval == 1
+
+
+def test_unrelated_vectors_align_as_badly_as_exchanged_ones():
+    first, second = DRAW.standard_normal((60, 8)), DRAW.standard_normal((60, 12))
+    rows = {row.map: row for row in align(first, second, FIT, HELD)}
+    assert set(rows) == {"orthogonal", "permuted"}
+    assert rows["orthogonal"].cosine.low < 0 < rows["orthogonal"].cosine.high
+    assert rows["orthogonal"].rank == 8
+
+
+def test_directions_that_nothing_was_seen_of_go_to_zero():
+    first = DRAW.standard_normal((60, 50))
+    [row, *_] = align(first, first, np.arange(10), HELD)
+    assert (row.rank, row.n_fitted) == (9, 10)
+
+
+def test_unknown_vectors_are_skipped_and_counted():
+    first = DRAW.standard_normal((60, 4))
+    broken = first.copy()
+    broken[[0, 50]] = np.nan
+    row = align(broken, first, FIT, HELD)[0]
+    assert (row.n_fitted, row.n_held_out, row.n_skipped) == (39, 19, 2)
+    with pytest.raises(InputError, match="to judge it by"):
+        align(broken, first, FIT, np.array([50]))
+
+
+def test_the_picture_of_a_known_shape_keeps_its_distances():
+    directions = np.eye(4)  # all cosine dissimilarities are 1: a tetrahedron
+    places, stress = scaled(directions)
+    apart = np.linalg.norm(places[:, None] - places, axis=2)[np.triu_indices(4, 1)]
+    np.testing.assert_allclose(apart, 1, atol=0.02)
+    assert stress < 0.02
+
+
+def test_the_picture_holds_values_objects_scenes_and_sums():
+    scenes = Scenes.all_of((4, 3))
+    z = planted.additive(scenes, planted.Planted(20))
+    kept = scenes.find(np.array([[0, 1]])) != np.arange(144)
+    shown = picture(z[kept], scenes.take(kept))
+    kinds = [point.kind for point in shown.points]
+    assert [kinds.count(kind) for kind in ("value", "object", "scene", "sum")] == [4, 4, 11, 6]
+    assert shown.n_missing == 1
+    places = {(p.kind, p.objects): np.array(p.place) for p in shown.points if p.objects}
+    # A sum stands where its scene does: in an additive embedding they are nearly the same vector.
+    same = np.linalg.norm(places["sum", (0, 4)] - places["scene", (0, 4)])
+    other = np.linalg.norm(places["sum", (0, 4)] - places["scene", (1, 3)])
+    assert same < 0.2 < other + 0.2
+    with pytest.raises(InputError, match="two slots"):
+        picture(z, Scenes.all_of((2, 2), 3))

@@ -1,0 +1,258 @@
+"""Splits of objects, approximators and description lengths (invariants 2, 3 and 6)."""
+
+from math import e, log2, pi, sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts import planted
+from bindscope.studies.concepts.complexity.approximators import (
+    Approximator,
+    approximate,
+    approximations,
+)
+from bindscope.studies.concepts.complexity.coordinates import Starts
+from bindscope.studies.concepts.complexity.descended import Descending
+from bindscope.studies.concepts.complexity.description_length import (
+    description_length,
+    gaussian_bits,
+)
+from bindscope.studies.concepts.complexity.models import Perceptron, Structured, combined
+from bindscope.studies.concepts.complexity.splits import split_objects
+from bindscope.studies.concepts.least_squares import value_columns
+from bindscope.studies.concepts.recognition import fit_probes, recognise, split_scenes
+from bindscope.studies.concepts.scenes import Scenes
+
+CLEVR = Scenes.all_of((8, 3))
+SQUARE = Scenes.all_of((7, 7))
+SQUARE = SQUARE.take(np.sort(rng(0, 9).choice(len(SQUARE), 900, replace=False)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "coverage", "counts"),
+    [
+        ((8, 3), 0.9, (441, 9, 126)),
+        ((8, 3), 0.5, (144, 144, 288)),
+        ((8, 3), 0.1, (4, 484, 88)),
+        ((20, 20), 0.5, (40_000, 40_000, 80_000)),
+    ],
+)
+def test_counts_of_scenes_of_each_side(sizes, coverage, counts):
+    split = split_objects(Scenes.all_of(sizes), coverage, 0, require_values=False)
+    assert (len(split.train), len(split.test), len(split.mixed)) == counts
+    assert len(split.validation) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_side_holds_an_object_of_the_other(seed):
+    split = split_objects(CLEVR, 0.6, seed, validation=0.2)
+    train, test = set(split.train_objects), set(split.test_objects)
+    assert not train & test
+    assert len(train | test) == 24
+    objects = {name: set(CLEVR.slots[index].ravel()) for name, index in split.subsets.items()}
+    assert objects["train"] | objects["validation"] <= train
+    assert objects["test"] <= test
+    assert len(objects["validation"] - objects["train"]) == 2  # a fifth of 14
+    for i in split.mixed:
+        assert {int(o) in train for o in CLEVR.slots[i]} == {True, False}
+    assert sum(map(len, split.subsets.values())) == 576
+    every = np.concatenate(list(split.subsets.values()))
+    assert len(np.unique(every)) == 576
+
+
+def test_a_value_that_no_training_object_has_is_drawn_again_or_counted():
+    pair = split_objects(CLEVR, 0.1, 0)
+    assert pair.draws == 100  # two objects never have eight values
+    assert pair.absent_values == 6 + 1
+    assert split_objects(CLEVR, 0.6, 0).absent_values == 0
+    with pytest.raises(InputError, match="objects on both sides"):
+        split_objects(CLEVR, 0.01, 0)
+
+
+def test_products_and_sums_by_hand():
+    vectors = torch.arange(1.0, 9.0).view(1, 4, 2)  # 2 slots of 2 types: 1 2, 3 4; 5 6, 7 8
+    assert combined("additive", vectors, 2).tolist() == [[16, 20]]
+    assert combined("per_object", vectors, 2).tolist() == [[1 * 3 + 5 * 7, 2 * 4 + 6 * 8]]
+    assert combined("global", vectors, 2).tolist() == [[105, 384]]
+
+
+def test_the_perceptron_is_the_one_on_joined_vectors():
+    model = Perceptron((8, 3), 2, 5, 2, (6, 4), torch.Generator().manual_seed(0))
+    columns = torch.from_numpy(value_columns(CLEVR)[:10]).expand(2, 10, 4)
+    found = model(columns)
+    for copy in range(2):
+        joined = model.vectors[copy][columns[copy]].flatten(1)
+        x = joined @ model.weights[0][copy]
+        for weight, before in zip(list(model.weights)[1:], list(model.biases)[:-1], strict=True):
+            x = torch.relu(x + before[copy]) @ weight[copy]
+        assert torch.allclose(found[copy], x + model.biases[-1][copy], atol=1e-5)
+
+
+def test_structured_learners_fitted_together_are_those_fitted_alone():
+    model = Structured((8, 3), 2, 5, 2, ("additive", "global"), 4, torch.Generator().manual_seed(0))
+    columns = torch.from_numpy(value_columns(CLEVR)[[3, 77, 400]])
+    both = model(columns.expand(2, 3, 4))
+    rows = model.rows
+    for copy in range(2):
+        additive, products = (
+            model.tables[term][copy * rows : (copy + 1) * rows][columns]
+            for term in ("additive", "global")
+        )
+        alone = additive.sum(1) + products.prod(1) @ model.heads["global"][copy]
+        assert torch.allclose(both[copy], alone + model.bias[copy], atol=1e-5)
+
+
+def on_test(approximator, encoder, scenes, coverage, **options):
+    """Return the scores of the final learner on scenes of unseen objects."""
+    z = planted.ENCODERS[encoder](scenes, planted.Planted(56, slot_effect=0.3, **options))
+    z = z.astype(np.float32)
+    readout = fit_probes(z, scenes, split_scenes(len(scenes))[0])
+    split = split_objects(scenes, coverage, 0)
+    rows = approximations(approximator, z, scenes, readout, [split])
+    [row] = [row for row in rows if (row.selection, row.subset) == ("final", "test")]
+    of = {r.target: r.accuracy for r in row.probed if r.accuracy.stratum == "all"}
+    return row, of["concept"], of["object"]
+
+
+@pytest.mark.slow
+def test_products_within_objects_foretell_unseen_objects_and_sums_do_not():
+    row, _, objects = on_test(Approximator("per_object"), "per_object", SQUARE, 0.8)
+    assert row.r2 > 0.999
+    assert objects.value >= 0.95
+    _, _, of_sums = on_test(Approximator("additive"), "per_object", SQUARE, 0.8)
+    assert of_sums.value <= of_sums.bag_of_concepts_floor + 0.1
+
+
+@pytest.mark.slow
+def test_products_of_all_foretell_unseen_objects_of_their_encoder():
+    row, concepts, _ = on_test(Approximator("global"), "global", SQUARE, 0.8)
+    assert row.r2 > 0.998
+    assert concepts.value >= 0.95
+    of_sums, *_ = on_test(Approximator("additive"), "global", SQUARE, 0.8)
+    assert of_sums.r2 < 0.95
+
+
+FEW = Starts(number=2, iterations=100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "approximator",
+    [
+        Approximator("additive"),
+        Approximator("per_object", starts=FEW),
+        Approximator("global", starts=FEW),
+        Approximator("mlp", widths=(64,), descending=Descending(300)),
+    ],
+    ids=lambda approximator: approximator.name,
+)
+def test_no_approximator_foretells_the_unseen_objects_of_a_lookup(approximator):
+    z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
+    train, test = split_scenes(len(SQUARE))
+    readout = fit_probes(z, SQUARE, train)
+    held_out = recognise(readout, z[test], SQUARE.take(test), resamples=0)
+    [objects] = [
+        r.accuracy.value for r in held_out if (r.target, r.accuracy.stratum) == ("object", "all")
+    ]
+    assert objects >= 0.95  # probes read them
+    split = split_objects(SQUARE, 0.8, 0, validation=0.15)
+    rows = approximations(approximator, z, SQUARE, readout, [split])
+    of_test = {row.selection: row for row in rows if row.subset == "test"}
+    chosen = of_test.get("validation", of_test["final"])
+    of = {r.target: r.accuracy for r in chosen.probed if r.accuracy.stratum == "all"}
+    assert of["object"].value <= of["object"].bag_of_concepts_floor + 0.1
+    assert of["concept"].value >= 0.8
+    assert chosen.r2 > 0
+
+
+def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
+    z = planted.lookup(CLEVR, planted.Planted(12, slot_effect=0.3)).astype(np.float32)
+    split = split_objects(CLEVR, 0.8, 1, validation=0.2)
+    fitted = approximate(Approximator("per_object", starts=FEW), z, CLEVR, [split])
+    assert set(fitted.predicted) == {"final", "validation"}
+    final, validated = (
+        np.square(fitted.predicted[name][0] - z)[split.test].mean()
+        for name in ("final", "validation")
+    )
+    assert validated < final
+
+
+def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
+    draw = rng(3)
+    mix = draw.standard_normal((4, 30)) / 2
+    z = planted.per_object(SQUARE, planted.Planted(4)) @ mix
+    z = (z + planted.additive(SQUARE, planted.Planted(30))).astype(np.float32)
+    split = split_objects(SQUARE, 0.8, 0)
+    low = Approximator("per_object", rank=6, descending=Descending(800, 0.02))
+    fitted = approximate(low, z, SQUARE, [split])
+    error = np.square(fitted.predicted["final"][0] - z)[split.test].mean()
+    sums = approximate(Approximator("additive"), z, SQUARE, [split])
+    of_sums = np.square(sums.predicted["final"][0] - z)[split.test].mean()
+    assert error < 0.5 * of_sums
+    assert fitted.parameters == 28 * 30 + 28 * 6 + 6 * 30 + 30
+
+
+def test_selections_are_named_and_the_one_on_the_test_is_an_oracle():
+    z = planted.additive(CLEVR, planted.Planted(12)).astype(np.float32)
+    splits = [split_objects(CLEVR, 0.6, seed, validation=0.2) for seed in range(2)]
+    small = Approximator("mlp", widths=(8,), descending=Descending(40))
+    fitted = approximate(small, z, CLEVR, splits)
+    assert set(fitted.predicted) == {"final", "validation", "oracle_test"}
+
+    def loss(selection, subset):
+        found = fitted.predicted[selection]
+        own = [split.subsets[subset] for split in splits]
+        return [np.square(p[i] - z[i]).mean() for p, i in zip(found, own, strict=True)]
+
+    assert all(np.less_equal(loss("oracle_test", "test"), loss("final", "test")))
+    assert all(np.less_equal(loss("validation", "validation"), loss("final", "validation")))
+    assert len(fitted.ended) == 2
+    again = approximate(small, z, CLEVR, splits)
+    np.testing.assert_array_equal(again.predicted["final"], fitted.predicted["final"])
+
+
+def test_a_fit_that_still_falls_is_flagged():
+    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    split = split_objects(CLEVR, 0.6, 0)
+    short = approximate(Approximator("mlp", descending=Descending(40)), z, CLEVR, [split])
+    assert short.ended == [False]
+    stopped = Approximator("per_object", starts=Starts(number=1, iterations=2))
+    assert approximate(stopped, z, CLEVR, [split]).ended == [False]
+
+
+@pytest.mark.parametrize("kind", ["forest", "booster"])
+def test_trees_learn_what_they_saw(kind):
+    z = planted.additive(CLEVR, planted.Planted(6)).astype(np.float32)
+    split = split_objects(CLEVR, 0.9, 0)
+    trees = Approximator(kind, rounds=40, components=4)
+    fitted = approximate(trees, z, CLEVR, [split])
+    assert fitted.losses[0, 0] < 0.4
+    assert fitted.predicted["final"].shape == (1, 576, 6)
+
+
+def test_gaussian_bits_have_a_closed_form():
+    errors = np.full((4, 8), 3.0)
+    expected = 32 * log2(sqrt(9 + 0.01 / 12) * sqrt(2 * pi * e) / 0.1) + 2.5
+    assert gaussian_bits(errors, 0.1) == pytest.approx(expected)
+    none = gaussian_bits(np.zeros(1000), 0.1) - log2(1000) / 2
+    assert none / 1000 == pytest.approx(log2(sqrt(2 * pi * e / 12)))
+
+
+def test_a_rule_saves_bits_and_a_lookup_has_none():
+    sums = Approximator("additive")
+    tables = planted.Planted(24, slot_effect=0.3)
+    rule = description_length(sums, planted.additive(CLEVR, tables), CLEVR)
+    arbitrary = description_length(sums, planted.lookup(CLEVR, tables, 3.0), CLEVR)
+    assert rule.saved > 0.5
+    assert arbitrary.saved < 0.02
+    assert rule.bits == pytest.approx(sum(rule.bits_by_block))
+    assert rule.bits_by_block[0] == rule.bits_without_by_block[0]
+    assert len(rule.bits_by_block) == 5
+    unit = description_length(sums, 100 * planted.additive(CLEVR, tables), CLEVR)
+    assert unit.bits == pytest.approx(rule.bits, rel=1e-6)
+    apart = CLEVR.take(CLEVR.first_of_its_kind.all(axis=1))
+    with pytest.raises(InputError, match="no scene is made"):
+        description_length(sums, planted.additive(apart, tables), apart, blocks=(0.05, 1))

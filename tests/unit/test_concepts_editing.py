@@ -1,0 +1,149 @@
+"""Edits of embeddings and removal of their parts (invariants 4 and 5)."""
+
+import numpy as np
+import pytest
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts import planted
+from bindscope.studies.concepts.decomposition import nearest
+from bindscope.studies.concepts.editing import edited, value_edits
+from bindscope.studies.concepts.recognition import fit_probes, split_scenes
+from bindscope.studies.concepts.removal import derangement, part_of, removals
+from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.vectors import SingleScenes, object_vectors
+
+CLEVR = Scenes.all_of((8, 3))
+
+
+def edits_of(encoder, estimator="avg_pos", strengths=(0.0, 1.0), scenes=CLEVR):
+    z = planted.ENCODERS[encoder](scenes, planted.Planted(64, slot_effect=0.3))
+    readout = fit_probes(z, scenes, np.arange(len(scenes)))
+    vectors = object_vectors(z, scenes, estimator)
+    edits = value_edits(scenes, 0)
+    rows = edited(z, scenes, vectors, readout, edits, strengths, resamples=20)
+    return {(row.strength, row.measure, row.accuracy.stratum): row for row in rows}
+
+
+def test_edits_change_one_value_to_one_that_the_scene_has_not():
+    edits = value_edits(CLEVR, 0)
+    assert len(edits.base) == 768
+    assert edits.without_value == 0
+    for base, slot, old, new, target in zip(
+        edits.base, edits.slots, edits.old, edits.new, edits.target, strict=True
+    ):
+        before, after = CLEVR.slots[base], CLEVR.slots[target]
+        assert before[slot] == old
+        assert after[slot] == new
+        assert before[1 - slot] == after[1 - slot]
+        (old_colour, shape), (colour, same) = CLEVR.values_of_objects[[old, new]]
+        assert shape == same
+        assert colour not in CLEVR.values[base, :, 0]
+        assert CLEVR.values[base, 0, 1] != CLEVR.values[base, 1, 1]
+        assert old_colour != colour
+    again, other = value_edits(CLEVR, 0), value_edits(CLEVR, 0, seed=1)
+    np.testing.assert_array_equal(edits.new, again.new)
+    assert (edits.new != other.new).any()
+
+
+def test_counts_of_edits_in_the_papers_scenes():
+    pug = Scenes.all_of((12, 8))
+    pug = pug.take(~pug.shared)
+    assert len(value_edits(pug, 0).base) == 14_784
+    assert len(value_edits(Scenes.all_of((20, 20)), 0).base) == 304_000
+
+
+def test_additive_edits_find_the_real_scene_and_no_edit_finds_none():
+    rows = edits_of("lookup")
+    for stratum in ("all", "shared", "none"):
+        assert rows[1.0, "retrieval_strict", stratum].accuracy.value == 1
+        assert rows[0.0, "retrieval_strict", stratum].accuracy.value == 0
+        assert rows[1.0, "object", stratum].accuracy.value >= 0.98
+        assert rows[0.0, "object", stratum].accuracy.value == 0
+    assert rows[1.0, "concept", "all"].accuracy.value == 1
+    assert rows[1.0, "object", "shared"].accuracy.n_scenes == 96
+    # Whatever is edited in shares no value afterwards: counting values would find no object.
+    assert rows[1.0, "object", "shared"].accuracy.bag_of_concepts_floor == 0
+
+
+def test_the_joint_hit_of_concepts_cannot_see_what_the_hit_of_objects_sees():
+    rows = edits_of("additive")
+    assert rows[1.0, "concept", "all"].accuracy.value == 1
+    assert rows[1.0, "object", "all"].accuracy.value <= 0.5
+
+
+def test_edits_without_a_vector_or_without_a_real_scene_are_skipped_and_counted():
+    kept = CLEVR.take(np.arange(576) != 5)
+    edits = value_edits(kept, 0)
+    missing = int((edits.target < 0).sum())
+    assert missing > 0
+    rows = edits_of("lookup", scenes=kept)
+    row = rows[1.0, "object", "all"]
+    assert row.without_scene == missing
+    assert row.accuracy.n_scenes == len(edits.base) - missing
+    z = planted.lookup(CLEVR, planted.Planted(64))
+    single = SingleScenes(z[1:24], np.arange(1, 24), np.full(23, -1))
+    vectors = object_vectors(z, CLEVR, "single", single)
+    all_edits = value_edits(CLEVR, 0)
+    without = ((all_edits.old == 0) | (all_edits.new == 0)).sum()
+    readout = fit_probes(z, CLEVR, np.arange(576))
+    [first, *_] = edited(z, CLEVR, vectors, readout, all_edits, (1.0,), resamples=0)
+    assert first.without_vector == without > 0
+    narrow = Scenes.all_of((2, 3))
+    assert value_edits(narrow, 0).without_value > 0
+
+
+def test_edits_of_every_strength_are_those_made_one_by_one():
+    z = planted.global_product(CLEVR, planted.Planted(16))
+    edits = value_edits(CLEVR, 0)
+    vectors = object_vectors(z, CLEVR, "avg_pos")
+    readout = fit_probes(z, CLEVR, np.arange(576))
+    rows = edited(z, CLEVR, vectors, readout, edits, (0.5, 1.5), resamples=0)
+    of_slot = vectors.table[edits.slots]
+    each = np.arange(len(edits.base))
+    change = of_slot[each, edits.new] - of_slot[each, edits.old]
+    for row in rows:
+        if row.measure == "retrieval_strict" and row.accuracy.stratum == "all":
+            hits = nearest(z[edits.base] + row.strength * change, z) == edits.target
+            assert row.accuracy.value == pytest.approx(hits.mean())
+
+
+def test_a_derangement_moves_everything_and_every_one_is_as_likely():
+    draws = [tuple(derangement(4, rng(seed))) for seed in range(3000)]
+    assert all(place != i for draw in draws for i, place in enumerate(draw))
+    _, counts = np.unique(draws, axis=0, return_counts=True)
+    assert len(counts) == 9
+    assert np.square(counts - 3000 / 9).sum() / (3000 / 9) < 26  # chi-squared, 8 degrees, 0.1 %
+    with pytest.raises(InputError, match="one value"):
+        derangement(1, rng(0))
+
+
+def test_the_part_of_an_additive_embedding_is_all_of_it():
+    z = planted.additive(CLEVR, planted.Planted(30, slot_effect=0.5))
+    centred = z - z.mean(axis=0)
+    np.testing.assert_allclose(part_of(z, CLEVR, "concept"), centred, atol=1e-6)
+    np.testing.assert_allclose(part_of(z, CLEVR, "object"), centred, atol=1e-6)
+    assert np.abs(part_of(z, CLEVR, "permuted_object") - centred).max() > 1
+
+
+def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():
+    z = planted.lookup(CLEVR, planted.Planted(64, slot_effect=0.3))
+    train, test = split_scenes(576)
+    rows = {row.removed: row for row in removals(z, CLEVR, train, test, resamples=0)}
+    value, chance = {}, {}
+    for removed, row in rows.items():
+        assert row.converged
+        for each in row.probed:
+            if each.accuracy.stratum == "all":
+                value[removed, each.target] = each.accuracy.value
+                chance[removed, each.target] = each.accuracy.chance
+    assert value["nothing", "object"] >= 0.99
+    assert value["concept", "concept"] <= chance["concept", "concept"] + 0.05
+    assert value["concept", "object"] >= 0.95
+    assert value["object", "concept"] <= chance["object", "concept"] + 0.05
+    assert value["object", "object"] <= 0.05
+    for control in ("permuted_concept", "permuted_object"):
+        assert value[control, "concept"] >= 0.95
+        assert value[control, "object"] >= 0.95
+    assert rows["object"].explained == pytest.approx(1, abs=1e-9)
+    assert rows["permuted_object"].explained < 0

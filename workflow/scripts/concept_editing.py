@@ -1,0 +1,27 @@
+"""Exchange objects in an embedding of scenes, and see what comes of it."""
+
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.core.files import canonical_json, write_atomic
+from bindscope.studies.concepts.embedded import read_embeddings, read_scenes
+from bindscope.studies.concepts.rows import Embedded, editing_rows
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write a row per estimator, type, strength, quantity and stratum."""
+    names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
+    scenes, _ = read_scenes(job.input.codes, job.spec["sizes"])
+    embedded = Embedded(read_embeddings(job.input.embeddings[0], names["vectors"]), scenes)
+    found = editing_rows(embedded, job.spec["estimators"], job.spec["strengths"])
+    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
+    write_atomic(job.output.rows, "".join(lines))
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))

@@ -1,0 +1,27 @@
+"""Embed the scenes of a dataset with a planted encoder."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import bindscope
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.writer import write_arrays
+from bindscope.studies.concepts.embedded import planted_vectors, read_scenes
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write an array per split, float32 (n, d)."""
+    scenes, counts = read_scenes(job.input.codes, job.spec["sizes"])
+    z = planted_vectors(scenes, job.spec["encoder"]).astype(np.float32)
+    arrays = dict(zip(SPLITS, np.split(z, np.cumsum(counts)[:-1]), strict=True))
+    write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
