@@ -17,13 +17,28 @@ from bindscope.studies.concepts.config import ConceptSection
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 
 ANALYSIS_STEPS = (
-    Step("planted_embeddings", store("results/concepts/planted/{dataset}/{embedding}-{key}")),
-    Step("concept_geometry", {"rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl"}, leaf=True),
-    Step("concept_editing", {"rows": f"{_OF_EMBEDDING}/editing-{{key}}.jsonl"}, leaf=True),
+    Step(
+        "planted_embeddings",
+        store("results/concepts/planted/{dataset}/{embedding}-{key}"),
+        makes="planted embeddings",
+    ),
+    Step(
+        "concept_geometry",
+        {"rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl"},
+        leaf=True,
+        makes="geometry of embeddings",
+    ),
+    Step(
+        "concept_editing",
+        {"rows": f"{_OF_EMBEDDING}/editing-{{key}}.jsonl"},
+        leaf=True,
+        makes="edits of embeddings",
+    ),
     Step(
         "binding_complexity",
         {"rows": f"{_OF_EMBEDDING}/complexity/{{approximator}}-{{key}}.jsonl"},
         leaf=True,
+        makes="complexity of binding",
     ),
 )
 
