@@ -13,10 +13,12 @@ from bindscope.commands.effects import COLLECTING, Effects, example, in_words, r
 
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
-    "Effects.later", "Effects.layers", "GenomeSource.feature", "GenomeSource.n_categories",
-    "GenomeSource.n_values", "PairSection.scenes", "PatchSampling.class_groups",
-    "PhotosRenderer.kind", "PugSpareSource.kind", "PugSpareSource.terms_accepted", "Report.figures",
-    "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val", "Zoo.source",
+    "Effects.later", "Effects.layers", "Effects.weights", "GenomeSource.feature",
+    "GenomeSource.n_categories", "GenomeSource.n_values", "PairSection.scenes",
+    "PatchSampling.class_groups", "PhotosRenderer.kind", "PlantedEncoder.name",
+    "PugSpareSource.path", "PugSpareSource.terms_accepted", "Report.figures",
+    "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val",
+    "Zoo.source",
 ]  # fmt: skip
 
 

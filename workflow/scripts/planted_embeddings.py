@@ -19,7 +19,8 @@ def main(job: "Job") -> None:
     """Write an array per split, float32 (n, d)."""
     scenes, counts = read_scenes(job.input.codes, job.spec["sizes"])
     z = planted_vectors(scenes, job.spec["encoder"]).astype(np.float32)
-    arrays = dict(zip(SPLITS, np.split(z, np.cumsum(counts)[:-1]), strict=True))
+    parts = np.split(z, np.cumsum(counts)[:-1])
+    arrays = {str(split): part for split, part in zip(SPLITS, parts, strict=True)}
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 
 
