@@ -175,12 +175,19 @@ NOT_READ = {
 }  # fmt: skip
 
 
+# None where nobody gave them, and then in no spec: what had none of them keeps its key.
+LEFT_OUT = {
+    "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.training.same_object",
+}  # fmt: skip
+
+
 def from_defaults(value: Any, name: str) -> Iterator[str]:
     """Name the fields, at any depth, that nobody set."""
     if isinstance(value, BaseModel):
         for field in type(value).model_fields:
             if field not in value.model_fields_set:
-                yield f"{name}.{field}"
+                if f"{name}.{field}" not in LEFT_OUT or getattr(value, field) is not None:
+                    yield f"{name}.{field}"
             else:
                 yield from from_defaults(getattr(value, field), f"{name}.{field}")
     elif isinstance(value, tuple):

@@ -49,6 +49,13 @@ def change(clone: Clone, sources: Path) -> None:
         "models.3": READER,
         "studies.concepts": {
             **more_sections()["concepts"],
+            "planted": [{"name": "lookup", "kind": "lookup", "dim": 8}],
+            "analyses": [
+                {"name": "all", "datasets": ["pairs"], "planted": ["lookup"], "strengths": [1],
+                 "estimators": ["avg"],
+                 "complexity": {"approximators": [{"name": "sums", "kind": "additive"}],
+                                "coverages": [0.5]}}
+            ],
             "embeddings": [
                 {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
             ],

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from bindscope.config.base import Group, Model
 
-TABLE = "PUG_SPARE.csv"
 SIZES = {"character": 12, "texture": 8}
 
 
@@ -21,8 +20,8 @@ class PugSpareSource(Model):
 
     kind: Literal["pug_spare"]
     path: str = Field(
-        description=f"Folder or archive with `{TABLE}` and a folder of images per world. A change "
-        "of the table is noticed."
+        description="Folder or archive with `PUG_SPARE.csv` and a folder of images per world. A "
+        "change of the table is noticed."
     )
     world: str = Field("Desert", description="The world whose scenes are read.")
     terms_accepted: Literal[True] = Field(

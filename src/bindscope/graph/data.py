@@ -9,7 +9,7 @@ from bindscope.codes.counting import largest_scene, n_feature_codes
 from bindscope.config.codes import Dataset, HashedSplit, RankedSplit, SceneDistribution
 from bindscope.config.genome import GenomeSource
 from bindscope.config.observed import ClevrSource, CountedSpace, PythonSource, Source
-from bindscope.config.pug_spare import TABLE, PugSpareSource
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.config.slots import EnumeratedSplit
 from bindscope.config.solids import SolidsRenderer
@@ -17,6 +17,7 @@ from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
 from bindscope.core.splits import SPLITS
+from bindscope.scenes.pug_spare_values import TABLE
 from bindscope.sources.label_files import label_files
 
 # Up to here listing all feature codes takes no time that is noticed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+TABLE = "PUG_SPARE.csv"  # the release's table of scenes
 VALUES: dict[str, tuple[str, ...]] = {
     "character": (
         "Crow", "Fox", "DeerStag", "DeerDoe", "Wolf", "Crocodile", "Elephant", "Hippopotamus",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 
-from bindscope.config.pug_spare import TABLE, PugSpareSource
+from bindscope.config.pug_spare import PugSpareSource
 from bindscope.core.errors import InputError
-from bindscope.scenes.pug_spare_values import VALUES
+from bindscope.scenes.pug_spare_values import TABLE, VALUES
 from bindscope.sources.base import Scene, Skipped, SourceFiles
 
 _SLOTS = (  # columns of each slot, by group
