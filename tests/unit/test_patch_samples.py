@@ -83,7 +83,6 @@ def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
     assert found.arrays["instances"][1].tolist() == [2, 1, 0]
     assert found.arrays["classes"][1].tolist() == [20, 10, 0]
     assert found.arrays["purity"][0].tolist() == [0, 0, 0]
-    assert not found.arrays["windows"].any()
 
 
 @settings(max_examples=80, deadline=None)
@@ -160,12 +159,17 @@ def write_shards(folder: Path, arrays: dict[str, np.ndarray], size: int) -> list
 
 
 def run(
-    folder: Path, shards: list[Path], n: int = N, grid: tuple[int, int] = (4, 4), **rules: object
+    folder: Path,
+    shards: list[Path],
+    n: int = N,
+    grid: tuple[int, int] = (4, 4),
+    windows: int = 1,
+    **rules: object,
 ) -> Store:
     manifest = folder / "samples.json"
     with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:
         options = PatchSampling.model_validate(rules)
-        write_samples(shards, "test", n, grid, GROUPS, options, writer)
+        write_samples(shards, "test", n, grid, GROUPS, options, writer, windows)
     return open_store(manifest)
 
 
@@ -173,7 +177,8 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
     arrays = scenes()
     store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
     assert set(store.names) == {
-        "patches", "instances", "classes", "stuff", "purity", "windows", "textures", "copy_of",
+        "patches", "instances", "classes", "stuff", "purity", "windows", "pieces", "textures",
+        "copy_of",
     }  # fmt: skip
     assert not store.read("copy_of").any()  # these scenes do not say
     assert store.attributes["grid"] == [4, 4]
@@ -187,6 +192,20 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(instances[i][patches[i] >= 0], shown[shown > 0])
         np.testing.assert_array_equal(store.read("stuff")[i] == 1, instances[i] == 3)
         np.testing.assert_array_equal(store.read("classes")[i], instances[i])
+
+
+def test_windows_and_pieces_are_those_of_the_patches(tmp_path: Path) -> None:
+    arrays = scenes()
+    arrays["masks"][0] = np.kron([[1, 2, 1, 3]] * 4, np.ones((2, 2), np.uint8))  # 2 cuts 1
+    shards = write_shards(tmp_path, arrays, 12)
+    store = run(tmp_path, shards, windows=2, n_patches=9, min_purity=1.0)
+    row, column = np.divmod(store.read("patches"), 4)
+    expected = np.where(store.read("patches") < 0, 0, row // 2 * 2 + column // 2 + 1)
+    np.testing.assert_array_equal(store.read("windows"), expected)
+    np.testing.assert_array_equal(store.read("pieces")[0], np.where(column[0] == 2, 2, 1))
+    whole = run(tmp_path, shards, n_patches=9)
+    assert not whole.read("windows").any()
+    np.testing.assert_array_equal(whole.read("pieces") > 0, whole.read("instances") > 0)
 
 
 def test_neither_shards_nor_the_number_of_scenes_move_a_draw(tmp_path: Path) -> None:

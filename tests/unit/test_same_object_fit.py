@@ -15,6 +15,7 @@ from bindscope.studies.same_object.columns import (
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.strata import Stratum
 from bindscope.tables.schema import TableSchema, table_of
 
 ROWS = TableSchema("same_object", 1, "", SAME_OBJECT_COLUMNS, ROW_KEY, SAME_OBJECT_RULES)
@@ -37,6 +38,6 @@ def test_rows_of_every_family_obey_the_schemas(splits, family):
     table = table_of([NAMES | result.row for result in results], ROWS)
     assert len(table) == len(results)
     strata = table_of([NAMES | row for result in results for row in result.strata], STRATA)
-    whole = strata[(strata[["same_class", "distance", "size", "texture"]] == "all").all(axis=1)]
+    whole = strata[(strata[list(Stratum._fields)] == "all").all(axis=1)]
     assert whole["accuracy"].tolist() == pytest.approx(table["accuracy"].tolist())
     assert whole["n_pairs"].tolist() == table["n_pairs"].tolist()

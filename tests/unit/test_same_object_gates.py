@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.strata import Stratum
 
 # Dimensions of noise alone are as strong as e, so that a sum over all axes hears both.
 NOISY = {"nuisance": 2.0, "rank": 16, "dim": 48}
@@ -41,8 +42,7 @@ def rows(family, control="none", kind="majority", ranks=(4, 16, 32), **planted):
     for result in fit_probe(probe, *splits(**planted), control=control, bootstrap_samples=200):
         of_class = [
             row for row in result.strata
-            if [row[k] for k in ("same_class", "distance", "size", "texture")] == [
-                "same", "all", "all", "all"]
+            if [row[k] for k in Stratum._fields] == ["same", *["all"] * 5]
         ]  # fmt: skip
         found[result.row["rank"]] = result.row | {"one_class": of_class[0]["balanced_accuracy"]}
     return found

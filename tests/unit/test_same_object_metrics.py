@@ -18,7 +18,7 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
 from bindscope.studies.same_object.metrics import COARSE, measure, tally
 from bindscope.studies.same_object.probes_config import Baseline
-from bindscope.studies.same_object.strata import SHAPE, strata
+from bindscope.studies.same_object.strata import MEMBERS, SHAPE, STRATA
 
 NATS = np.log(2.0)
 
@@ -30,7 +30,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
         "patches": np.sort([draw.choice(64, m, replace=False) for _ in range(n)], axis=1),
         "instances": draw.integers(1, 3, (n, m)),
         "classes": draw.integers(1, 3, (n, m)),
-        "textures": draw.integers(0, 3, (n, m)),
+        **{name: draw.integers(0, 3, (n, m)) for name in ("textures", "windows", "pieces")},
     }
     sample["patches"][0, 1] = -1
     tokens = draw.standard_normal((n, m, 2)).astype(np.float32)
@@ -106,8 +106,10 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
              for r in rows]
         ),
     }  # fmt: skip
-    kinds["texture"] = np.array([{None: "", True: "same", False: "different"}[r[7]] for r in rows])
-    assert {row["texture"] for row in found} == {"all", "same", "different"}
+    words = {None: "", True: "same", False: "different"}
+    for place, name in enumerate(("texture", "window", "piece"), 7):
+        kinds[name] = np.array([words[r[place]] for r in rows])
+        assert {row[name] for row in found} == {"all", "same", "different"}
     seen = 0
     for row in found:
         inside = np.ones(len(rows), bool)
@@ -127,17 +129,16 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
 
 
 def test_cells_of_all_strata_make_a_partition_on_every_axis():
-    found = dict(strata())
-    everything = next(iter(found.values()))
-    assert everything.all()
-    known = np.zeros(SHAPE, bool)
-    known[..., :2] = True
-    for axis in range(4):
+    assert set(STRATA[0]) == {"all"}
+    assert MEMBERS[0].all()
+    for axis in range(6):
         parts = [
-            inside for stratum, inside in found.items()
-            if stratum[axis] != "all" and stratum.count("all") == 3
+            inside for stratum, inside in zip(STRATA, MEMBERS, strict=True)
+            if stratum[axis] != "all" and stratum.count("all") == 5
         ]  # fmt: skip
-        expected = everything if axis < 3 else known.ravel()
+        known = np.arange(SHAPE[axis]) < (SHAPE[axis] if axis < 3 else 2)
+        others = [a for a in range(6) if a != axis]
+        expected = np.broadcast_to(np.expand_dims(known, others), SHAPE).ravel()
         assert np.array_equal(np.sum(parts, axis=0), expected)
 
 

@@ -447,6 +447,24 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
     assert test["grid"] == [4, 4]
 
 
+CUT = {
+    "name": "cut", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
+    "layers": [1], "windows": 2,
+}  # fmt: skip
+
+
+def test_windows_make_a_larger_grid_of_another_sample():
+    graph = graph_of(fits=[CUT], planted=[], maps=None, effects=None, geometry=None)
+    [samples] = graph.of("patch_samples", split="test")
+    spec = json.loads(samples.spec)
+    whole = build(Config.model_validate(example())).of("patch_samples", dataset="tiny")[0]
+    side, patches = (json.loads(whole.spec)["grid"][0], spec["grid"][0])
+    assert (spec["windows"], patches) == (2, side // 2 * 2)  # windows of half the side
+    [sampled] = {product.path() for product in graph.of("sampled", part="first")}
+    assert json.loads(graph.of("sampled", part="first")[0].spec)["windows"] == 2
+    assert sampled
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -465,6 +483,8 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
             {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
             "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
         ),
+        ({"maps": None, "effects": None, "fits": [{**CUT, "windows": 5}]}, "not cut into 5 equal"),
+        ({"effects": None, "fits": [CUT]}, "windows: maps run 'vit' on whole images"),
         (
             {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
             "geometry.models: 'vitt' is not defined; did you mean 'vit'",

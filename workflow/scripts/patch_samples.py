@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write `patches`, `instances`, `classes`, `stuff`, `purity` and `windows`."""
+    """Write which patches they are, and what each of them shows."""
     spec = job.spec
     with StoreWriter(
         job.output.store, job.output.manifest, spec=job.spec_text, code=job.code
@@ -22,7 +22,7 @@ def main(job: "Job") -> None:
         write_samples(
             job.input.scenes, spec["split"], spec["n_scenes"], tuple(spec["grid"]),
             {group["name"]: group["size"] for group in spec["groups"]},
-            PatchSampling.model_validate(spec["sampling"]), writer,
+            PatchSampling.model_validate(spec["sampling"]), writer, spec["windows"],
         )  # fmt: skip
 
 

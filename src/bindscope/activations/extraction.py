@@ -55,12 +55,27 @@ class SampledPatches:
         int (n, M): places in the patch grid in raster order, -1 = none, whose tokens are 0.
     grid
         Rows and columns of the patch grid that `patches` is about.
+    windows
+        Windows of a side of an image (`images.WindowedImages`); the grid is that of all of them.
     """
 
     writer: StoreWriter
     layers: Sequence[Layer]
     patches: NDArray[np.integer]
     grid: tuple[int, int]
+    windows: int = 1
+
+    def whole(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Put the patch tokens of an image's windows into the order of its whole grid.
+
+        Takes (n * windows^2, P, d), gives (n, P * windows^2, d).
+        """
+        if self.windows == 1:
+            return tokens
+        k, dim = self.windows, tokens.shape[-1]
+        rows, columns = (side // k for side in self.grid)
+        cut = tokens.reshape(-1, k, k, rows, columns, dim).transpose(2, 3)
+        return cut.reshape(-1, k * rows * k * columns, dim)
 
 
 def extract(
@@ -301,13 +316,13 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
             "read layers of one width together: give each width a block of its own",
         )  # fmt: skip
     for other in shapes:
-        if other.token_map.grid != tuple(sampled.grid):
-            rows, columns = other.token_map.grid
+        rows, columns = (side * sampled.windows for side in other.token_map.grid)
+        if (rows, columns) != tuple(sampled.grid):
             raise ModelError(
                 model.revision,
                 f"has {rows} x {columns} patches, and the sampled ones are of a grid of "
                 f"{sampled.grid[0]} x {sampled.grid[1]}",
-                f"sample patches of its own grid: patch_grid: [{rows}, {columns}]",
+                f"sample patches of its own grid: patch_grid: {list(other.token_map.grid)}",
             )
     if len(sampled.patches) != n:
         raise ValueError(f"patches of {len(sampled.patches)} images for {n} images")
@@ -316,12 +331,11 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
 
     def choose(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
         nonlocal at
-        here = places[at : at + len(tokens)].to(tokens.device)
+        whole = sampled.whole(tokens[:, all_shapes[layer].token_map.patches])
+        here = places[at : at + len(whole)].to(tokens.device)
         if layer == layers[-1]:
-            at += len(tokens)
-        found = torch.take_along_dim(
-            tokens[:, all_shapes[layer].token_map.patches], here.clamp(min=0)[:, :, None], 1
-        )
+            at += len(whole)
+        found = torch.take_along_dim(whole, here.clamp(min=0)[:, :, None], 1)
         return {"patches": found.masked_fill_((here < 0)[:, :, None], 0)}
 
     names = [str(layer) for layer in layers]

@@ -84,4 +84,35 @@ class JoinedImages:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-Images: TypeAlias = StoreImages | JoinedImages | NDArray[np.uint8]
+class WindowedImages:
+    """Images that are cut into windows, each of which a model sees as an image.
+
+    Parameters
+    ----------
+    images
+        The images, square.
+    windows
+        Windows of a side; divides their side.
+    """
+
+    def __init__(self, images: JoinedImages, windows: int) -> None:
+        self._images, self._windows = images, windows
+
+    @property
+    def size_px(self) -> int:
+        """Side of a window in pixels."""
+        return self._images.size_px // self._windows
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
+        """Return the windows of images in raster order, one image after the other."""
+        images, k = self._images[rows], self._windows
+        n, height, width, channels = images.shape
+        cut = images.reshape(n, k, height // k, k, width // k, channels).swapaxes(2, 3)
+        found: NDArray[np.uint8] = cut.reshape(n * k * k, height // k, width // k, channels)
+        return found
+
+
+Images: TypeAlias = StoreImages | JoinedImages | WindowedImages | NDArray[np.uint8]

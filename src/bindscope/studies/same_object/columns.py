@@ -7,7 +7,15 @@ from math import log2
 import pandas as pd
 
 from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.stratum_names import ALL, CLASSES, DISTANCES, SIZES, TEXTURES
+from bindscope.studies.same_object.stratum_names import (
+    ALL,
+    CLASSES,
+    DISTANCES,
+    PIECES,
+    SIZES,
+    TEXTURES,
+    WINDOWS,
+)
 from bindscope.tables.rules import TOLERANCE, near
 from bindscope.tables.schema import (
     DATASET,
@@ -211,13 +219,24 @@ STRATA_COLUMNS: tuple[Column, ...] = (
         "where the scenes do not say.",
         _METRICS, values=(ALL, *TEXTURES), reference="same",
     ),
+    label(
+        "window", "Whether both patches were seen in one forward pass, where images are cut into "
+        "windows; `all` where it does not matter, and where images are seen whole.",
+        _METRICS, values=(ALL, *WINDOWS), reference="same",
+    ),
+    label(
+        "piece", "Of pairs of one object: whether both patches show the same connected piece of "
+        "it, or two that something else keeps apart; `all` where it does not matter. Accuracy is "
+        "the share of such pairs that is found.",
+        _METRICS, values=(ALL, *PIECES), reference="same",
+    ),
     *_SIZES,
     *_ACCURACIES,
     *KEYS,
 )  # fmt: skip
 
 ROW_KEY = ("dataset", "model", "layer", "probe", "control", "rank", "seed")
-STRATA_KEY = (*ROW_KEY, "same_class", "distance", "size", "texture")
+STRATA_KEY = (*ROW_KEY, "same_class", "distance", "size", "texture", "window", "piece")
 
 
 def _entropy(frame: pd.DataFrame) -> pd.Series[bool]:

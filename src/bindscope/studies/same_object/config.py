@@ -52,6 +52,12 @@ class PairFits(Grid):
         description="Rows and columns of the models' patches. Default: as zoo and controlled "
         "models say; others need it.",
     )
+    windows: PositiveInt = Field(
+        1,
+        description="Windows of a side that each image is cut into; a model sees each of them as "
+        "an image, so that patches of two windows are of two forward passes. 1: images are seen "
+        "whole.",
+    )
 
 
 class PlantedModel(Planted):
@@ -118,7 +124,18 @@ class PairSection(Model):
 def patch_grid(
     model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
 ) -> PatchGrid | None:
-    """Return rows and columns of a model's patches; None where its configuration does not say."""
+    """Return rows and columns of an image's patches, those of all of its windows.
+
+    None where the configuration of the model does not say.
+    """
+    own = _own_grid(model, dataset, block)
+    return own and (own[0] * block.windows, own[1] * block.windows)
+
+
+def _own_grid(
+    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
+) -> PatchGrid | None:
+    """Return rows and columns of what a model sees at once."""
     if block.patch_grid or isinstance(model, KnownAnswer):
         return block.patch_grid
     if isinstance(model, Zoo):
@@ -126,7 +143,7 @@ def patch_grid(
         side = model.input_px or int(manifest["input_px"])
         patch = int(manifest["recipe"]["model"]["architecture"]["patch_px"])
     elif isinstance(model, Controlled):
-        drawn = dataset.render.size_px if dataset.render else 0
+        drawn = dataset.render.size_px // block.windows if dataset.render else 0
         side, patch = (
             model.input_px or model.training.input_px or drawn,
             model.architecture.patch_px,
@@ -157,6 +174,7 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         known = [models[name] for name in block.models if name in models]
         used = [datasets[name] for name in block.datasets if name in datasets]
         yield from _models(where, block, known, used)
+        yield from _windows(where, section, block, used)
     if maps := section.maps:
         yield from _of_quadratic_fits("maps", section, maps, datasets, models)
         for name in maps.datasets:
@@ -188,6 +206,26 @@ def _models(
                     f"{where}.patch_grid: the configuration of {model.name!r} does not say how "
                     "many patches it has; give rows and columns, such as [16, 16]"
                 )
+
+
+def _windows(
+    where: str, section: PairSection, block: PairFits, datasets: Iterable[Dataset]
+) -> Iterator[str]:
+    """Images can be cut, and nothing else reads these models on images that are whole."""
+    if block.windows == 1:
+        return
+    for dataset in datasets:
+        if dataset.render and dataset.render.size_px % block.windows:
+            yield (
+                f"{where}.windows: {dataset.render.size_px} pixels of {dataset.name!r} are not cut "
+                f"into {block.windows} equal parts; ask for a divisor"
+            )
+    for other, asked in (("maps", section.maps), ("effects", section.effects)):
+        if asked and (both := sorted(set(asked.models) & set(block.models))):
+            yield (
+                f"{where}.windows: {other} run {both[0]!r} on whole images; leave it out of "
+                f"{other}, or give it a second name here"
+            )
 
 
 def _of_quadratic_fits(

@@ -28,6 +28,8 @@ TokenNorm = Literal["none", "layernorm", "l2"]
 BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
 NORM_EPSILON = 1e-6
+# Arrays of a patch sample that tell kinds of pairs apart where they are known, as `Block` has them.
+KNOWN = ("textures", "pieces", "windows")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class PairData:
         `ignore` such patches are not valid.
     textures
         int16 (n, M): texture of the object, 0 where it is not known; None: of no patch.
+    pieces
+        int16 (n, M): which connected piece of its object the patch shows, likewise.
+    windows
+        int16 (n, M): which window of its image the patch was seen in, likewise.
     """
 
     tokens: Rows
@@ -64,6 +70,8 @@ class PairData:
     grid: tuple[int, int]
     background: Background = "ignore"
     textures: npt.NDArray[np.int16] | None = None
+    pieces: npt.NDArray[np.int16] | None = None
+    windows: npt.NDArray[np.int16] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that are not of the same patches."""
@@ -94,8 +102,8 @@ class PairData:
         Parameters
         ----------
         sample
-            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M); `textures`
-            (n, M) where they are known.
+            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M); `textures`,
+            `pieces` and `windows` (n, M) where they are known.
         tokens
             (n, M, d) in the sample's order, or None for what reads labels and places alone.
         grid, background
@@ -114,7 +122,7 @@ class PairData:
             place,
             (int(grid[0]), int(grid[1])),
             background,
-            np.asarray(sample["textures"], np.int16) if "textures" in sample else None,
+            **{name: np.asarray(sample[name], np.int16) for name in KNOWN if name in sample},
         )
 
     @property
@@ -161,8 +169,8 @@ class PairData:
             return self
         generator = rng(seed, 11)
         labels: dict[str, Any] = {"instances": self.instances, "classes": self.classes}
-        if self.textures is not None:
-            labels["textures"] = self.textures
+        of_objects = {"textures": self.textures, "pieces": self.pieces}  # windows are of places
+        labels |= {name: values for name, values in of_objects.items() if values is not None}
         if control == "permuted_images":
             # A cycle through a random order leaves no image its own labels.
             order = generator.permutation(self.n_images)
@@ -194,7 +202,7 @@ class Block:
         bool (B, M).
     positions
         float32 (B, M, 2).
-    textures
+    textures, pieces, windows
         int64 (B, M), 0 where not known.
     background
         Of the data.
@@ -207,6 +215,8 @@ class Block:
     valid: Tensor
     positions: Tensor
     textures: Tensor
+    pieces: Tensor
+    windows: Tensor
     background: Background = "ignore"
 
     @cached_property
@@ -330,13 +340,13 @@ class Pairs:
         x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
         places = torch.from_numpy(data.positions[rows])
         unknown = np.zeros_like(data.instances[rows])
-        textures = unknown if data.textures is None else data.textures[rows]
-        instances, classes, known = (
+        more = (unknown if v is None else v[rows] for v in (getattr(data, k) for k in KNOWN))
+        instances, classes, *known = (
             torch.from_numpy(labels.astype(np.int64)).to(self.device)
-            for labels in (data.instances[rows], data.classes[rows], textures)
+            for labels in (data.instances[rows], data.classes[rows], *more)
         )
         x, valid, places = (part.to(self.device) for part in (x, valid, places))
-        return Block(start, x, instances, classes, valid, places, known, data.background)
+        return Block(start, x, instances, classes, valid, places, *known, data.background)
 
 
 def no_tokens(shape: tuple[int, ...]) -> ArrayRows:

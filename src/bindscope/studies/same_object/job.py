@@ -16,12 +16,12 @@ from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.rows import Rows
-from bindscope.studies.same_object.data import Background, PairData
+from bindscope.studies.same_object.data import KNOWN, Background, PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
-SAMPLE_ARRAYS = ("patches", "instances", "classes", "textures")
+SAMPLE_ARRAYS = ("patches", "instances", "classes", *KNOWN)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.histogram import Calibration, Histogram, area
 from bindscope.studies.same_object.scorers.base import LN2, Scorer
-from bindscope.studies.same_object.strata import CELLS, cells, same_class, strata
+from bindscope.studies.same_object.strata import CELLS, MEMBERS, STRATA, cells, same_class
 
 COARSE = 256  # bins of logits that are kept for every image, for intervals of the area
 # What is summed of the pairs of a cell.
@@ -37,7 +37,7 @@ class Tally:
     Attributes
     ----------
     sums
-        float64 (n, CELLS, SUMS): per image and cell of the strata.
+        float64 (n, strata, SUMS): per image and stratum; the first one is that of all pairs.
     oracle
         float64 (n,): pairs that "same object where same class" is right about.
     coarse
@@ -56,7 +56,7 @@ class Tally:
 
     def of_images(self) -> npt.NDArray[np.float32]:
         """Return pairs that are told right, and pairs, of each image; (n, 2)."""
-        sums = self.sums.sum(1)
+        sums = self.sums[:, 0]
         right = sums[:, RIGHT_SAME] + sums[:, RIGHT_DIFFERENT]
         return np.stack([right, sums[:, PAIRS]], axis=1).astype(np.float32)
 
@@ -65,7 +65,7 @@ def tally(scorer: Scorer, pairs: Pairs, edges: npt.NDArray[np.float32]) -> Tally
     """Go once over a split; `edges` (COARSE - 1,) are those between the coarse bins."""
     n = pairs.data.n_images
     found = Tally(
-        np.zeros((n, CELLS, SUMS)), np.zeros(n), np.zeros((n, 2, COARSE), np.float32),
+        np.zeros((n, len(STRATA), SUMS)), np.zeros(n), np.zeros((n, 2, COARSE), np.float32),
         np.zeros((CELLS, 2, COARSE), np.int64), Histogram(),
     )  # fmt: skip
     for block in pairs.blocks():
@@ -84,10 +84,11 @@ def _add(found: Tally, block: Block, logits: torch.Tensor, edges: npt.NDArray[np
     b, rows = len(block.valid), slice(block.first, block.first + len(block.valid))
     place, size = image * CELLS + cell, b * CELLS
     values = (None, truth, right & truth, right & ~truth, np.where(np.isfinite(loss), loss, 0.0))
+    members = MEMBERS.T.astype(np.float64)
     for i, value in enumerate(values):
         weights = None if value is None else value.astype(np.float64)
         total = np.bincount(place, weights=weights, minlength=size)
-        found.sums[rows, :, i] = total.reshape(b, CELLS)
+        found.sums[rows, :, i] = total.reshape(b, CELLS) @ members
     agree = (same_class(block) == same).cpu().numpy()
     found.oracle[rows] = np.bincount(image, weights=agree, minlength=b)
     coarse = np.searchsorted(edges, g)
@@ -147,25 +148,24 @@ def measure(
     n_samples, seed
         Resamples of the images.
     """
-    used = found.sums[..., PAIRS].sum(1) > 0
+    used = found.sums[:, 0, PAIRS] > 0
     sums = found.sums[used]
     flat = np.concatenate(
         [sums.reshape(len(sums), -1), found.coarse[used].reshape(len(sums), -1)], axis=1
     )
     means = resampled_means(flat, n_samples, seed)
-    width = CELLS * SUMS
-    drawn, drawn_coarse = means[:, :width].reshape(-1, CELLS, SUMS), means[:, width:]
-    row = _whole(found, sums, calibration)
-    samples = ratios(drawn.sum(1))
+    width = len(STRATA) * SUMS
+    drawn, drawn_coarse = means[:, :width].reshape(-1, len(STRATA), SUMS), means[:, width:]
+    row = _whole(found, sums[:, 0], calibration)
+    samples = ratios(drawn[:, 0])
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
     samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
     return row, _strata(found, sums, drawn)
 
 
-def _whole(found: Tally, sums: Floats, calibration: Calibration) -> dict[str, Any]:
-    total = sums.sum((0, 1))
-    of_images = sums.sum(1)
+def _whole(found: Tally, of_images: Floats, calibration: Calibration) -> dict[str, Any]:
+    total = of_images.sum(0)
     share = float(total[SAME] / total[PAIRS])
     majority = np.maximum(of_images[:, SAME], of_images[:, PAIRS] - of_images[:, SAME])
     row: dict[str, Any] = {name: _number(value) for name, value in ratios(total).items()}
@@ -176,7 +176,7 @@ def _whole(found: Tally, sums: Floats, calibration: Calibration) -> dict[str, An
         "loss_calibrated_bits": found.fine.loss_bits(calibration),
         "ece": found.fine.calibration_error(),
         "ece_calibrated": found.fine.calibration_error(calibration),
-        "n_images": len(sums),
+        "n_images": len(of_images),
         "n_pairs": int(total[PAIRS]),
         "positives": share,
         "base_entropy_bits": entropy_bits(share),
@@ -188,13 +188,13 @@ def _whole(found: Tally, sums: Floats, calibration: Calibration) -> dict[str, An
 
 def _strata(found: Tally, sums: Floats, drawn: Floats) -> list[dict[str, Any]]:
     rows = []
-    for stratum, inside in strata():
-        total = sums[:, inside].sum((0, 1))
+    for i, (stratum, inside) in enumerate(zip(STRATA, MEMBERS, strict=True)):
+        total = sums[:, i].sum(0)
         if total[PAIRS] == 0:
             continue
         values = {name: _number(value) for name, value in ratios(total).items()}
         auc = area(found.by_cell[inside].sum(0))
-        samples = ratios(drawn[:, inside].sum(1))
+        samples = ratios(drawn[:, i])
         rows.append(
             stratum._asdict()
             | values
@@ -202,7 +202,7 @@ def _strata(found: Tally, sums: Floats, drawn: Floats) -> list[dict[str, Any]]:
             | {
                 "auc": None if auc is None else auc[0],
                 "auc_error": None if auc is None else auc[1],
-                "n_images": int((sums[:, inside, PAIRS].sum(1) > 0).sum()),
+                "n_images": int((sums[:, i, PAIRS] > 0).sum()),
                 "n_pairs": int(total[PAIRS]),
                 "positives": float(total[SAME] / total[PAIRS]),
             }

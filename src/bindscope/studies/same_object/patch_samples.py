@@ -21,7 +21,7 @@ from bindscope.core.progress import Progress
 from bindscope.core.splits import SplitName
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
+from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels, patch_pieces
 from bindscope.scenes.placement import RandomWords
 from bindscope.studies.same_object.sampling_config import PatchSampling
 
@@ -40,9 +40,10 @@ class PatchSamples:
     arrays
         `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
         `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows`
-        uint8 (n, M): the crop that the patch was seen in, always 0 as images are seen whole. In a
-        store also `textures` and `copy_of` int16 (n, M) of the patch's object, as the scenes have
-        them (`scenes.clutter.render`); 0 where they have none.
+        int16 (n, M): the window that the patch was seen in, from 1 on; 0 where images are seen
+        whole. In a store also `pieces` int16 (n, M), the connected piece of its object that the
+        patch shows, from 1 on, and `textures` and `copy_of` int16 (n, M) of that object, as the
+        scenes have them (`scenes.clutter.render`); 0 where they have none.
     skipped
         (image, reason) of those without patches.
     """
@@ -103,6 +104,15 @@ def draw_patches(
     return np.where(chosen < beyond, chosen, -1).astype(np.int16)
 
 
+def window_numbers(patches: NDArray[np.int16], grid: Grid, windows: int) -> NDArray[np.int16]:
+    """Number the windows of patches (n, M) from 1 on; 0 where there is no patch, or one window."""
+    if windows == 1:
+        return np.zeros_like(patches)
+    row, column = np.divmod(patches, grid[1])
+    found = row * windows // grid[0] * windows + column * windows // grid[1] + 1
+    return np.where(patches >= 0, found, 0).astype(np.int16)
+
+
 def sample(
     labels: PatchLabels, sampling: PatchSampling, split: SplitName, start: int
 ) -> PatchSamples:
@@ -123,7 +133,6 @@ def sample(
         "classes": of(labels.classes, np.int16),
         "stuff": of(labels.stuff, np.uint8),
         "purity": of(labels.purity, np.float32),
-        "windows": np.zeros(patches.shape, np.uint8),
     }
     skipped = [(start + i, reason) for i, reason in enumerate(reasons) if reason]
     return PatchSamples(arrays, skipped)
@@ -137,6 +146,7 @@ def write_samples(
     groups: Mapping[str, int],
     sampling: PatchSampling,
     writer: StoreWriter,
+    windows: int = 1,
 ) -> None:
     """Sample the patches of the first images of a split into a store that is being written.
 
@@ -158,6 +168,8 @@ def write_samples(
         The rules.
     writer
         The store.
+    windows
+        Windows of a side that images are cut into; divides the grid.
 
     Raises
     ------
@@ -175,10 +187,15 @@ def write_samples(
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
         found = sample(labels, sampling, split, done)
-        for name, values in found.arrays.items():
-            writer.write(name, values)
+        arrays, patches = found.arrays, found.arrays["patches"]
+        arrays["windows"] = window_numbers(patches, grid, windows)
+        pieces = patch_pieces(block.masks, labels.instances, grid)
+        taken = np.take_along_axis(pieces, np.maximum(patches, 0).astype(np.intp), axis=1)
+        arrays["pieces"] = np.where(patches >= 0, taken, 0).astype(np.int16)
         for name, values in block.more.items():
-            writer.write(name, of_objects(values, found.arrays["instances"]))
+            arrays[name] = of_objects(values, arrays["instances"])
+        for name, values in arrays.items():
+            writer.write(name, values)
         skipped += found.skipped
         done += len(block.masks)
         progress.advance(len(block.masks))
@@ -193,7 +210,8 @@ def write_samples(
 
 _DTYPES = {
     "patches": "int16", "instances": "int16", "classes": "int16", "stuff": "uint8",
-    "purity": "float32", "windows": "uint8", "textures": "int16", "copy_of": "int16",
+    "purity": "float32", "windows": "int16", "pieces": "int16", "textures": "int16",
+    "copy_of": "int16",
 }  # fmt: skip
 _MORE = ("textures", "copy_of")  # of objects, where the scenes have them
 

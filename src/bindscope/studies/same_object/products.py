@@ -182,9 +182,14 @@ class _Fits:
     grid: PatchGrid
     asked: set[tuple[object, ...]]
 
+    @property
+    def windows(self) -> int:
+        """Windows of a side of an image; planted tokens are of whole ones."""
+        return 1 if isinstance(self.block, PlantedModel) else self.block.windows
+
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
-        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
+        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid, self.windows)
         known = {probe.name: probe for probe in self.section.probes}
         for probe in (known[name] for name in self.block.probes):
             for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
@@ -220,6 +225,7 @@ class _Fits:
             "threads": model.extraction.threads,
             "device": model.extraction.device,
             "layers": list(layers),
+            "windows": self.windows,
         }
         shards = {
             split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
@@ -311,13 +317,14 @@ def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str
 
 @once
 def add_patch_samples(
-    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid
+    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid, windows: int
 ) -> dict[str, Product]:
     """Add which patches of each image are in pairs, and what they show; by split."""
     content = {
         "sampling": section.sampling.model_dump(mode="json"),
         "groups": [group.model_dump() for group in dataset.space.groups],
         "grid": list(grid),
+        "windows": windows,
     }
     return {
         split: graph.add(

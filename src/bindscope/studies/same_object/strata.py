@@ -1,10 +1,9 @@
-"""Kinds of pairs: one class or two, how far apart, how large the objects, one texture or two."""
+"""Kinds of pairs: class, distance, size, texture, forward pass, and pieces of an object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,18 @@ from bindscope.studies.same_object.stratum_names import (
     ALL,
     CLASSES,
     DISTANCES,
+    PIECES,
     SIZES,
     TEXTURES,
+    WINDOWS,
 )
 
 FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin
 LARGEST = (0.05, 0.2)  # the largest share of each bin
-# The last cell of textures holds pairs of which one is not known.
-SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES), len(TEXTURES) + 1)
+AXES = (CLASSES, DISTANCES, SIZES, TEXTURES, WINDOWS, PIECES)
+# The last cell of textures, windows and pieces holds pairs of which it is not known.
+UNKNOWN = 2
+SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES), UNKNOWN + 1, UNKNOWN + 1, UNKNOWN + 1)
 CELLS = int(np.prod(SHAPE))
 
 
@@ -34,20 +37,64 @@ class Stratum(NamedTuple):
     distance: str
     size: str
     texture: str
+    window: str
+    piece: str
+
+
+# What is told apart together; a stratum tells apart no more than one of these does.
+_TOGETHER = (
+    {"same_class", "distance", "size"},
+    {"same_class", "texture"},
+    {"same_class", "distance", "window"},
+    {"distance", "piece"},  # two patches of one object are always of one class
+)
+
+
+def _strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
+    """Return all strata, and which cells each holds, bool (strata, CELLS)."""
+    found, members = [], []
+    for places in product(*(range(len(axis) + 1) for axis in AXES)):
+        told = {name for name, place in zip(Stratum._fields, places, strict=True) if place}
+        if not any(told <= together for together in _TOGETHER):
+            continue
+        inside = np.ones(SHAPE, bool)
+        for axis, place in enumerate(places):
+            if place:
+                wanted = np.arange(SHAPE[axis]) == place - 1
+                others = tuple(a for a in range(len(SHAPE)) if a != axis)
+                inside &= np.expand_dims(wanted, others)
+        names = ((ALL, *axis)[place] for axis, place in zip(AXES, places, strict=True))
+        found.append(Stratum(*names))
+        members.append(inside.ravel())
+    return tuple(found), np.stack(members)
+
+
+STRATA: Final[tuple[Stratum, ...]]
+MEMBERS: Final[npt.NDArray[np.bool_]]
+STRATA, MEMBERS = _strata()  # the first stratum is that of all pairs
 
 
 def cells(block: Block) -> Tensor:
-    """Return the cell of each pair, a kind of each of the four, int64 (P,)."""
+    """Return the cell of each pair, a kind of each of the six, int64 (P,)."""
     left, right = block.both(block.positions)
     distance = (left - right).norm(dim=-1)
     far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
     small, other = block.both(object_shares(block))
     size = torch.minimum(small, other)
     large = torch.bucketize(size, size.new_tensor(LARGEST))
-    one = same_class(block).long()
-    a, b = block.both(block.textures)
-    texture = torch.where((a != 0) & (b != 0), (a == b).long(), len(TEXTURES))
-    return ((one * SHAPE[1] + far) * SHAPE[2] + large) * SHAPE[3] + texture
+    texture, window = _alike(block, block.textures), _alike(block, block.windows)
+    piece = _alike(block, block.pieces).masked_fill(~block.equal(block.instances), UNKNOWN)
+    found = same_class(block).long()
+    places = (far, large, texture, window, piece)
+    for place, kinds in zip(places, SHAPE[1:], strict=True):
+        found = found * kinds + place
+    return found
+
+
+def _alike(block: Block, values: Tensor) -> Tensor:
+    """Return 1 where values (B, M) of both patches are equal, 0 where not, int64 (P,)."""
+    a, b = block.both(values)
+    return torch.where((a != 0) & (b != 0), (a == b).long(), UNKNOWN)
 
 
 def same_class(block: Block) -> Tensor:
@@ -65,21 +112,3 @@ def object_shares(block: Block) -> Tensor:
     equal = block.instances[:, :, None] == block.instances[:, None, :]
     counted = (equal & block.valid[:, None, :]).sum(2).float()
     return counted / block.valid.sum(1, keepdim=True).clamp_min(1)
-
-
-def strata() -> Iterator[tuple[Stratum, npt.NDArray[np.bool_]]]:
-    """Yield all strata, and which cells each holds, bool (CELLS,); first that of all pairs.
-
-    Distances and sizes are told apart together, textures alone; each also within a class.
-    """
-    names = ((ALL, *CLASSES), (ALL, *DISTANCES), (ALL, *SIZES), (ALL, *TEXTURES))
-    for places in product(*(range(len(axis)) for axis in names)):
-        if places[3] and (places[1] or places[2]):
-            continue
-        inside = np.ones(SHAPE, bool)
-        for axis, place in enumerate(places):
-            if place:
-                wanted = np.arange(SHAPE[axis]) == place - 1
-                others = tuple(a for a in range(len(SHAPE)) if a != axis)
-                inside &= np.expand_dims(wanted, others)
-        yield Stratum(*(axis[i] for axis, i in zip(names, places, strict=True))), inside.ravel()

@@ -10,3 +10,7 @@ DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
 SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
 # Whether the objects of both patches have one texture, where the scenes say.
 TEXTURES = ("different", "same")
+# Whether both patches were seen in one forward pass, where images are cut into windows.
+WINDOWS = ("different", "same")
+# Whether two patches of one object show the same piece of it.
+PIECES = ("different", "same")
