@@ -36,7 +36,13 @@ from bindscope.studies.same_object.probes_config import PositionScorer, Quadrati
 from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
-from bindscope.studies.same_object.views import best_layers, fitted, of_positions, with_groups
+from bindscope.studies.same_object.views import (
+    best_layers,
+    fitted,
+    of_positions,
+    over_models,
+    with_groups,
+)
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]
@@ -215,6 +221,18 @@ def test_of_several_seeds_the_interval_is_over_seeds():
     assert found.n_models == 3
     assert (found.points, found.low) == (pytest.approx(2.0), pytest.approx(2 - 2.484, abs=0.01))
     assert found.verdict == "undecided"
+
+
+def test_no_interval_over_seeds_is_beyond_all_pairs():
+    names = ["m-0", "m-1", "m-2"]
+    scores = {"auc": 0.5, "balanced_accuracy": 0.5, "loss_bits": 0.01}
+    rows = [
+        row(name, "2", "quadratic", accuracy) | scores
+        for name, accuracy in zip(names, (1.0, 0.999, 0.996), strict=True)
+    ]
+    table = with_groups(pd.DataFrame(rows), [{"name": "m", "models": names}])
+    [mean] = over_models(table, ["dataset", "group", "layer", "family"]).to_dict("records")
+    assert 0.99 < mean["accuracy_low"] < mean["accuracy"] < mean["accuracy_high"] == 1.0
 
 
 def test_with_positions_it_is_asked_at_the_layer_that_validation_prefers_for_that_probe():

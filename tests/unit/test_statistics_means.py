@@ -41,6 +41,13 @@ def test_a_single_value_has_no_interval():
     assert np.isnan(half_width([1.0, 1.0], [1, 3])).tolist() == [True, False]
 
 
+def test_an_interval_ends_at_what_is_possible():
+    shares = [0.999, 1.0, 0.996]
+    plain, bounded = mean_interval(shares), mean_interval(shares, possible=(0.0, 1.0))
+    assert plain.high > 1.0 == bounded.high
+    assert (bounded.value, bounded.low) == (plain.value, plain.low)
+
+
 def test_values_without_spread_have_an_interval_without_width():
     assert welch_interval([2.0, 2.0], [1.0, 1.0, 1.0]) == (1.0, 1.0, 1.0)
 

@@ -42,8 +42,22 @@ def half_width(deviation: ArrayLike, n: ArrayLike, level: float = 0.95) -> NDArr
     return np.where(count >= 2, width, np.nan)
 
 
-def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+def mean_interval(
+    values: ArrayLike,
+    level: float = 0.95,
+    possible: tuple[float, float] = (-np.inf, np.inf),
+) -> Interval:
     """Mean of values (n,) and its t interval; the ends are NaN for fewer than two values.
+
+    Parameters
+    ----------
+    values
+        Independent values.
+    level
+        Probability between the two ends.
+    possible
+        The least and the greatest mean that there can be (0 and 1 of a share): the interval ends
+        there, and holds the mean no less often for it.
 
     Raises
     ------
@@ -53,7 +67,8 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     x = _vector(values)
     half = float(half_width(x.std(ddof=1) if len(x) > 1 else np.nan, len(x), level))
     mean = float(x.mean())
-    return Interval(mean, mean - half, mean + half)
+    low, high = np.clip([mean - half, mean + half], *possible).tolist()
+    return Interval(mean, low, high)
 
 
 def welch_interval(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Interval:

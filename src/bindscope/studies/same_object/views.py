@@ -84,9 +84,11 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     for name in SCORES:
         if name in numbers:
             half = pd.Series(half_width(deviations[name], counts), means.index)
+            most = np.inf if name == "loss_bits" else 1.0  # no share is beyond all of it
             for end, sign in (("low", -1), ("high", 1)):
                 own = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
-                means[f"{name}_{end}"] = own.mask(counts > 1, means[name] + sign * half)
+                over = (means[name] + sign * half).clip(0.0, most)
+                means[f"{name}_{end}"] = own.mask(counts > 1, over)
     means["n_models"] = counts
     return means.reset_index()
 

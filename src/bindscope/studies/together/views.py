@@ -105,7 +105,10 @@ def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
             ends = [f"{name}{end}" for end in ENDS]
             values = part[name].astype(float)
             several = len(part) > 1 and values.notna().all()
-            row |= dict(zip(ends, mean_interval(values) if several else part[ends].iloc[0]))  # noqa: B905
+            most = row[_LABELS[0]] if name == BITS else 1.0
+            possible = (-1.0 if name.endswith("_lead") else 0.0, most)
+            told = mean_interval(values, possible=possible) if several else part[ends].iloc[0]
+            row |= dict(zip(ends, told, strict=True))
         found.append(row)
     return pd.DataFrame(found)
 

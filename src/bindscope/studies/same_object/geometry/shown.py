@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from bindscope.statistics.means import half_width
+from bindscope.studies.same_object.geometry.quantities import QUANTITIES
 
 KEYS = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
 SERIES = ["dataset", "group", "probe"]
@@ -27,8 +28,12 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     found = rows[rows["value"].notna()].groupby(KEYS, sort=False)
     means, counts = found[["value", *ENDS]].mean(), found.size()
     half = pd.Series(half_width(found["value"].std(), counts), means.index)
+    units = [QUANTITIES[name].unit for name in means.index.get_level_values("quantity")]
+    share = pd.Series([unit.startswith(("share", "probability")) for unit in units], means.index)
     for end, sign in zip(ENDS, (-1, 1), strict=True):
-        means[end] = means[end].mask(counts > 1, means["value"] + sign * half)
+        over = means["value"] + sign * half
+        over = over.mask(share, over.clip(0.0, 1.0))
+        means[end] = means[end].mask(counts > 1, over)
     return means.reset_index()
 
 
