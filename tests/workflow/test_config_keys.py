@@ -191,7 +191,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
         )
         for key, value in {
             "kind": {"kind": "python", "reader": READER}, "path": "tests/fixtures/segmented",
-            "skip": ["other.jpg"], **changes,
+            "skip": ["other.jpg"], "bad_masks": "skip", **changes,
         }.items()
     },
     "Dataset.slots": ("datasets.0.slots", 3, LABELS),

@@ -12,6 +12,12 @@ _SKIP = Field(
     (),
     description="Images to leave out, by file name without folder; listed with the release's own.",
 )
+_BAD_MASKS: Literal["stop", "skip"] = Field(
+    "stop",
+    description="Images whose mask is missing, does not decode or is of another size than the "
+    "image: `stop` ends the job with the first one; `skip` leaves them out and lists each with its "
+    "reason.",
+)
 
 
 class Ade20kSource(Model):
@@ -39,6 +45,7 @@ class Ade20kSource(Model):
         "unlabelled.",
     )
     skip: tuple[str, ...] = _SKIP
+    bad_masks: Literal["stop", "skip"] = _BAD_MASKS
 
 
 class CocoPanopticSource(Model):
@@ -57,6 +64,7 @@ class CocoPanopticSource(Model):
         ("train2017", "val2017"), min_length=1, description="The release's own parts to read."
     )
     skip: tuple[str, ...] = _SKIP
+    bad_masks: Literal["stop", "skip"] = _BAD_MASKS
 
 
 SegmentedSource = Ade20kSource | CocoPanopticSource

@@ -96,9 +96,11 @@ class Ade20kReader(PartsReader[Ade20kSource]):
             position = before[entry.part]
             before[entry.part] += 1
             progress.advance()
-            if reason := self._bad(entry.part, position, entry.file):
+            where = f"{entry.part} image {position}"
+            reason = self._bad(entry.part, position, entry.file)
+            if reason := reason or self._mask_problem(entry.file, mask_of(entry.file), where):
                 self.skipped.append(Skipped(entry.file, reason))
-            elif scene := self._scene(entry, f"{entry.part} image {position}"):
+            elif scene := self._scene(entry, where):
                 yield scene
             else:
                 self.skipped.append(Skipped(entry.file, "no object is labelled"))
@@ -110,7 +112,7 @@ class Ade20kReader(PartsReader[Ade20kSource]):
 
     def _scene(self, image: IndexedImage, where: str) -> Scene | None:
         """Read the objects of an image from its mask; None if there is none."""
-        mask = f"{image.file.removesuffix('.jpg')}_seg.png"
+        mask = mask_of(image.file)
         codes = object_codes(read_pixels(self._files, mask, where))
         largest, known = max(codes.values(), default=0), len(self._index.names)
         if largest > known:
@@ -132,6 +134,11 @@ class Ade20kReader(PartsReader[Ade20kSource]):
                 mask, "blue", ids, tuple(classes.stuff[codes[number]] for number in ids)
             ),
         )
+
+
+def mask_of(image: str) -> str:
+    """Name the mask beside an image."""
+    return f"{image.removesuffix('.jpg')}_seg.png"
 
 
 def object_codes(pixels: npt.NDArray[np.uint8]) -> dict[int, int]:

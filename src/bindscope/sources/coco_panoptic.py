@@ -72,8 +72,10 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
         self, part: str, file: str, mask: str, segments: Sequence[Any], where: str
     ) -> Scene | None:
         image = f"{part}/{file}"
-        if file in self.source.skip:
-            self.skipped.append(Skipped(image, "source.skip"))
+        file_of_mask = f"annotations/panoptic_{part}/{mask}"
+        named = "source.skip" if file in self.source.skip else None
+        if reason := named or self._mask_problem(image, file_of_mask, where):
+            self.skipped.append(Skipped(image, reason))
             return None
         objects, ids, stuff = [], [], []
         for segment in segments:
@@ -91,7 +93,7 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
         return Scene(
             image, tuple(objects), where, split=self._split(image, part == _HELD_OUT),
             segments=Segments(
-                f"annotations/panoptic_{part}/{mask}", "red_green_blue", tuple(ids), tuple(stuff)
+                file_of_mask, "red_green_blue", tuple(ids), tuple(stuff)
             ),
         )  # fmt: skip
 

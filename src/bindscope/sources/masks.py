@@ -57,6 +57,35 @@ def read_pixels(files: SourceFiles, name: str, where: str) -> Pixels:
         ) from error  # fmt: skip
 
 
+def check_size(files: SourceFiles, image: str, mask: str, where: str) -> None:
+    """Check that a mask decodes and is as large as its image, of which the head alone is read.
+
+    Raises
+    ------
+    InputError
+        As `read_pixels` and `refuse_size`.
+    """
+    height, width = read_pixels(files, mask, where).shape[:2]
+    with files.open(image) as file, Image.open(file) as opened:
+        refuse_size((width, height), opened.size, f"{files.path(mask)} ({where})")
+
+
+def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> None:
+    """Refuse a mask of another size, width and height, than its image; `place` names it.
+
+    Raises
+    ------
+    InputError
+        If they differ.
+    """
+    if mask != image:
+        raise InputError(
+            place, f"is {mask[0]} x {mask[1]} pixels, and its image {image[0]} x {image[1]}",
+            "bring both back as the release has them, or leave the image out (`source.skip`, "
+            "`source.bad_masks: skip`)",
+        )  # fmt: skip
+
+
 def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray[np.uint16]:
     """Read which object every pixel is of.
 

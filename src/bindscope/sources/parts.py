@@ -6,7 +6,9 @@ from hashlib import sha1
 from typing import Generic, TypeVar
 
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
+from bindscope.core.errors import InputError
 from bindscope.sources.base import Skipped, SourceFiles
+from bindscope.sources.masks import check_size
 
 Source = TypeVar("Source", Ade20kSource, CocoPanopticSource)
 _VAL_EVERY = 5
@@ -29,6 +31,16 @@ class PartsReader(Generic[Source]):
         self.images = source.path
         self.skipped: list[Skipped] = []
         self._files = SourceFiles(source.path)
+
+    def _mask_problem(self, image: str, mask: str, where: str) -> str | None:
+        """Say why an image is left out for its mask; None if it is not, or nothing is skipped."""
+        if self.source.bad_masks == "stop":
+            return None
+        try:
+            check_size(self._files, image, mask, where)
+        except InputError as error:
+            return f"mask: {error.problem}"
+        return None
 
     def _split(self, image: str, held_out: bool) -> str | None:
         return split_of(image, held_out) if self._by_part else None

@@ -16,7 +16,7 @@ from bindscope.core.errors import InputError
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.shards import write_blocks
 from bindscope.sources.base import SourceFiles
-from bindscope.sources.masks import read_mask, shrink
+from bindscope.sources.masks import read_mask, refuse_size, shrink
 from bindscope.sources.records import Record, read_records
 
 BLOCK = 64  # scenes that are held in memory at a time
@@ -216,13 +216,8 @@ def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray
     assert record.segments is not None
     mask = read_mask(files, record.segments, record.where)
     height, width = mask.shape
-    if (width, height) != placed.original:
-        raise InputError(
-            f"{files.path(record.segments.file)} ({record.where})",
-            f"is {width} x {height} pixels, and its image {placed.original[0]} x "
-            f"{placed.original[1]}",
-            "bring mask and image of the same release, or list the image under `source.skip`",
-        )
+    place = f"{files.path(record.segments.file)} ({record.where})"
+    refuse_size((width, height), placed.original, place)
     square = np.zeros((placed.side, placed.side), np.uint16)
     square[placed.window()] = shrink(mask, placed.size[1], placed.size[0])
     return square

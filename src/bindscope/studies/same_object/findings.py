@@ -84,7 +84,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         findings=(
             Finding(_INTRODUCTION), *_verdicts_in_words(claims), *effects_findings(tables)
         ),
-        notes=tuple(_notes(table)),
+        notes=(*_notes(table), *_left_out(tables.get("same_object_skipped"))),
         sections=(
             Section("claims", "The paper's claims, one by one", _ABOUT_CLAIMS,
                     tables=tuple(_claims(claims))),
@@ -199,6 +199,18 @@ def _notes(table: pd.DataFrame) -> list[str]:
             "not trained; its interior layers are what counts."
         )
     return notes
+
+
+def _left_out(skipped: pd.DataFrame | None) -> list[str]:
+    """Count the images that take no part, by dataset and reason."""
+    if skipped is None or not len(skipped):
+        return []
+    reasons = skipped.groupby(["dataset", "reason"], sort=True)["image"].nunique()
+    counted = [f"{name}, {n} images: {reason}" for (name, reason), n in reasons.items()]
+    return [
+        "Images that take no part (each is listed in the table same_object_skipped): "
+        f"{'; '.join(counted)}."
+    ]
 
 
 def _warnings(table: pd.DataFrame) -> list[Warned]:

@@ -74,6 +74,15 @@ def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None
     return Request(inputs, about.content, {"fits": ("weights",)})
 
 
+def _skipped(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for what is known of images that are read; every scene that is drawn shows objects."""
+    read = {name for name, dataset in shared.datasets.items() if dataset.source is not None}
+    samples = [p for p in graph.of("patch_samples") if p.wildcards["dataset"] in read]
+    used = {p.wildcards["dataset"] for p in samples}
+    records = [p for p in graph.of("records") if p.wildcards["dataset"] in used]
+    return Request({"samples": samples, "records": records}) if samples else None
+
+
 def _geometry_rows(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     rows = graph.of("same_object_geometry")
     return Request({"rows": rows}) if rows else None
@@ -132,6 +141,7 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
+        TableEntry("same_object_skipped", f"{_HERE}.skipped:SKIPPED", _skipped),
         TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
         TableEntry("same_object_ablation", f"{_HERE}.effects_tables:ABLATION", _edits),
         TableEntry("same_object_retrained", f"{_HERE}.effects_tables:RETRAINED", _retrained),

@@ -1,0 +1,107 @@
+"""Images that cannot be asked about: a message for each, and a row of the table of what is skipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from segmented_photos import COCO, MASK, ade, coco, stored
+
+from bindscope.core.errors import InputError
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.store.writer import StoreWriter
+from bindscope.sources.records import read_source, write_records
+from bindscope.studies.same_object.findings import _left_out
+from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_samples
+from bindscope.studies.same_object.sampling_config import PatchSampling
+from bindscope.studies.same_object.skipped import SKIPPED
+from segmented_releases import BUILDING, CAR, WALL, Photo, draw, write_ade20k, write_coco
+
+KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
+
+def filled(name: str, value: int) -> Photo:
+    """A photo whose mask holds one object with all pixels, or only unlabelled pixels (0)."""
+    codes = (CAR,) if value else ()
+    return Photo(name, np.full((48, 48, 3), 9, np.uint8), np.full((48, 48), value), codes,
+                 "training")  # fmt: skip
+
+
+def resize(mask: Path) -> None:
+    Image.open(mask).resize((24, 48), Image.Resampling.NEAREST).save(mask)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """Good photos, and one for each thing that can be wrong with a mask."""
+    names = [f"ADE_train_{i}" for i in (1, 2, 3, 4, 7, 8)]
+    good = [draw(name, (48, 48), (CAR, WALL, BUILDING), "training") for name in names]
+    odd = [filled("ADE_train_5", 0), filled("ADE_train_6", 1)]
+    folder = write_ade20k(tmp_path, [*good, *odd])
+    (folder / MASK).unlink()
+    resize(folder / MASK.replace("train_1", "train_2"))
+    (folder / MASK.replace("train_1", "train_3")).write_bytes(b"no image")
+    return folder
+
+
+def row(image: Any, reason: str, grid: str = "", split: str = "") -> tuple[str, str, str, str]:
+    return grid, split, str(image), reason
+
+
+def test_every_bad_image_is_listed_with_its_reason_and_the_rest_is_used(
+    release: Path, tmp_path: Path
+) -> None:
+    source = ade(release, source={"bad_masks": "skip"})
+    images, splits, values, skipped = read_source(source)
+    usable = [record for mine in splits.values() for record in mine]
+    assert [Path(record.image).stem[-1] for record in usable] == ["4", "7", "8", "6"]
+    records = tmp_path / "read.parquet"
+    write_records(records, images, splits, values, {}, skipped)
+    stored(tmp_path, release, usable, size_px=48)
+    samples = tmp_path / "samples.json"
+    with StoreWriter(samples.with_suffix(".zarr"), samples, spec="{}", code="c:c") as writer:
+        groups = {group.name: group.size for group in source.space.groups}
+        write_samples([tmp_path / "s.json"], "train", 4, (6, 6), groups, PatchSampling(), writer)
+
+    names = {"dataset": "photos", **KEYS}
+    given = {
+        "samples": [Given({**names, "grid": "6x6", "split": "train"}, {"": str(samples)})],
+        "records": [Given(names, {"": str(records)})],
+    }
+    table = SKIPPED.build(Inputs(given))
+    folder = Path(MASK).parent
+    found = set(table[["grid", "split", "image", "reason"]].itertuples(index=False, name=None))
+    decoded = next(reason for *_, reason in found if "decode" in reason)
+    assert decoded.startswith("mask: does not decode as a mask")
+    assert found == {
+        row(folder / "ADE_train_1.jpg", "mask: there is no such mask"),
+        row(folder / "ADE_train_2.jpg", "mask: is 24 x 48 pixels, and its image 48 x 48"),
+        row(folder / "ADE_train_3.jpg", decoded),
+        row(folder / "ADE_train_5.jpg", "no object is labelled"),
+        row(3, ONE_OBJECT, "6x6", "train"),
+    }
+    [note] = _left_out(table)
+    assert f"photos, 1 images: {ONE_OBJECT}" in note
+    assert _left_out(pd.DataFrame(columns=table.columns)) == []
+
+
+def test_without_being_asked_to_skip_the_first_one_ends_the_job(release: Path) -> None:
+    with pytest.raises(InputError, match=r"ADE_train_1_seg\.png .*there is no such mask"):
+        read_source(ade(release))
+
+
+def test_coco_skips_masks_that_are_missing_or_of_another_size(tmp_path: Path) -> None:
+    more = [draw(f"00000000020{i}", (40, 40), (1,), "val2017") for i in (0, 1)]
+    folder = write_coco(tmp_path / "coco", [*COCO, *more])
+    masks = folder / "annotations" / "panoptic_train2017"
+    (masks / "000000000009.png").unlink()
+    resize(masks / "000000000025.png")
+    source = coco(folder, source={"bad_masks": "skip"})
+    *_, skipped = read_source(source)
+    assert [(Path(image.image).name, image.reason) for image in skipped] == [
+        ("000000000009.jpg", "mask: there is no such mask"),
+        ("000000000025.jpg", "mask: is 24 x 48 pixels, and its image 48 x 64"),
+    ]
