@@ -60,7 +60,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PairFits.layers_per_job": ("fits.0.layers_per_job", 1, {*READ, *READ_OF_VIT, *SHOWN}),
     "PairFits.patch_grid": ("fits.1.patch_grid", [2, 2],
                             {"patch_samples", *READ, *BASE}),
-    "PairFits.windows": ("fits.1.windows", 2, {"patch_samples", *READ, *BASE}),
+    "PairFits.windows": ("fits.2.windows", 2, {"patch_samples", *READ, *BASE}),
     "PlantedModel.datasets": ("planted.0.datasets", ["tiny"], SHOWN),
     "PlantedModel.probes": ("planted.0.probes", ["diagonal"], FIT),
     "PlantedModel.seed_blocks": ("planted.0.seed_blocks", [[0], [1]], FIT),

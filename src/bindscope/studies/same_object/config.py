@@ -221,7 +221,9 @@ def _windows(
                 f"into {block.windows} equal parts; ask for a divisor"
             )
     for other, asked in (("maps", section.maps), ("effects", section.effects)):
-        if asked and (both := sorted(set(asked.models) & set(block.models))):
+        if asked is None or not set(asked.datasets) & set(block.datasets):
+            continue
+        if both := sorted(set(asked.models) & set(block.models)):
             yield (
                 f"{where}.windows: {other} run {both[0]!r} on whole images; leave it out of "
                 f"{other}, or give it a second name here"
