@@ -1,7 +1,12 @@
 """Rows of a fit are rows of the study's tables."""
 
+from itertools import permutations
+
+import numpy as np
 import pytest
+import torch
 from pair_problems import planted_splits
+from pair_twins import block_of
 from pydantic import TypeAdapter
 
 from bindscope.studies.same_object.columns import (
@@ -15,6 +20,8 @@ from bindscope.studies.same_object.columns import (
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.scorers.class_pointwise import ClassProbabilities
+from bindscope.studies.same_object.scorers.identity_pointwise import IdentityProbabilities
 from bindscope.studies.same_object.strata import Stratum
 from bindscope.tables.schema import TableSchema, table_of
 
@@ -41,3 +48,39 @@ def test_rows_of_every_family_obey_the_schemas(splits, family):
     whole = strata[(strata[list(Stratum._fields)] == "all").all(axis=1)]
     assert whole["accuracy"].tolist() == pytest.approx(table["accuracy"].tolist())
     assert whole["n_pairs"].tolist() == table["n_pairs"].tolist()
+
+
+# Patches of two images, the last one not valid; tokens are the logits of three classes or queries.
+VALID = torch.tensor([[True] * 6, [True] * 5 + [False]])
+TRUTH = torch.tensor([[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 3, 3]])
+SAID = torch.tensor([[0, 0, 1, 1, 1, 2], [2, 2, 0, 0, 1, 1]])
+
+
+def said_and_true(truth, said):
+    """Sets of the patches of one image by label: those that are said, and those that are true."""
+    return ([set(np.flatnonzero(values == k)) for k in range(4)] for values in (said, truth))
+
+
+def test_classes_overlap_with_what_is_named_as_counted_by_hand():
+    tokens = torch.nn.functional.one_hot(SAID, 3).float()
+    scorer = ClassProbabilities(torch.eye(3), torch.zeros(3), torch.tensor([1, 2, 3]))
+    both, either = scorer.graded(block_of(tokens, TRUTH, VALID))["class_miou"]
+    truth, said = TRUTH[VALID].numpy(), SAID[VALID].numpy() + 1
+    for place, k in enumerate((1, 2, 3)):
+        assert both[place] == np.sum((truth == k) & (said == k))
+        assert either[place] == np.sum((truth == k) | (said == k))
+
+
+def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
+    tokens = torch.nn.functional.one_hot(SAID, 3).float()
+    scorer = IdentityProbabilities(torch.eye(3), torch.zeros(3))
+    total, n = scorer.graded(block_of(tokens, TRUTH, VALID))["instance_miou"]
+    expected = 0.0
+    for truth, said, valid in zip(TRUTH.numpy(), SAID.numpy() + 1, VALID.numpy(), strict=True):
+        queries, objects = said_and_true(truth[valid], said[valid])
+        expected += max(
+            sum(len(o & q) / len(o | q) for o, q in zip(objects[1:], order, strict=True))
+            for order in permutations(queries[1:])
+        )
+    assert n == 6
+    assert total == pytest.approx(expected, abs=1e-5)

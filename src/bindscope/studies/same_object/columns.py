@@ -183,6 +183,18 @@ _FITS: tuple[Column, ...] = (
         "Patches whose own label the pointwise probe names right.", _FIT, null="allowed",
     ),
     share(
+        "class_miou", "share",
+        "Mean over classes: of the sampled test patches that are of a class or are named so, "
+        "those that are both. Semantic segmentation at the resolution of patches.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "instance_miou", "share",
+        "Mean over the objects of the test images: of the sampled patches of the object and of the "
+        "query that is matched to it, those that are of both. Likewise, of instances.",
+        _FIT, null="allowed",
+    ),
+    share(
         "same_class_accuracy", _PAIRS,
         "The paper's way, `graded: class`: whether a pointwise probe names both patches of a pair "
         "alike, against whether they are of the same *class*.",

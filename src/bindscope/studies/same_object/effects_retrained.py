@@ -114,6 +114,7 @@ def retrained_rows(
 def _columns(result: ProbeResult) -> Row:
     row = {name: result.row[name] for name in _TAKEN}
     row["patches_named"] = result.row.get("pointwise_accuracy")
+    row |= {name: result.row.get(name) for name in ("class_miou", "instance_miou")}
     return row | {"reader_val_loss_bits": result.row.get("val_loss_bits")}
 
 

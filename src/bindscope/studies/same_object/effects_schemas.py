@@ -237,7 +237,7 @@ ATTENTION_SCHEMA = TableSchema(
 
 RETRAINED_SCHEMA = TableSchema(
     name="same_object_retrained",
-    version=1,
+    version=2,
     description="One row per dataset, model, layer, probe, edit of what that probe reads, and "
     "probe that was fitted again: to the first train scenes under the edit, chosen on validation "
     "under it, measured on the test scenes of `same_object_ablation`.",
@@ -259,6 +259,10 @@ RETRAINED_SCHEMA = TableSchema(
               null="allowed"),
         share("patches_named", "share of patches", "Patches whose class it names; of a probe that "
               "names none empty.", _JOB, null="allowed"),
+        share("class_miou", "share", "As in `same_object`: the paper's semantic head, on patches.",
+              _JOB, null="allowed"),
+        share("instance_miou", "share", "As in `same_object`: its instance head, on patches.",
+              _JOB, null="allowed"),
         Column("reader_val_loss_bits", "float64", "bits per pair",
                "Cross-entropy of validation's pairs.", "`studies.same_object.fit`", "allowed", 0.0),
         label("flags", "As in `same_object`.", "`studies.same_object.fit`"),

@@ -119,8 +119,11 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     totals: dict[str, npt.NDArray[np.float64]] = {}
     for block in test.blocks():
         for name, found in fitted.scorer.graded(block).items():
-            totals[name] = totals.get(name, np.zeros(2)) + found
-    row = {name: float(hits / max(n, 1)) for name, (hits, n) in totals.items()}
+            totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in found])
+    row = {
+        name: float((hits / n)[n > 0].mean()) if n.any() else 0.0
+        for name, (hits, n) in ((name, np.float64(total)) for name, total in totals.items())
+    }
     if "same_class_share" in row:
         one = row.pop("same_class_share")
         row["same_class_majority"] = max(one, 1 - one)

@@ -58,7 +58,7 @@ def _with_context(columns: Sequence[Column], about: Sequence[Column]) -> tuple[C
 
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
-    version=1,
+    version=2,
     description="One row per dataset, model, layer, probe of pairs, control, rank and probe seed. "
     "Every number is measured on the frozen pairs of the test split, which all models of a patch "
     "grid share.",
@@ -69,9 +69,10 @@ SAME_OBJECT_SCHEMA = TableSchema(
 )
 STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
-    version=1,
+    version=2,
     description="The scores of `same_object` for parts of the pairs: of one class or of two, by "
-    "the distance of the patches and the size of the smaller object.",
+    "the distance of the patches and the size of the smaller object; by texture; by whether both "
+    "patches were seen in one forward pass, and show one piece of their object.",
     columns=_with_context(STRATA_COLUMNS, ()),
     key=(*STRATA_KEY, "grid"),
     rules=STRATA_RULES,

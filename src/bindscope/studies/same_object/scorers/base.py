@@ -34,8 +34,11 @@ class Scorer(Protocol):
 class Pointwise(Protocol):
     """A scorer that names every patch, and is graded on that too."""
 
-    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
-        """Return, by column, how many of a block are right, and of how many."""
+    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+        """Return, by column, how many of a block are right, and of how many.
+
+        Both may be arrays, whose ratios are averaged in the end.
+        """
 
 
 @dataclass(frozen=True)

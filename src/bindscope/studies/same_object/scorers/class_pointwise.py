@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -70,12 +70,16 @@ class ClassProbabilities(Probabilities):
         """Return the most probable class, int64 (B, M)."""
         return self.classes[self.values(block).argmax(-1)]
 
-    def graded(self, block: Block) -> dict[str, tuple[float, int]]:
+    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
         """Return what else the row says of a block: how many are right, and of how many."""
         named, truth = self.named(block), same_class(block)
         right = (named == block.classes)[block.valid]
         agree = block.equal(named) == truth
+        said, true = (
+            (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
+        )
         return {
+            "class_miou": ((said & true).sum(0).cpu().numpy(), (said | true).sum(0).cpu().numpy()),
             "pointwise_accuracy": (float(right.sum()), len(right)),
             "same_class_accuracy": (float(agree.sum()), len(agree)),
             "same_class_share": (float(truth.sum()), len(truth)),

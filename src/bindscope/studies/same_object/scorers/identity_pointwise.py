@@ -7,7 +7,7 @@ by what they are or where they are; it cannot compare two patches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -105,6 +105,23 @@ def identity_loss(criterion: str) -> LossOf:
     return likelihood if criterion == "likelihood" else of_masks
 
 
+class IdentityProbabilities(Probabilities):
+    """Queries of the patches of an image."""
+
+    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+        """Return the overlaps of a block's objects with the queries matched to them.
+
+        Each patch goes to its most probable query; queries and objects are matched so that the sum
+        of the intersections over unions of their patches is greatest.
+        """
+        masks, values = objects(block), self.values(block)
+        taken = one_hot(values.argmax(-1), values.shape[-1]).float() * masks.any(2)[..., None]
+        both = torch.bmm(masks.transpose(1, 2), taken)
+        either = masks.sum(1)[:, :, None] + taken.sum(1)[:, None] - both
+        total, _ = matched(-both / either.clamp_min(1), masks)
+        return {"instance_miou": (-float(total), int(masks.any(1).sum()))}
+
+
 def fit(config: IdentityScorer, task: Task) -> list[Fitted]:
     """Fit the queries of each seed."""
     dim, loss = task.train.dim, identity_loss(config.criterion)
@@ -113,5 +130,5 @@ def fit(config: IdentityScorer, task: Task) -> list[Fitted]:
         task,
         lambda g: Queries(dim, config.queries, g),
         loss,
-        lambda module: Probabilities(module.weight.detach(), module.bias.detach()),
+        lambda module: IdentityProbabilities(module.weight.detach(), module.bias.detach()),
     )
