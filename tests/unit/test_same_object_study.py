@@ -1,6 +1,7 @@
 """From patch samples to the study's tables, figures and verdicts, without Snakemake."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,11 +10,13 @@ import pandas as pd
 import pytest
 import torch
 from pair_problems import GRID, blobs
+from pydantic import TypeAdapter
 
 from bindscope.commands.effects import example
 from bindscope.config.root import Config
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
@@ -21,6 +24,8 @@ from bindscope.figures import style
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.build import build
 from bindscope.studies.same_object.comparisons import judged
+from bindscope.studies.same_object.config import MAPPED
+from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.figures import (
     same_object_layers,
     same_object_maps,
@@ -32,9 +37,15 @@ from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_data, write_results
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.planting import write_planted
-from bindscope.studies.same_object.probes_config import PositionScorer, QuadraticScorer
+from bindscope.studies.same_object.probes_config import (
+    AnyScorer,
+    PositionScorer,
+    QuadraticScorer,
+)
 from bindscope.studies.same_object.published import read_published
-from bindscope.studies.same_object.score_maps import probabilities, queries_of
+from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.score_maps import largest_rank, probabilities, queries_of
+from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import (
     best_layers,
@@ -422,6 +433,37 @@ def test_scores_of_a_map_are_those_of_the_form():
     assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the colour bar
 
 
+@pytest.mark.parametrize("family", MAPPED)
+def test_a_map_says_of_a_pair_what_its_probe_says(family):
+    """Of every pair of an image's patches, the map has the logit of the scorer that was fitted."""
+    splits = [PairData.of(blobs(n, i, patches=16), None, GRID) for i, n in enumerate((30, 10, 2))]
+    draw = np.random.default_rng(0)
+    splits = [
+        replace(data, tokens=ArrayRows(draw.standard_normal((*data.valid.shape, 4), np.float32)))
+        for data in splits
+    ]
+    options = {"name": "p", "family": family, "steps": 5}
+    config = TypeAdapter(AnyScorer).validate_python(
+        options | ({"ranks": [1, 2]} if family == "low_rank" else {})
+    )
+    fitted = resolve(FAMILIES[family])(config, Task(splits[0], splits[1]))[-1]
+    weights = {f"2/0/{fitted.rank}.{name}": value for name, value in fitted.weights.items()}
+    name = largest_rank(weights, "2", 0)
+    assert name == f"2/0/{fitted.rank}"
+    [block] = Pairs(splits[2], fitted.scaling).blocks()
+    wanted = block.unpacked(fitted.scorer.logits(block).sigmoid())
+    every = PairData.of({**blobs(2, 2, patches=16)}, None, GRID)
+    places = (every.positions @ [GRID[1], 1]).astype(int)
+    cells = GRID[0] * GRID[1]
+    tokens = np.zeros((2, cells, 4), np.float32)
+    np.put_along_axis(tokens, places[:, :, None], splits[2].tokens.values, 1)
+    queries = places.astype(np.int32)
+    found = probabilities(weights, name, torch.from_numpy(tokens), queries, "none", GRID[1])
+    found = np.take_along_axis(found, places[:, None, :], 2)
+    pairs = block.unpacked(torch.ones(len(block.index))).numpy() > 0
+    np.testing.assert_allclose(found[pairs], wanted.numpy()[pairs], atol=1e-5)
+
+
 # --- the graph ------------------------------------------------------------------------------------
 
 
@@ -489,13 +531,13 @@ def test_windows_make_a_larger_grid_of_another_sample():
         ({"scenes": {"train": 10**6, "val": 1, "test": 1}}, "ask for no more"),
         ({"sampling": {"class_groups": ["hue"]}}, "'hue' is not defined"),
         (
-            {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
-            "not quadratic",
+            {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["cosine"]}},
+            "maps.probes: 'cosine' is cosine, not linear or",
         ),
         ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
         (
             {"geometry": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
-            "geometry.probes: 'linear' is not quadratic",
+            "geometry.probes: 'linear' is linear, not quadratic",
         ),
         (
             {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},

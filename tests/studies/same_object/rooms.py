@@ -68,7 +68,7 @@ ROOMS: dict[str, set[str]] = {
         for name in (
             "attention_measures", "effects", "effects_job", "effects_loss", "effects_retrained",
             "effects_rows",
-            "fitted_scorer", "subspace",
+            "fitted_scorer",
         )
     },
     "effects_findings.py": {"report"},
@@ -91,7 +91,9 @@ ROOMS: dict[str, set[str]] = {
     "published.py": {*EDITED, "figure same_object_models", "report"},
     "schemas.py": SCHEMAS,
     "score_maps.py": MAPS,
+    "skipped.py": set(),  # no dataset is read here
     "stratum_names.py": {*TOKENS, *COLUMNS},
+    "subspace.py": MAPS | EFFECTS,
     "tables.py": TABLES,
     "views.py": MEANS,
     "figures/same_object_ranks.py": set(),  # no probe of low rank here

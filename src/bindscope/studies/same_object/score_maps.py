@@ -1,4 +1,4 @@
-"""Score maps: what a fitted quadratic probe says of query patches and every patch of a scene."""
+"""Score maps: what a fitted probe says of query patches and every patch of a scene."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.data import TokenNorm, normed
 from bindscope.studies.same_object.marks import weights_name
+from bindscope.studies.same_object.subspace import of_name
 
 QUERIES = 2  # of a scene
 Arrays = Mapping[str, NDArray[Any]]
@@ -66,38 +67,85 @@ def tokens_of(
 
 
 def probabilities(
-    weights: Arrays, name: str, tokens: torch.Tensor, queries: NDArray[np.int32], norm: TokenNorm
+    weights: Arrays,
+    name: str,
+    tokens: torch.Tensor,
+    queries: NDArray[np.int32],
+    norm: TokenNorm,
+    columns: int = 0,
 ) -> NDArray[np.float32]:
-    """Return what a quadratic probe gives the pairs of query patches and all patches.
+    """Return what a probe gives the pairs of query patches and all patches.
 
     Parameters
     ----------
     weights, name
-        What a fit wrote: `matrix`, `linear`, `bias`, `mean` and `scale` under a name.
+        What a fit wrote under a name: that of a form, with `linear`, `bias`, `mean` and `scale`
+        and, as it has them, `matrix`, `diagonal`, `rows` and `signs`, `offsets` and `places`; or
+        of `class_pointwise`, `weights`, `bias`, `mean` and `scale`.
     tokens
         float32 (n, P, d).
     queries
         (n, Q), -1 = none, whose scores are 0.
     norm
         The probe's `token_norm`.
+    columns
+        Columns of the patch grid, for forms with positions.
 
     Returns
     -------
     float32 (n, Q, P): probabilities that both patches are of one object.
     """
-    part = {
-        key: torch.from_numpy(weights[f"{name}.{key}"])
-        for key in ("matrix", "linear", "bias", "mean", "scale")
-    }
+    part = {key: values.float() for key, values in of_name(weights, name).items()}
     x = (normed(tokens, norm) - part["mean"]) * part["scale"]
     places = torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
     asked = torch.take_along_dim(x, places[:, :, None], 1)
-    own = x @ part["linear"]
-    scores = asked @ part["matrix"] @ x.transpose(1, 2) + own[:, None, :] + part["bias"]
-    scores = scores + torch.take_along_dim(own, places, 1)[:, :, None]
-    found: NDArray[np.float32] = scores.sigmoid().numpy()
+    if "weights" in part:
+        p, q = (v.matmul(part["weights"]).add(part["bias"]).softmax(-1) for v in (asked, x))
+        scores = torch.bmm(p, q.transpose(1, 2))
+    else:
+        own = x @ part["linear"]
+        g = _products(part, asked) @ x.transpose(1, 2) + own[:, None, :] + part["bias"]
+        g = g + torch.take_along_dim(own, places, 1)[:, :, None]
+        if "places" in part:
+            g = g + _of_places(part, places, columns)
+        scores = g.sigmoid()
+    found: NDArray[np.float32] = scores.numpy()
     found[queries < 0] = 0
     return found
+
+
+def _products(part: Mapping[str, torch.Tensor], asked: torch.Tensor) -> torch.Tensor:
+    """Return x' W of query patches (n, Q, d), W as the form has it."""
+    if "matrix" in part:
+        return asked @ part["matrix"]
+    if "diagonal" in part:
+        return asked * part["diagonal"]
+    if "rows" in part:
+        return (asked @ part["rows"].t() * part["signs"]) @ part["rows"]
+    return torch.zeros_like(asked)
+
+
+def _of_places(
+    part: Mapping[str, torch.Tensor], places: torch.Tensor, columns: int
+) -> torch.Tensor:
+    """Return what a table of positions says of queries (n, Q) and all places, (n, Q, P)."""
+    every = torch.arange(len(part["places"]))
+    apart = [
+        (of(places)[:, :, None] - of(every)).abs()
+        for of in (lambda at: at // columns, lambda at: at % columns)
+    ]
+    offset = part["offsets"][apart[0] * columns + apart[1]]
+    return offset + part["places"][places][:, :, None] + part["places"]
+
+
+def largest_rank(weights: Arrays, layer: str, seed: int) -> str:
+    """Return the name of a layer's weights, of the largest rank where there are several."""
+    ranks = {
+        int(name.split("/")[2].partition(".")[0])
+        for name in weights
+        if name.startswith(f"{layer}/{seed}/")
+    }
+    return weights_name(layer, seed, max(ranks))
 
 
 def score_maps(
@@ -121,7 +169,7 @@ def score_maps(
     stuff
         uint8 (n, M), or None, as `queries_of` takes it.
     weights
-        What the fit of a quadratic probe wrote.
+        What the fit of a probe wrote.
     layers, seed, norm
         Of that fit.
 
@@ -135,7 +183,8 @@ def score_maps(
     queries = queries_of(masks, stuff, grid)
     scores = {
         f"scores-{layer}": probabilities(
-            weights, weights_name(str(layer), seed, 0), tokens[str(layer)], queries, norm
+            weights, largest_rank(weights, str(layer), seed), tokens[str(layer)], queries, norm,
+            grid[1],
         )
         for layer in layers
     }

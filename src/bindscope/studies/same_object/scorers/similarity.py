@@ -49,7 +49,7 @@ def fit(config: DotScorer | CosineScorer, task: Task) -> list[Fitted]:
         counted.add(plain.logits(block).cpu().numpy(), block.same.cpu().numpy())
     scorer = Similarity(plain.cosine, counted.calibrated(temperature=config.temperature))
     learned = {
-        "scale": np.array([scorer.by.scale], np.float32),
+        "slope": np.array([scorer.by.scale], np.float32),  # `scale` is that of tokens
         "offset": np.array([scorer.by.offset], np.float32),
     }
     return [
