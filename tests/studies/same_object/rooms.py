@@ -79,7 +79,7 @@ ROOMS: dict[str, set[str]] = {
     "geometry/": GEOMETRY,
     "geometry/exponential.py": GEOMETRY | {"figure same_object_distance"},
     "geometry/findings.py": {"report"},
-    "geometry/quantities.py": GEOMETRY | OF_SCHEMA,
+    "geometry/quantities.py": GEOMETRY | OF_SCHEMA | {"report"},
     "geometry/shown.py": {*OF_GEOMETRY, "report"},
     "geometry/table.py": OF_SCHEMA,
     "known.py": KNOWN,
