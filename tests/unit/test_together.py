@@ -191,6 +191,11 @@ def test_groups_have_means_with_intervals_over_their_models(joined):
     found = shown.loc["a", [f"cls_pairing_bits{end}" for end in ("", "_low", "_high")]]
     assert tuple(found) == pytest.approx(wanted)
     assert shown.loc["b", "n_models"] == 3
+    apart = seeds(joined, {"a": (1, 0.01)})
+    apart["cls_pairing_bits"] *= np.arange(1, len(apart) + 1)
+    apart["pairing_entropy_bits"] = apart["cls_pairing_bits"].max()
+    wide = over_groups(points(apart)).iloc[0]
+    assert wide["cls_pairing_bits_high"] == wide["pairing_entropy_bits"]  # no more than there is
     single = over_groups(points(seeds(joined, {"a": (5, 0.01)}, 1))).iloc[0]
     assert single["cls_pairing_bits_low"] == pytest.approx(4.9)  # its own, over scenes
 

@@ -105,12 +105,21 @@ def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
             ends = [f"{name}{end}" for end in ENDS]
             values = part[name].astype(float)
             several = len(part) > 1 and values.notna().all()
-            most = row[_LABELS[0]] if name == BITS else 1.0
-            possible = (-1.0 if name.endswith("_lead") else 0.0, most)
-            told = mean_interval(values, possible=possible) if several else part[ends].iloc[0]
+            told = part[ends].iloc[0]
+            if several:
+                told = mean_interval(values, possible=(-1.0, _most(name, part)))
             row |= dict(zip(ends, told, strict=True))
         found.append(row)
     return pd.DataFrame(found)
+
+
+def _most(name: str, part: pd.DataFrame) -> float:
+    """Return the greatest mean that a number of a group's models can have."""
+    if name == BITS:
+        return float(part[_LABELS[0]].mean())
+    if name == LEAD:  # over one rival of all models, who leaves no more than this to be ahead by
+        return float((1 - part["same_object_accuracy"] + part[LEAD]).mean())
+    return 1.0
 
 
 def judged(shown: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
