@@ -23,6 +23,7 @@ from segmented_releases import BUILDING, CAR, WALL, Photo, draw, write_ade20k, w
 
 KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
 
+
 def filled(name: str, value: int) -> Photo:
     """A photo whose mask holds one object with all pixels, or only unlabelled pixels (0)."""
     codes = (CAR,) if value else ()

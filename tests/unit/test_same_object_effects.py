@@ -21,7 +21,11 @@ from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.vit import build
 from bindscope.studies.same_object.effects_job import interventions
-from bindscope.studies.same_object.effects_loss import pretraining_losses
+from bindscope.studies.same_object.effects_loss import (
+    Part,
+    pretraining_losses,
+    refitted_losses,
+)
 from bindscope.studies.same_object.effects_rows import (
     add_differences,
     loss_columns,
@@ -302,8 +306,8 @@ def evaluation(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Evaluat
     return load(config, paths[-1], "cpu")
 
 
-def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
-    """Hidden patches and cut views included: an edit finds its scene and patch in all of them."""
+def scenes_of(evaluation: Evaluation) -> Part:
+    """The validation scenes of the training, and an editor of half of the dimensions."""
     images, codes = FreshScenes(EASY, 32, 0).validation(VAL_SCENES)
     vit = evaluation.objective.vit
     n_patches, dim = vit.rows**2, vit.width
@@ -313,6 +317,12 @@ def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
         order_of_patches(len(images), n_patches, 0),
         torch.arange(n_patches).expand(len(images), -1) % 3,
     )  # fmt: skip
+    return Part(images, codes, editor)
+
+
+def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
+    """Hidden patches and cut views included: an edit finds its scene and patch in all of them."""
+    (images, codes, editor), vit = scenes_of(evaluation), evaluation.objective.vit
     nothing, removed = Intervention("shuffle", 0.0, "probe"), Intervention("remove", 1.0, "probe")
     everywhere = Intervention("weights", 1.0, "probe")
     asked = (images, codes, 1, editor, [nothing, removed, everywhere])
@@ -322,3 +332,21 @@ def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
     assert not np.allclose(found[removed], found[None], atol=1e-3)
     assert not np.allclose(found[everywhere], found[removed], atol=1e-3)
     assert "patches" in pretraining_losses(evaluation, *asked, (1, 2))
+
+
+def test_heads_that_are_fitted_on_under_an_edit_lose_less_and_nothing_else_moves(
+    evaluation: Evaluation,
+) -> None:
+    scenes, vit = scenes_of(evaluation), evaluation.objective.vit
+    before = {name: value.clone() for name, value in evaluation.objective.state_dict().items()}
+    everywhere = Intervention("weights", 1.0, "probe")
+    edits = [Intervention("remove", 1.0, "probe"), everywhere]
+    old = pretraining_losses(evaluation, *scenes[:2], 1, scenes.editor, edits, (vit.rows, vit.rows))
+    assert not isinstance(old, str)
+    same = refitted_losses(evaluation, scenes, scenes, 1, edits, 0)
+    assert all(np.array_equal(same[what], old[what]) for what in (None, *edits))
+    found = refitted_losses(evaluation, scenes, scenes, 1, edits, 20)
+    assert found[everywhere].mean() < old[everywhere].mean()
+    for name, value in evaluation.objective.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert not any(parameter.requires_grad for parameter in evaluation.objective.parameters())

@@ -105,7 +105,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     **{
         f"Retrained.{key}": (f"effects.retrained.{key}", value, CHANGED)
         for key, value in {
-            "probes": ["diagonal"], "edits": ["shuffle"], "train": 16, "val": 16,
+            "probes": ["diagonal"], "edits": ["shuffle"], "train": 16, "val": 16, "own_heads": 2,
         }.items()
     },
     "Intervals.bootstrap_samples": ("intervals.bootstrap_samples", 60, {*FIT, *BASE, *READ_OF_VIT}),

@@ -29,6 +29,12 @@ class Retrained(Model):
         description="Scenes of train, the first ones: the model runs over them under each edit.",
     )
     val: PositiveInt = Field(250, description="Scenes of validation, the first ones.")
+    own_heads: NonNegativeInt = Field(
+        0,
+        description="Steps in which what the model's own objective has beside the transformer "
+        "(head, decoder, text tower) is fitted on, to these scenes of train under each of these "
+        "edits and without one: is its pretraining loss still higher then? 0: it is not.",
+    )
 
 
 class Effects(Model):

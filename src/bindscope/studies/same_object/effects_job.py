@@ -24,14 +24,24 @@ from bindscope.models.loading import load_model
 from bindscope.models.pretraining_loss import load
 from bindscope.studies.same_object.data import Background
 from bindscope.studies.same_object.effects import Measuring, Scenes, Unedited
-from bindscope.studies.same_object.effects_loss import pretraining_losses
+from bindscope.studies.same_object.effects_loss import (
+    Losses,
+    Part,
+    pretraining_losses,
+    refitted_losses,
+)
 from bindscope.studies.same_object.effects_retrained import (
     Edited,
     retrained_rows,
     strongest,
     with_old_reader,
 )
-from bindscope.studies.same_object.effects_rows import ablation_rows, attention_rows, loss_columns
+from bindscope.studies.same_object.effects_rows import (
+    ablation_rows,
+    attention_rows,
+    loss_columns,
+    losses_compared,
+)
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.marks import weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -140,18 +150,20 @@ def measured(
         {what: measuring.recorded(kept.logits) for what, kept in seen.items()}, seen,
         plain.shares[-1], *resamples,
     )  # fmt: skip
-    losses = _losses(config, files, spec, scenes, device, editor, edits)
+    splits = _splits(files, spec, measuring, editor)
+    losses, again = _losses(config, files, spec, device, splits, edits)
     heads = {} if isinstance(losses, str) else heads_columns(config, files)
     later = None if spec["later"] is None else str(spec["later"])
     about = {"grid": "x".join(map(str, grid)), "val_loss_bits": validation_loss(files, spec)}
     for row, what in zip(rows, [None, *edits], strict=True):
         row |= loss_columns(losses, what) | heads | about | {"later_layer": later}
+        row |= losses_compared("own_heads_loss", again, what) if what in again else {}
         row["directions"] = 0 if what is None else editor.bases["probe"].shape[1]
         if what is not None and what.subspace in editor.bases:
             row["overlap"] = overlap(editor.bases["probe"], editor.bases[what.subspace])
-    again = _retrained(files, spec, measuring, editor, edits, rows)
+    retrained = [row | about for row in _retrained(spec, splits, edits, rows)]
     of_attention = attention_rows(plain, *resamples)
-    return Measured(rows, [row | about for row in of_attention], [row | about for row in again])
+    return Measured(rows, [row | about for row in of_attention], retrained)
 
 
 def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
@@ -172,16 +184,13 @@ def read_scenes(
     return Scenes.of(opened, arrays, (rows, columns), background), (rows, columns)
 
 
-def _retrained(
-    files: Any, spec: Mapping[str, Any], measuring: Measuring, editor: Editor,
-    edits: Sequence[Intervention], rows: Rows,
-) -> Rows:  # fmt: skip
-    """Fit probes again to edited tokens, where that is asked for."""
+def _splits(
+    files: Any, spec: Mapping[str, Any], measuring: Measuring, editor: Editor
+) -> dict[str, Edited]:
+    """Return the scenes of test and, where probes are fitted again, of train and validation."""
     asked = spec["retrained"]
-    if asked is None:
-        return []
     splits = {"test": Edited(measuring, editor)}
-    for split in ("train", "val"):
+    for split in ("train", "val") if asked else ():
         stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
         scenes, _ = read_scenes(stores, samples[0], asked[split], spec["background"])
         order = _order(scenes, spec["effects"]["seed"])
@@ -189,6 +198,16 @@ def _retrained(
             replace(measuring, scenes=scenes),
             replace(editor, order=order, instances=scenes.instances),
         )
+    return splits
+
+
+def _retrained(
+    spec: Mapping[str, Any], splits: Mapping[str, Edited], edits: Sequence[Intervention], rows: Rows
+) -> Rows:
+    """Fit probes again to edited tokens, where that is asked for."""
+    asked = spec["retrained"]
+    if asked is None:
+        return []
     probes = [TypeAdapter(AnyScorer).validate_python(one) for one in asked["probes"]]
     resamples = spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"]
     found = retrained_rows(splits, strongest(edits, asked["edits"]), probes, *resamples)
@@ -230,23 +249,40 @@ def _losses(
     config: Any,
     files: Any,
     spec: Mapping[str, Any],
-    scenes: Scenes,
     device: torch.device | str,
-    editor: Editor,
+    splits: Mapping[str, Edited],
     edits: Sequence[Intervention],
-) -> Mapping[Intervention | None, NDArray[np.float64]] | str:
-    """Return the model's own loss under each edit, or why it has none."""
+) -> tuple[Losses | str, Losses]:
+    """Return the model's own loss under each edit, or why it has none; and after its heads were
+    fitted on under some of them, where that is asked for.
+    """
     if not isinstance(config, Controlled | Zoo):
-        return "its pretraining heads are not at hand"
+        return "its pretraining heads are not at hand", {}
     own, heads = (next(iter(paths), None) for paths in (files.weights, files.heads))
     try:
         evaluation = load(config, own and Path(own), device, heads and Path(heads))
     except ModelError as error:
-        return error.problem
-    codes = open_store(files.codes[0]).read("objects", slice(0, len(scenes)))
-    return pretraining_losses(
-        evaluation, scenes.images(), codes, spec["layer"], editor, edits, scenes.labels.grid
+        return error.problem, {}
+    parts = [
+        _part(splits[split], codes)
+        for split, codes in zip(("test", "train"), files.codes)  # noqa: B905
+    ]
+    test, grid = parts[0], splits["test"].measuring.scenes.labels.grid
+    found = pretraining_losses(
+        evaluation, test.images, test.objects, spec["layer"], test.editor, edits, grid
     )
+    asked = spec["retrained"]
+    if isinstance(found, str) or asked is None or not asked["own_heads"]:
+        return found, {}
+    chosen = strongest(edits, asked["edits"])
+    again = refitted_losses(evaluation, parts[1], test, spec["layer"], chosen, asked["own_heads"])
+    return found, again
+
+
+def _part(split: Edited, codes: str) -> Part:
+    scenes = split.measuring.scenes
+    objects = open_store(codes).read("objects", slice(0, len(scenes)))
+    return Part(scenes.images(), objects, split.editor)
 
 
 def heads_columns(config: Any, files: Any) -> dict[str, Any]:

@@ -112,7 +112,10 @@ def _add(
         families = {probe.name: probe.family for probe in section.probes}
         runs += [FAMILIES[families[name]] for name in effects.retrained.probes]
     if isinstance(model, Controlled | Zoo):
-        inputs["codes"] = add_codes(graph, dataset)[SPLITS.index("test")]
+        codes = add_codes(graph, dataset)
+        learnt = effects.retrained is not None and effects.retrained.own_heads > 0
+        splits = ("test", "train") if learnt else ("test",)
+        inputs["codes"] = [codes[SPLITS.index(split)] for split in splits]
         objective = objective_of(model)
         runs += [OBJECTIVES[objective]] if objective in OBJECTIVES else []
         if isinstance(model, Zoo) and effects.refit:

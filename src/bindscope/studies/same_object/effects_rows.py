@@ -227,22 +227,29 @@ def loss_columns(
     """Return the columns about the model's own loss: means over batches, or why there is none."""
     if isinstance(losses, str):
         return {"pretraining_reason": losses}
-    found: Row = {"n_batches": len(losses[what]), "pretraining_reason": ""}
-    found |= _over_batches("pretraining_loss_bits", losses[what])
+    about = {"n_batches": len(losses[what]), "pretraining_reason": ""}
+    return about | losses_compared("pretraining_loss", losses, what)
+
+
+def losses_compared(
+    name: str, losses: Mapping[Intervention | None, Floats], what: Intervention | None
+) -> Row:
+    """Return a loss under an edit, its change, and what is beyond the controls, over batches."""
+    found = _over_batches(f"{name}_bits", losses[what])
     if what is None:
         return found
-    found |= _over_batches("pretraining_loss_change", losses[what] - losses[None])
+    found |= _over_batches(f"{name}_change", losses[what] - losses[None])
     rivals = [
         (one.subspace, _over_batches("beyond", losses[what] - losses[one]))
         for _, one in controls_of(what, losses)
     ]
     if rivals:
         strictest, least = min(rivals, key=lambda rival: rival[1]["beyond"])
-        found["pretraining_loss_strictest"] = strictest
-        found["pretraining_loss_beyond_controls"] = least["beyond"]
+        found[f"{name}_strictest"] = strictest
+        found[f"{name}_beyond_controls"] = least["beyond"]
         if "beyond_low" in least:  # both ends are the lowest: so far beyond every control
             for end in ("low", "high"):
-                found[f"pretraining_loss_beyond_controls_{end}"] = min(
+                found[f"{name}_beyond_controls_{end}"] = min(
                     rival[f"beyond_{end}"] for _, rival in rivals
                 )
     return found

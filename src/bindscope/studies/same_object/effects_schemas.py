@@ -69,6 +69,17 @@ def _beyond(
     )  # fmt: skip
 
 
+def _of_loss(name: str, meaning: str) -> tuple[Column, ...]:
+    """Return the columns of a loss of the model itself, as `effects_rows.losses_compared`."""
+    unit, source, over = "bits per scene", "`effects_loss`", "95 % t interval over batches"
+    return (
+        *_three(f"{name}_bits", unit, meaning, None, None, source, f"{over}."),
+        *_three(f"{name}_change", unit, "That minus the loss without an edit.", None, None,
+                source, f"{over}."),
+        *_beyond(name, unit, None, None, source, f"{over}, the lower ends among controls."),
+    )  # fmt: skip
+
+
 _OVERLAP = share(
     "overlap", "share", "Which share of the probe's subspace lies in this one: the mean squared "
     "cosine of their principal angles. Empty of what has no subspace.", _JOB, null="allowed",
@@ -134,7 +145,7 @@ _ENDS: Rule = ("intervals have two ends, low before high", _ordered_ends)
 
 ABLATION_SCHEMA = TableSchema(
     name="same_object_ablation",
-    version=2,
+    version=3,
     description="One row per dataset, model, layer, probe and edit of what the probe reads there, "
     "on the first test images. The model runs on edited tokens; probes are as they were fitted.",
     columns=(
@@ -161,14 +172,9 @@ ABLATION_SCHEMA = TableSchema(
                 "Jensen-Shannon divergence of the attention of sampled patches on all tokens from "
                 "that without an edit; mean over heads."),
         *_beyond("divergence_bits", "bits per patch"),
-        *_three("pretraining_loss_bits", "bits per scene",
-                "The model's own loss; mean over batches.", None,
-                None, "`models.pretraining_loss`", "95 % t interval over batches."),
-        *_three("pretraining_loss_change", "bits per scene",
-                "That minus the loss without an edit.", None, None,
-                "`models.pretraining_loss`", "95 % t interval over batches."),
-        *_beyond("pretraining_loss", "bits per scene", None, None, "`models.pretraining_loss`",
-                 "95 % t interval over batches, the lower ends among controls."),
+        *_of_loss("pretraining_loss", "The model's own loss; mean over batches."),
+        *_of_loss("own_heads_loss", "The same after head, decoder or text tower were fitted on "
+                  "under the edit; empty of edits that `effects.retrained` does not name."),
         count("n_batches", "batches", "Batches of that loss.", "`models.pretraining_loss`",
               null="allowed"),
         label("pretraining_heads", "`kept`: head, decoder or teacher are those of the training; "

@@ -183,7 +183,11 @@ def score_maps(
     queries = queries_of(masks, stuff, grid)
     scores = {
         f"scores-{layer}": probabilities(
-            weights, largest_rank(weights, str(layer), seed), tokens[str(layer)], queries, norm,
+            weights,
+            largest_rank(weights, str(layer), seed),
+            tokens[str(layer)],
+            queries,
+            norm,
             grid[1],
         )
         for layer in layers
