@@ -1,4 +1,4 @@
-"""Images that cannot be asked about: a message for each, and a row of the table of what is skipped."""
+"""Images that cannot be asked about: a message for each, and a row of what is skipped."""
 
 from __future__ import annotations
 

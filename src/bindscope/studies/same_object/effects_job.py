@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
@@ -253,8 +252,9 @@ def _losses(
     splits: Mapping[str, Edited],
     edits: Sequence[Intervention],
 ) -> tuple[Losses | str, Losses]:
-    """Return the model's own loss under each edit, or why it has none; and after its heads were
-    fitted on under some of them, where that is asked for.
+    """Return the model's own loss under each edit, or why it has none; and with heads fitted on.
+
+    The second is of the edits that `retrained` names, empty where it does not ask for it.
     """
     if not isinstance(config, Controlled | Zoo):
         return "its pretraining heads are not at hand", {}
