@@ -149,7 +149,7 @@ def _own_grid(
         side = model.input_px or int(manifest["input_px"])
         patch = int(manifest["recipe"]["model"]["architecture"]["patch_px"])
     elif isinstance(model, Controlled):
-        drawn = dataset.render.size_px // block.windows if dataset.render else 0
+        drawn = dataset.render.size_px if dataset.render else 0
         side, patch = (
             model.input_px or model.training.input_px or drawn,
             model.architecture.patch_px,

@@ -86,12 +86,11 @@ def _panel(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, order: Seque
             values = [100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high")]
             axes.plot(values[1:], [at, at], color=shown.colour, linewidth=1)
             axes.plot(values[0], at, color=shown.colour, marker=shown.marker, markersize=4.5)
-        best = of_model[of_model["family"] == "quadratic"]
-        for _, row in best.iterrows():
-            axes.annotate(
-                f"layer {row['layer']}", (100 * float(row["accuracy_high"]), y), xytext=(6, 0),
-                textcoords="offset points", fontsize=7, va="center", color=GREY,
-            )  # fmt: skip
+            if row["family"] == "quadratic":
+                axes.annotate(
+                    f"layer {row['layer']}", (values[2], at), xytext=(6, 0), fontsize=7,
+                    textcoords="offset points", va="center", color=GREY,
+                )  # fmt: skip
     for column, _, look in LINES:
         if rows[column].notna().any():
             axes.axvline(100 * rows[column].mean(), linewidth=1.0, **look)
