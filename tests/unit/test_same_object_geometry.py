@@ -23,6 +23,7 @@ from bindscope.studies.same_object.geometry.distances import decay, decays
 from bindscope.studies.same_object.geometry.estimates import Bootstrap
 from bindscope.studies.same_object.geometry.exponential import curve
 from bindscope.studies.same_object.geometry.job import Measured, measured_rows
+from bindscope.studies.same_object.geometry.kinds import cross_scores
 from bindscope.studies.same_object.geometry.places import (
     SHIFTS,
     positions_decoded,
@@ -98,6 +99,27 @@ def test_kinds_of_triples_by_label_are_those_that_are_counted_one_by_one():
         own = data.instances[image][data.valid[image]]
         kinds = [len(set(triple)) for triple in combinations(own.tolist(), 3)]
         assert [kinds.count(k) for k in (1, 2, 3)] == row[2:5].tolist()
+
+
+def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
+    # Two copies (1, 2) of a class, another object of it (3), one of another class (4), nobody (0).
+    instances = np.array([[1, 1, 2, 2, 3, 4, 0]], np.int16)
+    classes = np.array([[5, 5, 5, 5, 5, 6, 0]], np.int16)
+    copy_of = np.array([[2, 2, 1, 1, 0, 0, 0]], np.int16)
+    valid = instances > 0
+    labels = Labels(instances, valid, np.zeros((1, 7, 2), np.float32), valid, (1, 7))
+    draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
+    scores = (draw + draw.T)[None]
+    found = values(cross_scores(scores, labels, classes, copy_of, BY))
+    p = 1 / (1 + np.exp(-scores[0].astype(float)))
+    pairs = {
+        "object": [(0, 1), (2, 3)],
+        "copy": [(0, 2), (0, 3), (1, 2), (1, 3)],
+        "class": [(0, 4), (1, 4), (2, 4), (3, 4)],
+        "other": [(i, 5) for i in range(5)],
+    }
+    for kind, named in pairs.items():
+        assert found["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
 
 
 def test_planted_identities_are_transitive():

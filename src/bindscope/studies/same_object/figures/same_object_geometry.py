@@ -14,13 +14,13 @@ from bindscope.studies.same_object.geometry.shown import curve, over_seeds, seri
 from bindscope.studies.same_object.geometry.table import SCHEMA
 from bindscope.studies.same_object.views import read_shown
 
-_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1.5)))
+_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))
 
 
 class _Panel(NamedTuple):
     title: str
     label: str
-    # Quantity and `at` (None: a mean over them) of the solid, the dashed and the dotted line.
+    # Quantity and `at` (None: a mean over them) of the solid, dashed, dotted and last line.
     lines: tuple[tuple[str, str | None], ...]
     key: str
 
@@ -38,6 +38,15 @@ _PANELS = (
            (("residual_separability", ""), ("residual_separability_shuffled", ""),
             ("residual_chance", "")), "dashed: shuffled; dotted: chance"),
     _Panel("Labels moved by a patch", "AUC lost", (("shift_loss", None),), "mean of 4 directions"),
+    _Panel("Identical objects", "decoded probability",
+           tuple(("cross_score", at) for at in ("object", "copy", "class", "other")),
+           "dashed: copy; dotted: class; -.: others"),
+    _Panel("Found again", "patches, share",
+           (("matching_accuracy", "scores"), ("matching_accuracy", "tokens"),
+            ("matching_accuracy", "places")), "dashed: cosine; dotted: nearness"),
+    _Panel("Objects counted", "images, share",
+           (("counting_accuracy", "scores"), ("counting_accuracy", "tokens"),
+            ("counting_accuracy", "commonest")), "dashed: tokens; dotted: commonest"),
 )  # fmt: skip
 
 
@@ -53,7 +62,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Draw six panels over layers, a colour per model.
+    """Draw nine panels over layers, a colour per model.
 
     Parameters
     ----------
@@ -63,8 +72,8 @@ def draw(table: pd.DataFrame, models: list[str]) -> Figure:
     rows = over_seeds(table)
     shown = list(series(rows, models))
     colours = looks([name for name, _ in shown])
-    figure = new_figure(5.0)
-    for axes, panel in zip(figure.subplots(2, 3).flat, _PANELS, strict=True):
+    figure = new_figure(7.2)
+    for axes, panel in zip(figure.subplots(3, 3).flat, _PANELS, strict=True):
         for name, own in shown:
             _lines(axes, panel, own, colours[name])
         axes.set_title(panel.title)

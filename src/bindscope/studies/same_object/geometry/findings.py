@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from bindscope.report.chapter import Column, PageTable, Section, number, page_table
+from bindscope.studies.same_object.geometry.kinds import KINDS
 from bindscope.studies.same_object.geometry.shown import over_seeds
 from bindscope.studies.same_object.views import best_layers, fitted, with_groups
 
@@ -63,6 +64,19 @@ def _values(rows: pd.DataFrame, dataset: str, group: str) -> Values:
 
 def _percent(value: float) -> str:
     return f"{number(100 * value, '.1f')} %"
+
+
+def _kinds(values: Values, layer: str) -> str:
+    own = {
+        at: value for at in KINDS if (value := values.get((layer, "cross_score", at))) is not None
+    }
+    words = {
+        "object": "one object",
+        "copy": "an exact copy",
+        "class": "one class",
+        "other": "others",
+    }
+    return ", ".join(f"{words[at]} {number(value, '.2f')}" for at, value in own.items())
 
 
 def _transitive(values: Values, layer: str) -> str:
@@ -165,6 +179,8 @@ def _across(values: Values, layer: str) -> str:
 
 
 _CLAIMS: tuple[tuple[str, str, Callable[[Values, str], str]], ...] = (
+    ("Identical objects", "The paper shows identical objects becoming one in deeper layers; mean "
+     "decoded probability:", _kinds),
     ("Transitivity", "An identity has no triple in which i goes with j, j with k, but i not with "
      "k.", _transitive),
     ("Segments", "Clusters of the scores against the things.", _segments),

@@ -18,6 +18,7 @@ from bindscope.studies.same_object.geometry.cross_layers import NO_FIT, fitted_a
 from bindscope.studies.same_object.geometry.distances import decays
 from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, row
 from bindscope.studies.same_object.geometry.heads import heads
+from bindscope.studies.same_object.geometry.kinds import cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded, shifted_labels
 from bindscope.studies.same_object.geometry.residuals import residuals
 from bindscope.studies.same_object.geometry.scored import (
@@ -119,6 +120,7 @@ def _of_layer(data: Measured, layer: str, labels: Labels, by: Bootstrap) -> Iter
     splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
     train, val, test = splits.values()
     scores = probe.of_tokens(test)
+    yield from cross_scores(scores, labels, test.classes, data.more["copy_of"], by)
     yield from transitivity(scores, labels, by)
     yield from segmentation(scores, labels, by)
     own = Labels.of(val, np.zeros_like(val.instances))

@@ -25,6 +25,9 @@ _METHODS = (
 )
 
 QUANTITIES: Final[dict[str, Quantity]] = {
+    "cross_score": Quantity("probability", "Mean decoded probability of the same object, of pairs "
+                            "(`at`) of one object, of an object and its exact copy, of other "
+                            "objects of one class, of objects of two classes."),
     "transitivity_violations": Quantity(
         _TRIPLES, "Of triples with two or three positive pairs, those with two: i goes with j, "
         "j with k, but i not with k."),

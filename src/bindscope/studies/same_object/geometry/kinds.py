@@ -1,0 +1,51 @@
+"""Cross-scores: what a probe says of an object, its exact copy, others of its class, and the rest.
+
+Source: arXiv 2510.24709, section 4.2 (Fig. 5): from some layer on, two identical objects, and then
+all of a class, are said to be one. The paper has pictures; these are the means by layer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio
+from bindscope.studies.same_object.geometry.scored import Labels
+
+# Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
+KINDS: Final = ("object", "copy", "class", "other")
+
+
+def cross_scores(
+    scores: NDArray[np.float32],
+    labels: Labels,
+    classes: NDArray[Any],
+    copy_of: NDArray[Any],
+    by: Bootstrap,
+) -> list[Row]:
+    """Return the mean decoded probability of the pairs of each kind.
+
+    Parameters
+    ----------
+    scores
+        (n, M, M): logits.
+    labels
+        Of the patches.
+    classes, copy_of
+        (n, M): class of a patch's object, 0 = none, and the id of its exact copy, 0 = none.
+    by
+        Resamples of the images.
+    """
+    own, copied = labels.instances, copy_of != 0
+    copy = (copy_of[:, :, None] == own[:, None, :]) & copied[:, :, None]
+    of_class = (classes[:, :, None] == classes[:, None, :]) & (classes != 0)[:, :, None]
+    kind = np.select([labels.same, copy | copy.swapaxes(1, 2), of_class], [0, 1, 2], 3)
+    p, n = expit(scores.astype(np.float64)), len(KINDS)
+    chosen = [labels.pairs & (kind == i) for i in range(n)]
+    counts = [one.sum((1, 2)) for one in chosen]
+    sums = [np.where(one, p, 0.0).sum((1, 2)) for one in chosen]
+    columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
+    return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
