@@ -341,12 +341,14 @@ class Pairs:
         places = torch.from_numpy(data.positions[rows])
         unknown = np.zeros_like(data.instances[rows])
         more = (unknown if v is None else v[rows] for v in (getattr(data, k) for k in KNOWN))
-        instances, classes, *known = (
+        instances, classes, textures, pieces, windows = (
             torch.from_numpy(labels.astype(np.int64)).to(self.device)
             for labels in (data.instances[rows], data.classes[rows], *more)
         )
         x, valid, places = (part.to(self.device) for part in (x, valid, places))
-        return Block(start, x, instances, classes, valid, places, *known, data.background)
+        return Block(
+            start, x, instances, classes, valid, places, textures, pieces, windows, data.background
+        )
 
 
 def no_tokens(shape: tuple[int, ...]) -> ArrayRows:

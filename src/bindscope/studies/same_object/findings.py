@@ -205,8 +205,11 @@ def _left_out(skipped: pd.DataFrame | None) -> list[str]:
     """Count the images that take no part, by dataset and reason."""
     if skipped is None or not len(skipped):
         return []
-    reasons = skipped.groupby(["dataset", "reason"], sort=True)["image"].nunique()
-    counted = [f"{name}, {n} images: {reason}" for (name, reason), n in reasons.items()]
+    reasons = skipped.groupby(["dataset", "reason"], sort=True)["image"].nunique().reset_index()
+    counted = [
+        f"{row['dataset']}, {row['image']} images: {row['reason']}"
+        for row in reasons.to_dict("records")
+    ]
     return [
         "Images that take no part (each is listed in the table same_object_skipped): "
         f"{'; '.join(counted)}."

@@ -120,14 +120,17 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     for block in test.blocks():
         for name, found in fitted.scorer.graded(block).items():
             totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in found])
-    row = {
-        name: float((hits / n)[n > 0].mean()) if n.any() else 0.0
-        for name, (hits, n) in ((name, np.float64(total)) for name, total in totals.items())
-    }
+    row = {name: _mean_ratio(*total) for name, total in totals.items()}
     if "same_class_share" in row:
         one = row.pop("same_class_share")
         row["same_class_majority"] = max(one, 1 - one)
     return row
+
+
+def _mean_ratio(hits: npt.NDArray[Any], n: npt.NDArray[Any]) -> float:
+    """Return the mean of ratios (k,), where there is anything to be right about."""
+    there = n > 0
+    return float((hits[there] / n[there]).mean()) if there.any() else 0.0
 
 
 def _measured(

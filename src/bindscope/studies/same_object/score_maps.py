@@ -130,11 +130,9 @@ def _of_places(
 ) -> torch.Tensor:
     """Return what a table of positions says of queries (n, Q) and all places, (n, Q, P)."""
     every = torch.arange(len(part["places"]))
-    apart = [
-        (of(places)[:, :, None] - of(every)).abs()
-        for of in (lambda at: at // columns, lambda at: at % columns)
-    ]
-    offset = part["offsets"][apart[0] * columns + apart[1]]
+    rows = (places[:, :, None] // columns - every // columns).abs()
+    across = (places[:, :, None] % columns - every % columns).abs()
+    offset = part["offsets"][rows * columns + across]
     return offset + part["places"][places][:, :, None] + part["places"]
 
 

@@ -69,9 +69,9 @@ def _strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
     return tuple(found), np.stack(members)
 
 
-STRATA: Final[tuple[Stratum, ...]]
-MEMBERS: Final[npt.NDArray[np.bool_]]
-STRATA, MEMBERS = _strata()  # the first stratum is that of all pairs
+_ALL_STRATA = _strata()
+STRATA: Final = _ALL_STRATA[0]  # the first one is that of all pairs
+MEMBERS: Final = _ALL_STRATA[1]
 
 
 def cells(block: Block) -> Tensor:

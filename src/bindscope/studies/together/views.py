@@ -105,7 +105,7 @@ def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
             ends = [f"{name}{end}" for end in ENDS]
             values = part[name].astype(float)
             several = len(part) > 1 and values.notna().all()
-            told = part[ends].iloc[0]
+            told: Sequence[float] = part[ends].iloc[0].tolist()
             if several:
                 told = mean_interval(values, possible=(-1.0, _most(name, part)))
             row |= dict(zip(ends, told, strict=True))
