@@ -1,22 +1,18 @@
 """From patch samples to the study's tables, figures and verdicts, without Snakemake."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from pair_problems import GRID, blobs
-from pydantic import TypeAdapter
 
 from bindscope.commands.effects import example
 from bindscope.config.root import Config
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
@@ -24,11 +20,8 @@ from bindscope.figures import style
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.build import build
 from bindscope.studies.same_object.comparisons import judged
-from bindscope.studies.same_object.config import MAPPED
-from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.figures import (
     same_object_layers,
-    same_object_maps,
     same_object_models,
     same_object_ranks,
     same_object_strata,
@@ -38,14 +31,10 @@ from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_dat
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.planting import write_planted
 from bindscope.studies.same_object.probes_config import (
-    AnyScorer,
     PositionScorer,
     QuadraticScorer,
 )
 from bindscope.studies.same_object.published import read_published
-from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.score_maps import largest_rank, probabilities, queries_of
-from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import (
     best_layers,
@@ -390,78 +379,6 @@ def test_both_versions_of_the_published_table_are_there():
     assert accuracy.loc[("DINOv2-L/14", "revised"), "value"] == 90.2
     mae = accuracy.loc["MAE ViT-L/16", "value"]
     assert mae["v1"] != mae["revised"]
-
-
-# --- maps -----------------------------------------------------------------------------------------
-
-
-def test_queries_are_of_the_largest_things_and_not_of_stuff():
-    masks = np.zeros((1, 8, 8), np.uint8)
-    masks[0, :, :4] = 3  # stuff, the largest
-    masks[0, :4, 4:] = 1  # the upper right quarter
-    masks[0, 6:, 6:] = 2
-    stuff = np.array([[0, 0, 1]], np.uint8)
-    assert queries_of(masks, stuff, (4, 4)).tolist() == [[2, 15]]
-    assert queries_of(masks, None, (4, 4)).tolist() == [[0, 2]]
-    assert queries_of(np.zeros((1, 8, 8), np.uint8), None, (4, 4)).tolist() == [[-1, -1]]
-
-
-def test_scores_of_a_map_are_those_of_the_form():
-    draw = np.random.default_rng(0)
-    d, patches = 3, 5
-    half = draw.standard_normal((d, d)).astype(np.float32)
-    weights = {
-        "2/0/0.matrix": half + half.T, "2/0/0.linear": draw.standard_normal(d).astype(np.float32),
-        "2/0/0.bias": np.array([0.3], np.float32), "2/0/0.mean": np.ones(d, np.float32),
-        "2/0/0.scale": np.full(d, 0.5, np.float32),
-    }  # fmt: skip
-    tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
-    queries = np.array([[4, -1], [0, 2]], np.int32)
-    found = probabilities(weights, "2/0/0", torch.from_numpy(tokens), queries, "none")
-    x = (tokens - 1) * 0.5
-    for image, place, query in ((0, 0, 4), (1, 0, 0), (1, 1, 2)):
-        for other in range(patches):
-            a, b = x[image, query], x[image, other]
-            g = a @ weights["2/0/0.matrix"] @ b + weights["2/0/0.linear"] @ (a + b) + 0.3
-            assert found[image, place, other] == pytest.approx(1 / (1 + np.exp(-g)), rel=1e-5)
-    assert not found[0, 1].any()
-    maps = {
-        "images": np.zeros((2, 10, 10, 3), np.uint8), "grid": np.array([1, 5], np.int32),
-        "queries": queries,
-    }  # fmt: skip
-    figure = same_object_maps.draw("d", maps, [("model", "2", found)])
-    assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the colour bar
-
-
-@pytest.mark.parametrize("family", MAPPED)
-def test_a_map_says_of_a_pair_what_its_probe_says(family):
-    """Of every pair of an image's patches, the map has the logit of the scorer that was fitted."""
-    splits = [PairData.of(blobs(n, i, patches=16), None, GRID) for i, n in enumerate((30, 10, 2))]
-    draw = np.random.default_rng(0)
-    splits = [
-        replace(data, tokens=ArrayRows(draw.standard_normal((*data.valid.shape, 4), np.float32)))
-        for data in splits
-    ]
-    options = {"name": "p", "family": family, "steps": 5}
-    config = TypeAdapter(AnyScorer).validate_python(
-        options | ({"ranks": [1, 2]} if family == "low_rank" else {})
-    )
-    fitted = resolve(FAMILIES[family])(config, Task(splits[0], splits[1]))[-1]
-    weights = {f"2/0/{fitted.rank}.{name}": value for name, value in fitted.weights.items()}
-    name = largest_rank(weights, "2", 0)
-    assert name == f"2/0/{fitted.rank}"
-    [block] = Pairs(splits[2], fitted.scaling).blocks()
-    wanted = block.unpacked(fitted.scorer.logits(block).sigmoid())
-    every = PairData.of({**blobs(2, 2, patches=16)}, None, GRID)
-    places = (every.positions @ [GRID[1], 1]).astype(int)
-    cells = GRID[0] * GRID[1]
-    tokens = np.zeros((2, cells, 4), np.float32)
-    np.put_along_axis(tokens, places[:, :, None], splits[2].tokens.values, 1)
-    queries = places.astype(np.int32)
-    found = probabilities(weights, name, torch.from_numpy(tokens), queries, "none", GRID[1])
-    found = np.take_along_axis(found, places[:, None, :], 2)
-    pairs = block.unpacked(torch.ones(len(block.index))).numpy() > 0
-    np.testing.assert_allclose(found[pairs], wanted.numpy()[pairs], atol=1e-5)
 
 
 # --- the graph ------------------------------------------------------------------------------------

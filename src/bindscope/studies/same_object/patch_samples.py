@@ -187,14 +187,8 @@ def write_samples(
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
         found = sample(labels, sampling, split, done)
-        arrays, patches = found.arrays, found.arrays["patches"]
-        arrays["windows"] = window_numbers(patches, grid, windows)
         pieces = patch_pieces(block.masks, labels.instances, grid)
-        taken = np.take_along_axis(pieces, np.maximum(patches, 0).astype(np.intp), axis=1)
-        arrays["pieces"] = np.where(patches >= 0, taken, 0).astype(np.int16)
-        for name, values in block.more.items():
-            arrays[name] = of_objects(values, arrays["instances"])
-        for name, values in arrays.items():
+        for name, values in _known(found.arrays, block, pieces, grid, windows).items():
             writer.write(name, values)
         skipped += found.skipped
         done += len(block.masks)
@@ -206,6 +200,24 @@ def write_samples(
         n_images=n_images,
         skipped=[{"image": image, "reason": reason} for image, reason in skipped],
     )
+
+
+def _known(
+    arrays: Mapping[str, NDArray[Any]],
+    block: _Block,
+    pieces: NDArray[np.int16],
+    grid: Grid,
+    windows: int,
+) -> dict[str, NDArray[Any]]:
+    """Add what else is known of sampled patches; `pieces` (n, P) are of all patches."""
+    patches = arrays["patches"]
+    taken = np.take_along_axis(pieces, np.maximum(patches, 0).astype(np.intp), axis=1)
+    return {
+        **arrays,
+        "windows": window_numbers(patches, grid, windows),
+        "pieces": np.where(patches >= 0, taken, 0).astype(np.int16),
+        **{name: of_objects(values, arrays["instances"]) for name, values in block.more.items()},
+    }
 
 
 _DTYPES = {
