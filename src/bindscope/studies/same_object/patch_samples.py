@@ -194,12 +194,8 @@ def write_samples(
         done += len(block.masks)
         progress.advance(len(block.masks))
     _check_use(shards, done, n_images, skipped)
-    writer.attributes.update(
-        split=split,
-        grid=list(grid),
-        n_images=n_images,
-        skipped=[{"image": image, "reason": reason} for image, reason in skipped],
-    )
+    listed = [{"image": image, "reason": reason} for image, reason in skipped]
+    writer.attributes.update(split=split, grid=list(grid), n_images=n_images, skipped=listed)
 
 
 def _known(
