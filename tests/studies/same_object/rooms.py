@@ -77,7 +77,6 @@ ROOMS: dict[str, set[str]] = {
     "findings.py": {"report"},
     **{f"{name}.py": TOKENS for name in ("fit", "histogram", "job", "metrics", "strata")},
     "geometry/": GEOMETRY,
-    "geometry/kinds.py": GEOMETRY | {"report"},
     "geometry/exponential.py": GEOMETRY | {"figure same_object_distance"},
     "geometry/findings.py": {"report"},
     "geometry/quantities.py": GEOMETRY | OF_SCHEMA | {"report"},

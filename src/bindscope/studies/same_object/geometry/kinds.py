@@ -6,17 +6,15 @@ all of a class, are said to be one. The paper has pictures; these are the means 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio
+from bindscope.studies.same_object.geometry.quantities import KINDS
 from bindscope.studies.same_object.geometry.scored import Labels
-
-# Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
-KINDS: Final = ("object", "copy", "class", "other")
 
 
 def cross_scores(

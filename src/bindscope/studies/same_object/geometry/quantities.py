@@ -24,6 +24,9 @@ _METHODS = (
     "or at the true number of objects"
 )
 
+# Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
+KINDS: Final = ("object", "copy", "class", "other")
+
 QUANTITIES: Final[dict[str, Quantity]] = {
     "cross_score": Quantity("probability", "Mean decoded probability of the same object, of pairs "
                             "(`at`) of one object, of an object and its exact copy, of other "
