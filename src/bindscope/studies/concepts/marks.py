@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+PIXELS = "pixels"  # kind of encoders of images and captions
 TARGETS = ("object", "concept", "concept_pooled")
 CANDIDATES = ("full", "trained", "sampled", "swaps")
 STRATA = ("all", "shared", "none")

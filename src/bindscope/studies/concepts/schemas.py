@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, STRATA, TARGETS
+from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, PIXELS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
-_ENTRY = "config `dual_encoders[]`"
+_ENTRY = "config `dual_encoders[]`, `pixel_encoders[]`"
 _EVALUATION = "`studies.concepts.dual.evaluation`"
 _TRAINING = "`studies.concepts.dual.training`"
 _SCENES = "share of scenes"
@@ -52,7 +54,8 @@ _SCORES: tuple[Column, ...] = (
 )  # fmt: skip
 
 _ABOUT: tuple[Column, ...] = (
-    label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS)),
+    label("kind", "Kind of encoder; `pixels`: of images and captions.", _ENTRY,
+          values=(*ENCODERS, PIXELS)),
     count("n_types", "types", "Concept types.", _ENTRY),
     count("n_space", "objects", "Objects that there are.", _ENTRY),
     count("n_train_objects", "objects", "Objects of training scenes.",
@@ -69,12 +72,16 @@ _ABOUT: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
+def joined(column: str, known: Sequence[str]) -> Rule:
+    """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
+
     def good(flags: str) -> bool:
         found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(FLAGS)
+        return found == sorted(set(found)) and set(found) <= set(known)
 
-    return frame["flags"].map(good).astype(bool)
+    return f"{column} are known, sorted and named once", lambda frame: frame[column].map(
+        good
+    ).astype(bool)
 
 
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -82,7 +89,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 _RULES: tuple[Rule, ...] = (
-    ("flags are known, sorted and named once", _flags),
+    joined("flags", FLAGS),
     ("there is a floor of objects, and of nothing else", _floors),
     ("no more scenes than there are", lambda frame: frame["n_scenes"] <= frame["n_all_scenes"]),
 )

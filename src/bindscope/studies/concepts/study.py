@@ -22,16 +22,30 @@ EMBEDDING_TABLES = {
 
 
 def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows = graph.of("dual_encoder")
+    rows = [*graph.of("dual_encoder"), *graph.of("pixel_encoder")]
     return Request({"rows": rows}) if rows else None
 
 
-def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    if not graph.of("dual_encoder"):
+def _models_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    recognised = _generalization_rows(graph, shared, section)
+    measured = {"geometry": graph.of("dual_geometry"), "pixels": graph.of("pixel_encoder")}
+    if recognised is None or not any(measured.values()):
         return None
-    names = [entry.name for entry in section.dual_encoders]
-    tables = graph.of("table", table="binding_generalization")
-    return Request({"table": tables}, {"encoders": names})
+    return Request({**recognised.inputs, **measured}, reads={"pixels": ("geometry",)})
+
+
+def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    return _of_encoders(graph, section, "binding_generalization")
+
+
+def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    return _of_encoders(graph, section, "concept_models")
+
+
+def _of_encoders(graph: Graph, section: ConceptSection, table: str) -> Request | None:
+    names = [entry.name for entry in (*section.dual_encoders, *section.pixel_encoders)]
+    tables = graph.of("table", table=table)
+    return Request({"table": tables}, {"encoders": names}) if tables else None
 
 
 def _rows_of(rule: str) -> Any:
@@ -74,6 +88,7 @@ STUDY = Study(
         TableEntry(
             "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
+        TableEntry("concept_models", f"{_HERE}.tables:CONCEPT_MODELS", _models_rows),
         *(
             TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
             for name in EMBEDDING_TABLES
@@ -81,6 +96,7 @@ STUDY = Study(
     ),
     figures=(
         _figure("concept_coverage", "Concepts: from how many objects on", _generalization),
+        _figure("concept_models", "Concepts: what goes with naming new combinations", _models),
         *(
             _figure(name, f"Concepts: {title}", _table_of(name))
             for name, title in EMBEDDING_TABLES.items()
