@@ -1,6 +1,8 @@
 """Every key of this study's section: which rules run after a change; written by hand."""
 
-DUAL = {"dual_encoder", "table", "figure"}
+DUAL = {"dual_encoder", "dual_geometry", "table", "figure"}  # of the first entry, with geometry
+PLAIN = DUAL - {"dual_geometry"}
+PIXELS = {"pixel_encoder", "table", "figure"}
 
 SHOWN = {"table", "figure"}
 MEASURED = {"concept_geometry", "concept_editing"}
@@ -64,8 +66,14 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "device": "cuda",
         }.items()
     },
+    "DualEncoders.geometry": ("dual_encoders.1.geometry", True, DUAL - {"dual_encoder"}),
+    "ConceptSection.pixel_encoders": ("pixel_encoders.0.candidates", [], PIXELS),
+    "PixelEncoders.name": ("pixel_encoders.0.name", "other", PIXELS),
+    "PixelEncoders.dataset": ("pixel_encoders.0.models", ["captioned", "captioned"], set()),
+    "PixelEncoders.models": ("pixel_encoders.0.models", ["captioned", "captioned"], set()),
+    "PixelEncoders.candidates": ("pixel_encoders.0.candidates", ["sampled"], PIXELS),
     **{
-        f"{name}.{key}": (f"dual_encoders.{i}.encoder.{key}", value, DUAL)
+        f"{name}.{key}": (f"dual_encoders.{i}.encoder.{key}", value, PLAIN if i else DUAL)
         for i, (name, options) in enumerate({
             "ProductOptions": {"kind": "mlp_set", "dim": 3, "mixing": True},
             "MlpSetOptions": {"kind": "transformer", "dim": 3, "hidden": 3},

@@ -29,7 +29,7 @@ from bindscope.studies.concepts.scenes import Floats, Integers
 
 
 class Measured:
-    """A model's images and queries of a dataset that holds every ordered pair of objects once.
+    """A model's images and queries of a dataset, of each ordered pair of objects its first scene.
 
     Parameters
     ----------
@@ -47,8 +47,9 @@ class Measured:
         self, z: Floats, slots: Integers, queries: Queries, sizes: Sequence[int], model: Controlled
     ) -> None:
         assert model.training.coverage is not None  # the configuration's check has looked
-        different = slots[:, 0] != slots[:, 1]
-        self.z, self.slots = z[different], slots[different]
+        _, first = np.unique(slots @ [int(np.prod(sizes)), 1], return_index=True)
+        kept = first[slots[first, 0] != slots[first, 1]]
+        self.z, self.slots = z[kept], slots[kept]
         self.queries, self.sizes, self.model = queries, tuple(sizes), model
         covered = covered_objects(self.sizes, model.training.coverage, model.seed)
         train, test = np.flatnonzero(covered), np.flatnonzero(~covered)

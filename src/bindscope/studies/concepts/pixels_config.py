@@ -10,7 +10,6 @@ from pydantic import Field
 from bindscope.config.base import Model, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.models import Controlled
-from bindscope.config.slots import EnumeratedSplit
 from bindscope.graph.texts import unread
 from bindscope.studies.concepts.dual_config import Candidates
 
@@ -25,8 +24,9 @@ class PixelEncoders(Model):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     dataset: Slug = Field(
-        description="Name of a dataset of ordered pairs, enumerated, with captions; the models are "
-        "trained on another one, of scenes of the same objects."
+        description="Name of a dataset of pairs in `slots: 2` with captions, best one with split "
+        "rule `enumerated`, which has them all; the models may be trained on another one, of the "
+        "same groups."
     )
     models: tuple[Slug, ...] = Field(
         min_length=1,
@@ -46,26 +46,22 @@ def pixel_problems(where: str, config: Config, entry: PixelEncoders) -> Iterator
     dataset = datasets.get(entry.dataset)
     if dataset is not None:
         yield from _dataset_problems(f"{where}.dataset", dataset)
-    trained = {}
+    trained: dict[tuple[float | None, int], str] = {}
     for model in (models[name] for name in entry.models if name in models):
         problems = list(_model_problems(f"{where}.models", model, dataset, datasets))
         yield from problems
         if not problems and isinstance(model, Controlled):
             run = model.training.coverage, model.seed
-            if run in trained:
+            if trained.setdefault(run, model.name) != model.name:
                 yield (
                     f"{where}.models: {trained[run]!r} and {model.name!r} have one coverage and "
                     "one seed; make an entry of each kind of training"
                 )
-            trained[run] = model.name
 
 
 def _dataset_problems(where: str, dataset: Dataset) -> Iterator[str]:
-    if dataset.slots != 2 or not isinstance(dataset.split, EnumeratedSplit):
-        yield (
-            f"{where}: {dataset.name!r} does not list pairs of objects once each; give it "
-            "`slots: 2` and the split rule `enumerated`"
-        )
+    if dataset.slots != 2:
+        yield f"{where}: the scenes of {dataset.name!r} are no pairs in order: give `slots: 2`"
     if dataset.captions is None or dataset.render is None:
         yield f"{where}: {dataset.name!r} needs `captions` and `render`"
 
