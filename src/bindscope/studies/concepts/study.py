@@ -88,7 +88,7 @@ STUDY = Study(
         TableEntry(
             "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
-        TableEntry("concept_models", f"{_HERE}.tables:CONCEPT_MODELS", _models_rows),
+        TableEntry("concept_models", f"{_HERE}.models_table:CONCEPT_MODELS", _models_rows),
         *(
             TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
             for name in EMBEDDING_TABLES
