@@ -35,13 +35,15 @@ from bindscope.studies.concepts.pairing_bits import (
     pairing_entropy_bits,
 )
 from bindscope.studies.concepts.pixels import Measured, rows
+from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
+from bindscope.tables.schema import frame_of
 
 KEYS = {"spec_key": "0" * 8, "code_key": "0" * 8}
 
 
 def pairs_space(*sizes: int, fewest: int = 2) -> SceneDistribution:
     """Return two objects of all that there are, each pair as likely, drawn in 32 pixels."""
-    groups = [{"name": name, "size": size} for name, size in zip(("color", "shape"), sizes, strict=True)]
+    groups = [{"name": n, "size": size} for n, size in zip(("color", "shape"), sizes, strict=True)]
     return SceneDistribution.model_validate({
         "name": "pairs", "split": {"rule": "random"},
         "space": {"kind": "uniform", "groups": groups, "min_objects": fewest, "max_objects": 2},
@@ -61,13 +63,15 @@ def test_training_scenes_hold_training_objects_alone_and_follow_from_their_step(
     scenes = FreshScenes(dataset, 8, 1, 0.5)
     covered = covered_objects((4, 3), 0.5, 1)
     assert covered.sum() == 6
-    assert covered.reshape(4, 3).any(0).all() and covered.reshape(4, 3).any(1).all()
+    assert covered.reshape(4, 3).any(0).all()
+    assert covered.reshape(4, 3).any(1).all()
     steps = scenes.batches(0)
     first = [next(steps) for _ in range(3)]
     later = next(scenes.batches(2))
     np.testing.assert_array_equal(first[2].images, later.images)
     shown = np.concatenate([batch.objects for batch in first])
-    assert not shown[:, ~covered].any() and shown.any(0)[covered].all()
+    assert not shown[:, ~covered].any()
+    assert shown.any(0)[covered].all()
     assert not scenes.validation(20)[1][:, ~covered].any()
     assert FreshScenes(dataset, 8, 1).sample()[:, ~covered].any()  # of all objects, without one
 
@@ -121,7 +125,7 @@ def test_the_derivative_of_the_loss_is_that_of_autograd() -> None:
     sizes = (3, 2, 2)
     pairs, new = (torch.from_numpy(a) for a in alternatives(every_pair(sizes), sizes))
     z = torch.randn(len(pairs), 5, dtype=torch.float64)
-    objective: LinearObjective = Pairings(z, pairs, new, 12, 0.1)
+    objective: LinearObjective = Pairings((z, pairs, new), 12, 0.1)
     logits = torch.randn(len(pairs), 12, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(objective.losses(logits).sum(), logits)
     torch.testing.assert_close(objective.residual(logits.detach()), slope)
@@ -136,9 +140,12 @@ def test_sums_of_object_vectors_hold_all_bits_and_sums_of_value_vectors_none() -
     everything = pairing_bits(objects, slots, sizes)
     nothing = pairing_bits((values[0, colour] + values[1, shape]).sum(1), slots, sizes)
     assert everything.entropy_bits == pytest.approx(2 / 3)
-    assert everything.bits > 0.97 * everything.entropy_bits and everything.converged
-    assert nothing.low < 0.01 and abs(nothing.bits) < 0.02
-    assert everything.n_train == 2 * 180 and everything.n_test == 2 * 60
+    assert everything.bits > 0.97 * everything.entropy_bits
+    assert everything.converged
+    assert nothing.low < 0.01
+    assert abs(nothing.bits) < 0.02
+    assert everything.n_train == 2 * 180
+    assert everything.n_test == 2 * 60
 
 
 # --- Rules of object vectors --------------------------------------------------------------------
@@ -156,10 +163,12 @@ def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
     found = measured(objects[slots].sum(1), slots, sizes, split, queries, 0)
     assert found[f"{kind}_r2"] > 0.99
     if kind == "product":
-        assert found["product_accuracy"] == 1 and found["additive_accuracy"] < 0.5
+        assert found["product_accuracy"] == 1
+        assert found["additive_accuracy"] < 0.5
         assert found["pairing_ratio"] > 0.9
     else:  # no query can tell a pair from its swap, whatever the rule
-        assert found["additive_accuracy"] < 1 and abs(found["pairing_ratio"]) < 0.05
+        assert found["additive_accuracy"] < 1
+        assert abs(found["pairing_ratio"]) < 0.05
 
 
 # --- Images and captions ------------------------------------------------------------------------
@@ -281,7 +290,8 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: 
     }  # fmt: skip
     assert found["all"].correlation == pytest.approx(1)
     assert (found["all"].n_models, found["all"].n_groups) == (12, 6)
-    assert found["all"].low > 0 and np.isnan(found["product, 8x8, queries train_only"].low)
+    assert found["all"].low > 0
+    assert np.isnan(found["product, 8x8, queries train_only"].low)
     assert np.isnan(correlated(table, "pairing_ratio")[0].correlation)  # the same in all
 
 
@@ -295,7 +305,13 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     )
     assert drawn == 12
     assert concept_models.available(table.iloc[:0]) == "No trained encoder was measured."
-    found = pd.DataFrame(json.loads((tmp_path / "rows.jsonl").read_text().split("\n")[0]), [0])
-    del found
-    text = chapter({"concept_models": table}, Inputs())
-    assert text.findings == ()  # nothing without the table of recognition
+    recognised = frame_of(
+        [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()],
+        GENERALIZATION_SCHEMA,
+    )
+    found = chapter({"concept_models": table, "binding_generalization": recognised}, Inputs())
+    ((name, text), *_) = found.findings[1].points
+    assert name == "recognised in what a product rule foretells: holds"
+    assert text.startswith("rank correlation 1.00")
+    assert "12 models in 6 groups" in text
+    assert [section.name for section in found.sections] == ["dual-encoders", "models"]

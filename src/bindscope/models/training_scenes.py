@@ -128,7 +128,7 @@ class FreshScenes:
         return self._codes("train", 0, AT_ONCE)
 
     def validation(self, n: int) -> tuple[UInt8, UInt8]:
-        """Return images and object codes of `n` scenes; without a coverage, the same for all seeds."""
+        """Return images and objects of `n` scenes; without a coverage, the same for all seeds."""
         objects = self._sampled("val", FIRST, n)
         return render_scenes(self.dataset, "val", FIRST, objects)["images"], objects
 

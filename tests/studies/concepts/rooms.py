@@ -89,7 +89,8 @@ ROOMS: dict[str, set[str]] = {
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
     "dual/encoders/product.py": (
-        DUAL | GEOMETRY, {*DUAL, *GEOMETRY, *GENERALIZATION, *MODELS, *FIGURES, "report"},
+        DUAL | GEOMETRY,
+        {*DUAL, *GEOMETRY, *GENERALIZATION, *MODELS, *FIGURES, "report"},
     ),
     "figures/concept_coverage.py": (COVERAGE, {*COVERAGE, "report"}),
 }

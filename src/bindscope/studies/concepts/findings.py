@@ -43,8 +43,14 @@ COVERAGES = (
 CORRELATIONS = (
     Column("measure", "words", "label"),
     Column("among", "stratum", "label", "models of one coverage, or of one kind"),
-    Column("rank correlation", "correlation", "number",
-           "with recognition of held-out pairs; its interval is over models", ".2f", True),
+    Column(
+        "rank correlation",
+        "correlation",
+        "number",
+        "with recognition of held-out pairs; its interval is over models",
+        ".2f",
+        True,
+    ),
     Column("Pearson", "pearson", "number", "", ".2f"),
     Column("models", "n_models", "number", "", "d"),
     Column("groups", "n_groups", "number", "that differ in more than a seed", "d"),

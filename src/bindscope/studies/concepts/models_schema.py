@@ -34,9 +34,9 @@ def _rule(name: str, words: str) -> tuple[Column, ...]:
 MODELS_SCHEMA = TableSchema(
     name="concept_models",
     version=1,
-    description="One row per trained dual encoder whose embeddings were measured (`geometry: true`; "
-    "those of images always are): what it recognises of held-out pairs after the last step, whether "
-    "object vectors follow a rule, and bits of what goes with what.",
+    description="One row per trained dual encoder whose embeddings were measured "
+    "(`geometry: true`; those of images always are): what it recognises of held-out pairs after "
+    "the last step, whether object vectors follow a rule, and bits of what goes with what.",
     columns=(
         *(_OF_BOTH[name] for name in (*RUN, "kind", "n_space")),
         share("held_out_accuracy", _SCENES, "Pairs of held-out objects that are recognised among "

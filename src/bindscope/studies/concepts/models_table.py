@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
@@ -12,7 +14,7 @@ from bindscope.tables.rows import rows_of
 from bindscope.tables.schema import frame_of, table_of
 
 # Column of `concept_models` -> which rows of the other table, and which of their columns.
-_TAKEN = {
+_TAKEN: dict[str, tuple[dict[str, Any], str]] = {
     "held_out_accuracy": ({}, "accuracy"),
     "bag_of_concepts_floor": ({}, "bag_of_concepts_floor"),
     "held_out_concept_accuracy": ({"target": "concept"}, "accuracy"),

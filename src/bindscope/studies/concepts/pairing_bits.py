@@ -31,6 +31,7 @@ from bindscope.studies.concepts.softmax import LinearObjective, Softmax, minimis
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # validation scenes choose, or the prior alone
 SHARES = (0.6, 0.2)  # of scenes, for training and validation; the others test
 RESAMPLES = 1000
+Part = tuple[Tensor, ...]  # of some scenes: embeddings, and what `alternatives` returns
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,8 @@ def pairing_entropy_bits(sizes: Sequence[int]) -> float:
 class Pairings(LinearObjective):
     """Minus the log-probability of the scene's own pair among those that agree with M."""
 
-    def __init__(
-        self, z: Tensor, pairs: Tensor, new: Tensor, n_objects: int, ridge: float
-    ) -> None:
+    def __init__(self, part: Part, n_objects: int, ridge: float) -> None:
+        z, pairs, new = part
         super().__init__(z, n_objects, ridge)
         self.pairs, self.new = pairs, new
 
@@ -108,10 +108,12 @@ class Pairings(LinearObjective):
         return logits.gather(1, self.pairs.flatten(1)).view(self.pairs.shape).sum(2) + self.new
 
     def losses(self, logits: Tensor) -> Tensor:
+        """Return minus the log-probabilities; see `softmax.LinearObjective`."""
         scores = self._scores(logits)
         return scores.logsumexp(1) - scores[:, 0]
 
     def residual(self, logits: Tensor) -> Tensor:
+        """Return their derivative: what is expected of each object, minus what is there."""
         off = torch.softmax(self._scores(logits), 1)
         off[:, 0] -= 1
         spread = off[:, :, None].expand(self.pairs.shape).flatten(1)
@@ -144,19 +146,15 @@ def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0
     arrays = [torch.from_numpy(np.ascontiguousarray(a)) for a in (own, pairs, new)]
     data = [tuple(array[torch.from_numpy(part == i)] for array in arrays) for i in range(3)]
     prior = Softmax(torch.zeros(prod(sizes), own.shape[1], dtype=torch.float64), 0.0)
-    fits = [minimised(Pairings(*data[0], prod(sizes), ridge)) for ridge in RIDGES]
+    fits = [minimised(Pairings(data[0], prod(sizes), ridge)) for ridge in RIDGES]
     chosen = min([prior, *fits], key=lambda fit: float(_losses(data[1], fit, sizes).mean()))
     return _bound(chosen, data, sizes)
 
 
-Part = tuple[Tensor, ...]
-
-
 def _losses(part: Part, found: Softmax, sizes: Sequence[int]) -> Doubles:
     """Return the losses of scenes in bits."""
-    z, pairs, new = part
-    objective = Pairings(z, pairs, new, prod(sizes), 1.0)
-    return np.asarray((objective.losses(z @ found.weights.t()) / log(2)).numpy(), np.float64)
+    objective = Pairings(part, prod(sizes), 1.0)
+    return np.asarray((objective.losses(part[0] @ found.weights.t()) / log(2)).numpy(), np.float64)
 
 
 def _bound(found: Softmax, data: Sequence[Part], sizes: Sequence[int]) -> PairingBits:

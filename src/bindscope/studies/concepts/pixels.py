@@ -1,8 +1,8 @@
 """Dual encoders of images and captions: asked the same as those of symbolic scenes.
 
 The encoder is a controlled model that was trained with captions of scenes of some objects
-(`training.coverage`). Its images and captions are read as any model's are; here the pairs of objects
-that it was trained on, and those of held-out ones, are told apart.
+(`training.coverage`). Its images and captions are read as any model's are; here the pairs of
+objects that it was trained on, and those of held-out ones, are told apart.
 """
 
 from __future__ import annotations

@@ -75,9 +75,7 @@ def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
     """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
-    content = entry.model_dump(
-        mode="json", exclude={"name", "spaces", "query_pools", "geometry"}
-    )
+    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools", "geometry"})
     how = entry.model_dump(mode="json", include={"encoder"})
     for sizes in entry.spaces:
         for pool in entry.query_pools:

@@ -79,9 +79,10 @@ def joined(column: str, known: Sequence[str]) -> Rule:
         found = flags.split(";") if flags else []
         return found == sorted(set(found)) and set(found) <= set(known)
 
-    return f"{column} are known, sorted and named once", lambda frame: frame[column].map(
-        good
-    ).astype(bool)
+    return (
+        f"{column} are known, sorted and named once",
+        lambda frame: frame[column].map(good).astype(bool),
+    )
 
 
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:

@@ -82,25 +82,31 @@ class LinearObjective(ABC):
         return (self.residual(logits).t() @ self.z / len(self.z)).reshape(-1, 1)
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and slope at some weights; see `bindscope.fitting.lbfgs`."""
         self.logits = self.z @ self._matrix(w).t()
         return self._loss(self.logits), self._slope(self.logits)
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Prepare a line search."""
         del w  # the logits at w are held
         self.change = self.z @ self._matrix(direction).t()
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and directional derivative along it."""
         logits = self.logits + t * self.change
         return self._loss(logits), (self.residual(logits) * self.change).sum(1).mean()[None]
 
     def arrive(self, t: Tensor) -> Tensor:
+        """Return the slope where it ended."""
         self.logits = self.logits + t * self.change
         return self._slope(self.logits)
 
     def keep(self, index: Tensor) -> None:
+        """Nothing to drop."""
         del index  # there is one column, and when it stops all is over
 
     def precondition(self, g: Tensor) -> Tensor:
+        """Solve with the bound of the Hessian."""
         solved: Tensor = torch.cholesky_solve(self._matrix(g).t(), self.factor)
         return solved.t().reshape(-1, 1)
 

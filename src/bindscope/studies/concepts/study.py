@@ -43,9 +43,8 @@ def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | 
 
 
 def _of_encoders(graph: Graph, section: ConceptSection, table: str) -> Request | None:
-    names = [entry.name for entry in (*section.dual_encoders, *section.pixel_encoders)]
     tables = graph.of("table", table=table)
-    return Request({"table": tables}, {"encoders": names}) if tables else None
+    return Request({"table": tables}, {"encoders": section.encoder_names}) if tables else None
 
 
 def _rows_of(rule: str) -> Any:

@@ -69,7 +69,8 @@ def _points(axes: Axes, table: pd.DataFrame, measure: str, look: dict[str, Any])
     """Draw models small and pale, more of them seen in training darker."""
     for name, style in look.items():
         own = table[table["encoder"] == name]
-        for coverage, rows in own.groupby("coverage"):
+        for coverage in own["coverage"].unique():
+            rows = own[own["coverage"] == coverage]
             axes.plot(
                 rows[measure], rows[OUTCOME], linestyle="none",
                 alpha=0.25 + 0.75 * float(coverage), **style,
