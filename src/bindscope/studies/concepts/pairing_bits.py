@@ -28,7 +28,7 @@ from bindscope.statistics.control_variates import controlled
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 from bindscope.studies.concepts.softmax import LinearObjective, Softmax, minimised
 
-RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # validation scenes choose, or the prior alone
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # validation scenes choose, or the prior alone
 SHARES = (0.6, 0.2)  # of scenes, for training and validation; the others test
 RESAMPLES = 1000
 Part = tuple[Tensor, ...]  # of some scenes: embeddings, and what `alternatives` returns
