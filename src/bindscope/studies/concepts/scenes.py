@@ -166,6 +166,11 @@ class Completeness:
     absent_values: int
 
     @property
+    def missing(self) -> int:
+        """Ordered tuples of the objects that are present of which there is no scene."""
+        return self.possible - self.distinct
+
+    @property
     def complete(self) -> bool:
         """Whether every ordered tuple of the objects that are present is there once."""
         return self.scenes == self.distinct == self.possible

@@ -9,7 +9,7 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, problems
-from bindscope.studies.concepts.marks import VECTORS
+from bindscope.studies.concepts.marks import EMBEDDING_NAME, VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
 
 _HERE = "bindscope.studies.concepts"
@@ -50,6 +50,16 @@ def _table_of(name: str) -> Any:
     return request
 
 
+def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    tables = graph.of("table", table="binding_complexity")
+    return Request({"table": tables}) if graph.of("binding_complexity", vectors="dual") else None
+
+
+def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    given = graph.of("concept_geometry")
+    return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
+
+
 def _figure(name: str, title: str, request: Any) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request)
 
@@ -66,7 +76,7 @@ STUDY = Study(
         "space": r"[0-9]+(?:x[0-9]+)*",
         "query_pool": r"train_only|all",
         "analysis": NAME,
-        "embedding": NAME,
+        "embedding": EMBEDDING_NAME,
         "vectors": "|".join(VECTORS),
         "approximator": NAME,
     },
@@ -85,6 +95,8 @@ STUDY = Study(
             _figure(name, f"Concepts: {title}", _table_of(name))
             for name, title in EMBEDDING_TABLES.items()
         ),
+        _figure("concept_picture", "Concepts: a picture of embeddings", _pictures),
+        _figure("dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
 )
