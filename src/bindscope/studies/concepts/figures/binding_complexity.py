@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,7 +11,6 @@ from bindscope.figures.style import handle, legend_below, looks, new_figure, sty
 from bindscope.studies.concepts.analyses_schemas import COMPLEXITY_SCHEMA
 from bindscope.studies.concepts.analyses_views import approximated, named, rows_with
 from bindscope.studies.concepts.figures.parts import GREY_FLOOR, lines_by_coverage, only_table
-
 
 read = partial(only_table, COMPLEXITY_SCHEMA)
 
