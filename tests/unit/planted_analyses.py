@@ -54,7 +54,8 @@ def run(graph: Graph, folder: Path, *rules: str) -> None:
     """Run all jobs of some rules, in this order."""
     for rule in rules:
         for product in graph.of(rule):
-            script(rule).main(job_by_hand(product, folder))
+            name = product.step.script.removesuffix(".py") or rule
+            script(name).main(job_by_hand(product, folder))
 
 
 def given(product: Product, folder: Path) -> Given:

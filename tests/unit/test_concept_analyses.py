@@ -47,6 +47,7 @@ SECTION: dict[str, Any] = {
     "analyses": [
         {
             "name": "known", "datasets": ["pairs"], "planted": NAMES, "singles": "alone",
+            "picture": True,
             "estimators": ["avg", "avg_pos", "ols", "single"],
             "complexity": {
                 "approximators": [{"name": "sums", "kind": "additive"},

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.embedded import (
-    alone,
     image_queries,
+    read_alone,
     read_captions,
     read_embedded,
     read_embeddings,
-    read_slots,
 )
-from bindscope.studies.concepts.mds import first_picture
 from bindscope.studies.concepts.rows import geometry_rows
 
 if TYPE_CHECKING:
@@ -29,13 +27,18 @@ def main(job: "Job") -> None:
     for path in job.input.get("captions", ()):
         queries["captions"], other = read_captions(path, embedded.scenes)
     for path in job.input.get("images", ()):
-        objects, _ = alone(read_slots(job.input["image_codes"]))
+        objects, _ = read_alone(job.input["image_codes"])
         shown = read_embeddings(path, "joint")
         queries["images"] = image_queries(shown, objects, embedded.scenes)
     found = geometry_rows(embedded, job.spec["estimators"], queries, other)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
     write_atomic(job.output.rows, "".join(lines))
-    write_json(job.output.picture, {**names, **first_picture(embedded.z, embedded.scenes)})
+    picture = {"why": "none was asked for"}
+    if job.spec["picture"]:
+        from bindscope.studies.concepts.mds import first_picture  # imports scikit-learn
+
+        picture = first_picture(embedded.z, embedded.scenes)
+    write_json(job.output.picture, {**names, **picture})
 
 
 if "snakemake" in globals():

@@ -119,6 +119,9 @@ class Analysis(Model):
         description="Of edits that exchange an object, as multiples; none: no edits.",
     )
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
+    picture: bool = Field(
+        False, description="Whether values, objects and scenes are placed in three dimensions."
+    )
 
 
 def analysis_problems(

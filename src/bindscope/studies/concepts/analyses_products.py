@@ -120,7 +120,7 @@ def _add_measurements(
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     about = {"sizes": _sizes(dataset), "estimators": list(entry.estimators)}
-    graph.add("concept_geometry", names, about, made)
+    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made)
     single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
     read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
     if entry.strengths:

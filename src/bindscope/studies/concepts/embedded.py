@@ -50,14 +50,19 @@ def read_embedded(
     scenes = Scenes(np.concatenate(read_slots(inputs["codes"])), tuple(sizes))
     single = None
     if inputs.get("single_codes"):
-        objects, places = alone(np.concatenate(read_slots(inputs["single_codes"])))
+        objects, places = read_alone(inputs["single_codes"])
         single = SingleScenes(
             read_embeddings(inputs["single_embeddings"][0], vectors), objects, places
         )
     return Embedded(z, scenes, single=single)
 
 
-def alone(slots: Integers) -> tuple[Integers, Integers]:
+def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:
+    """Read scenes of one object, all splits: the object (n,), and its slot (n,)."""
+    return _alone(np.concatenate(read_slots(codes)))
+
+
+def _alone(slots: Integers) -> tuple[Integers, Integers]:
     """Return the object of each scene of one object (n,), and its slot (n,)."""
     place = (slots >= 0).argmax(axis=1)
     return slots[np.arange(len(slots)), place], place
@@ -77,7 +82,7 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
     """
     places = None
     if (slots < 0).any():
-        objects, place = alone(slots)
+        objects, place = _alone(slots)
         slots, places = objects[:, None], (slots.shape[1], place[:, None])
     tables = Planted(encoder["dim"], encoder["seed"], encoder["slot_effect"], places)
     z = ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)

@@ -56,7 +56,9 @@ def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | N
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    given = graph.of("concept_geometry")
+    asked = {entry.name for entry in section.analyses if entry.picture}
+    made = graph.of("concept_geometry")
+    given = [product for product in made if product.wildcards["analysis"] in asked]
     return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
 
 
