@@ -49,8 +49,16 @@ ROOMS: dict[str, set[str]] = {
     },
     **{
         f"figures/{name}.py": set()
-        for name in ("binding_complexity", "concept_editing", "concept_geometry")
+        for name in (
+            "binding_complexity",
+            "concept_editing",
+            "concept_geometry",
+            "concept_picture",
+            "dual_complexity",
+            "parts",
+        )
     },
+    "analyses_sections.py": {"report"},
     "analyses_findings.py": {"report"},
     "analyses_views.py": {"report"},
     "complexity/": set(),
