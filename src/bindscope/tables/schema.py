@@ -120,6 +120,17 @@ def share(
     return Column(name, "float64", unit, meaning, source, null, low, high, reference=reference)
 
 
+def known_flags(allowed: Sequence[str]) -> Rule:
+    """Return the rule that `flags` are of these, sorted, joined by `;` and named once."""
+
+    def good(flags: str) -> bool:
+        found = flags.split(";") if flags else []
+        return found == sorted(set(found)) and set(found) <= set(allowed)
+
+    words = "flags are known, sorted and named once"
+    return words, lambda frame: frame["flags"].map(good).astype(bool)
+
+
 DATASET = label("dataset", "Name of the dataset.", "config `datasets[].name`", pattern=SLUG)
 MODEL = label("model", "Name of the model.", "config `models[].name`", pattern=SLUG)
 KEYS = (

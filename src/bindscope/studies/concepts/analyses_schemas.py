@@ -18,6 +18,7 @@ from bindscope.tables.schema import (
     Rule,
     TableSchema,
     count,
+    known_flags,
     label,
     share,
 )
@@ -96,14 +97,6 @@ def _interval() -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(EMBEDDING_FLAGS)
-
-    return frame["flags"].map(good).astype(bool)
-
-
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
     return ~frame["measure"].eq("object") | frame["n_scenes"].eq(0) | (
         frame["bag_of_concepts_floor"].notna() & frame["chance"].notna()
@@ -111,7 +104,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 _RULES: tuple[Rule, ...] = (
-    ("flags are known, sorted and named once", _flags),
+    known_flags(EMBEDDING_FLAGS),
     ("chance and floor stand beside every accuracy of objects", _floors),
 )
 _READ = ("concept", "concept_pooled", "object")
