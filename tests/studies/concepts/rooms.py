@@ -16,7 +16,7 @@ SHARED: dict[str, set[str]] = {
         f"fitting/{name}.py": DUAL
         for name in ("adam", "checkpoint", "denormals", "descent", "generators", "schedules")
     },
-    "statistics/bootstrap.py": MEANS,
+    "statistics/bootstrap.py": MEANS | DUAL,
 }
 
 ROOMS: dict[str, set[str]] = {
@@ -41,8 +41,6 @@ ROOMS: dict[str, set[str]] = {
             "recognition",
             "removal",
             "rows",
-            "scenes",
-            "set_separation",
             "softmax",
             "vectors",
         )
@@ -59,6 +57,8 @@ ROOMS: dict[str, set[str]] = {
         )
     },
     "analyses_sections.py": {"report"},
+    # What objects are, and when those of a scene are recognised.
+    **{f"{name}.py": DUAL for name in ("scenes", "set_separation")},
     "analyses_findings.py": {"report"},
     "analyses_views.py": {"report"},
     "complexity/": set(),
