@@ -142,7 +142,7 @@ _GEOMETRY_NAMES = (
 
 GEOMETRY_SCHEMA = TableSchema(
     name="concept_geometry",
-    version=1,
+    version=2,
     description="How embeddings hold the objects of scenes: what probes read, how far scenes are "
     "sums over objects and objects sums over values, and what is read when a part is taken away; a "
     "row per embedding, quantity and stratum.",
@@ -180,7 +180,7 @@ _EDITING_NAMES = (
 
 EDITING_SCHEMA = TableSchema(
     name="concept_editing",
-    version=1,
+    version=2,
     description="What comes of exchanging one object of a scene in its embedding, a row per "
     "embedding, estimator, concept type, strength, quantity and stratum.",
     columns=(
@@ -225,7 +225,7 @@ _COMPLEXITY_NAMES = (
 
 COMPLEXITY_SCHEMA = TableSchema(
     name="binding_complexity",
-    version=1,
+    version=2,
     description="What learners of the map from values to embeddings foretell of scenes of objects "
     "they never saw, a row per embedding, approximator, coverage, seed, state, split, quantity and "
     "stratum.",
