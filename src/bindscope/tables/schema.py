@@ -120,15 +120,15 @@ def share(
     return Column(name, "float64", unit, meaning, source, null, low, high, reference=reference)
 
 
-def known_flags(allowed: Sequence[str]) -> Rule:
-    """Return the rule that `flags` are of these, sorted, joined by `;` and named once."""
+def joined(column: str, known: Sequence[str]) -> Rule:
+    """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
 
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(allowed)
+    def good(words: str) -> bool:
+        found = words.split(";") if words else []
+        return found == sorted(set(found)) and set(found) <= set(known)
 
-    words = "flags are known, sorted and named once"
-    return words, lambda frame: frame["flags"].map(good).astype(bool)
+    said = f"{column} are known, sorted and named once"
+    return said, lambda frame: frame[column].map(good).astype(bool)
 
 
 DATASET = label("dataset", "Name of the dataset.", "config `datasets[].name`", pattern=SLUG)

@@ -18,7 +18,7 @@ from bindscope.tables.schema import (
     Rule,
     TableSchema,
     count,
-    known_flags,
+    joined,
     label,
     share,
 )
@@ -104,7 +104,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 _RULES: tuple[Rule, ...] = (
-    known_flags(EMBEDDING_FLAGS),
+    joined("flags", EMBEDDING_FLAGS),
     ("chance and floor stand beside every accuracy of objects", _floors),
 )
 _READ = ("concept", "concept_pooled", "object")

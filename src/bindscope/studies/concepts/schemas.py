@@ -6,17 +6,7 @@ import pandas as pd
 
 from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
-from bindscope.tables.schema import (
-    KEYS,
-    SLUG,
-    Column,
-    Rule,
-    TableSchema,
-    count,
-    known_flags,
-    label,
-    share,
-)
+from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
 _ENTRY = "config `dual_encoders[]`"
 _EVALUATION = "`studies.concepts.dual.evaluation`"
@@ -79,12 +69,20 @@ _ABOUT: tuple[Column, ...] = (
 )  # fmt: skip
 
 
+def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
+    def good(flags: str) -> bool:
+        found = flags.split(";") if flags else []
+        return found == sorted(set(found)) and set(found) <= set(FLAGS)
+
+    return frame["flags"].map(good).astype(bool)
+
+
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["bag_of_concepts_floor"].notna() == frame["target"].eq("object")
 
 
 _RULES: tuple[Rule, ...] = (
-    known_flags(FLAGS),
+    ("flags are known, sorted and named once", _flags),
     ("there is a floor of objects, and of nothing else", _floors),
     ("no more scenes than there are", lambda frame: frame["n_scenes"] <= frame["n_all_scenes"]),
 )

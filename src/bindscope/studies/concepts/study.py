@@ -21,6 +21,11 @@ EMBEDDING_TABLES = {
 }
 
 
+def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    rows = graph.of("dual_encoder")
+    return Request({"rows": rows}) if rows else None
+
+
 def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
     if not graph.of("dual_encoder"):
         return None
@@ -79,9 +84,7 @@ STUDY = Study(
     },
     tables=(
         TableEntry(
-            "binding_generalization",
-            f"{_HERE}.tables:BINDING_GENERALIZATION",
-            _rows_of("dual_encoder"),
+            "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
         *(
             TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))

@@ -19,7 +19,7 @@ from bindscope.tables.schema import (
     Reference,
     Rule,
     count,
-    known_flags,
+    joined,
     label,
     share,
 )
@@ -254,7 +254,7 @@ SAME_OBJECT_RULES: tuple[Rule, ...] = (
     ("majority_accuracy is that of the more frequent answer", _majority),
     ("a constant per image is at least as good as one constant", _image_majority),
     ("intervals have two ends, low before high", _ordered),
-    known_flags(FLAGS),
+    joined("flags", FLAGS),
     ("options is JSON with a known family", _families),
 )
 STRATA_RULES: tuple[Rule, ...] = (("intervals have two ends, low before high", _ordered),)
