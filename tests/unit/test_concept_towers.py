@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from planted_analyses import run, table
-from test_models_texts import folder  # noqa: F401  # a fixture: a CLIP with its tokenizer
+from test_models_texts import folder, model  # noqa: F401  # a CLIP with its tokenizer
 
 from bindscope.config.root import Config
 from bindscope.core.store.reader import open_store
 from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.models.loading import load_model
+from bindscope.models.texts import load_texts
 from bindscope.studies.build import build
 from bindscope.studies.concepts.analyses_findings import judged
 from bindscope.studies.concepts.analyses_sections import sections
@@ -44,11 +47,11 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
         "name": "towers", "datasets": ["pairs"], "singles": "alone", "models": ["clip"],
         "vectors": ["joint", "text"], "estimators": ["avg_pos", "single"], "strengths": [],
     }  # fmt: skip
-    model = {"name": "clip", "source": f"hf:path:{folder}", "n_layers": 2, "pretrained": False}
+    clip = {"name": "clip", "source": f"hf:path:{folder}", "n_layers": 2, "pretrained": False}
     graph = build(Config.model_validate({
         "datasets": [dataset("pairs", {"kind": "draws", "n_objects": 2}, (40, 12, 12)),
                      dataset("alone", {"kind": "uniform", "max_objects": 1}, (8, 4, 4))],
-        "models": [model], "studies": {"concepts": {"analyses": [analysis]}},
+        "models": [clip], "studies": {"concepts": {"analyses": [analysis]}},
     }))  # fmt: skip
     out = tmp_path_factory.mktemp("towers")
     run(graph, out, *MADE, "concept_geometry")
@@ -56,6 +59,26 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     shapes = {open_store(out / one.path()).read("test").shape for one in graph.of("joint")}
     assert shapes == {(12, 8), (4, 8)}
     return table(graph, out, "concept_geometry")
+
+
+def test_random_towers_are_the_same_where_there_are_no_weights_to_keep(
+    folder: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Every tensor is drawn: without the checkpoint's file both towers come out as with it."""
+    for file in folder.iterdir():
+        if file.suffix == ".json":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    pixels = np.random.default_rng(0).integers(0, 255, (2, 32, 32, 3), np.uint8)
+    found = []
+    for source in (folder, tmp_path):
+        config = model(source=f"hf:path:{source}", pretrained=False)
+        image, texts = load_model(config, None, "cpu"), load_texts(config, None, "cpu")
+        ((_, tokens),) = image.residual_stream(image.preprocess(pixels), ["final"])
+        joint = texts.project(tokens[:, 0].numpy())
+        found.append((tokens.numpy(), joint, texts.embed(["a red square"], [()])))
+    for with_weights, without in zip(*found, strict=True):
+        np.testing.assert_array_equal(with_weights, without)
 
 
 def test_both_towers_are_read_by_probes_and_by_each_other(geometry: pd.DataFrame) -> None:
