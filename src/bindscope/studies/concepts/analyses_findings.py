@@ -78,6 +78,8 @@ def _turned(rows: pd.DataFrame) -> Iterator[Judged]:
             f"[{own['value_low']:.2f}, {own['value_high']:.2f}] beside {control['value']:.2f} "
             f"[{control['value_low']:.2f}, {control['value_high']:.2f}] of exchanged ones"
         )
+        if "identity" in found:
+            about += f"; {found['identity']['value']:.2f} without any map"
         low = float(own["value_low"]) - float(control["value_high"])
         high = float(own["value_high"]) - float(control["value_low"])
         yield Judged(_TURNED, verdict(low, high, "above"), about)

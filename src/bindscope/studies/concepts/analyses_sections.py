@@ -15,6 +15,10 @@ _PAPER = (
     "models and scenes stand here, and retrieval in the paper may not tell the order of objects: "
     "the numbers are no reproduction of each other."
 )
+_MADE_OF_LABELS = (
+    "A sum is put together from the scene's true objects. So a probe may read from it what goes with "
+    "what although the embedding itself does not tell; R2 says how much of the embedding the sum is."
+)
 _BITS = (
     "Objects are sent in growing blocks, each with an approximator that was fitted to the blocks "
     "before; errors are Gaussian and rounded to a hundredth of the embedding's deviation. So an "
@@ -122,7 +126,7 @@ def _geometry_section(table: pd.DataFrame) -> Section:
     return Section(
         "geometry",
         "Embeddings as sums over objects",
-        paragraphs=(_PAPER,),
+        paragraphs=(_PAPER, _MADE_OF_LABELS),
         figures=("concept_geometry", "concept_picture"),
         tables=(
             page_table("Sums over objects and over values", SUMS, sums),

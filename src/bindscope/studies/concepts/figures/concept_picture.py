@@ -20,6 +20,8 @@ MARKS: dict[str, dict[str, Any]] = {
     "scene": {"marker": "o", "color": PALETTE[2], "markersize": 4},
     "sum": {"marker": "x", "color": "k", "markersize": 5},
 }
+# Values of the two types, and objects, in the order of `mds.picture`.
+LABELS = {"value": ("A1", "A2", "B1", "B2"), "object": ("A1B1", "A1B2", "A2B1", "A2B2")}
 _WORDS = {"value": "a value", "object": "an object", "scene": "a scene of two objects",
           "sum": "sum of its objects' vectors"}  # fmt: skip
 _COLUMNS = 3
@@ -49,14 +51,14 @@ def draw(pictures: Sequence[Mapping[str, Any]]) -> Figure:
     """
     shown = [one for one in pictures if "why" not in one][:_SHOWN]
     rows = -(-len(shown) // _COLUMNS)
-    figure = new_figure(0.7 + 2.5 * rows)
+    figure = new_figure(0.7 + 2.6 * rows)
     for i, one in enumerate(shown):
         axes: Any = figure.add_subplot(rows, _COLUMNS, i + 1, projection="3d")
         _draw_one(axes, one["points"])
         vectors = "" if one["vectors"] == "planted" else f", {one['vectors']}"
         title = f"{one['embedding']}{vectors}\n{one['dataset']}, stress {one['stress']:.2f}"
-        axes.set_title(title, fontsize=8)
-        axes.set_box_aspect((1, 1, 1), zoom=1.15)
+        axes.set_title(title, fontsize=8, y=0.99)
+        axes.set_box_aspect((1, 1, 1), zoom=1.1)
         axes.set(xticklabels=[], yticklabels=[], zticklabels=[])
         axes.tick_params(length=0)
     marks = [handle(_WORDS[kind], linestyle="none", **mark) for kind, mark in MARKS.items()]
@@ -70,6 +72,8 @@ def _draw_one(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
         places = np.array([one["place"] for one in points if one["kind"] == kind])
         if len(places):
             axes.plot(*places.T, linestyle="none", **mark)
+        for name, place in zip(LABELS.get(kind, ()), places, strict=False):
+            axes.text(*place, f"  {name}", fontsize=6)
     for one in points:
         if one["kind"] == "scene":
             ends = np.array([one["place"], sums[tuple(sorted(one["objects"]))]])
