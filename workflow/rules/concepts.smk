@@ -93,6 +93,7 @@ rule concept_geometry:
         unpack(made_from("concept_geometry")),
     output:
         rows=output_of("concept_geometry", "rows"),
+        picture=output_of("concept_geometry", "picture"),
     log:
         log_of("concept_geometry"),
     benchmark:

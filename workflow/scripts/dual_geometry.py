@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.studies.concepts.dual.geometry import rows
-from bindscope.studies.concepts.dual.job import entry_of
-from bindscope.studies.concepts.dual.stored import read_runs
+from bindscope.studies.concepts.dual.stored import stored_runs
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -18,7 +17,7 @@ def main(job: "Job") -> None:
     """Write a row per coverage and seed."""
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
     sizes = tuple(job.spec["sizes"])
-    runs = read_runs(job.input.encoders_weights[0], entry_of(job.spec, names), sizes)
+    runs = stored_runs(job.input.encoders_weights[0], job.spec["encoder"], sizes)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows(runs))
     write_atomic(job.output.rows, "".join(lines))
 

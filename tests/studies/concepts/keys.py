@@ -37,13 +37,17 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Analysis.models": ("analyses.0.models", ["hf"], {*MEASURED, *COMPLEXITY}),
     "Analysis.vectors": ("analyses.1.vectors", ["mean"], {*MEASURED, *SHOWN}),
     "Analysis.estimators": ("analyses.0.estimators", ["ols"], {*MEASURED, *SHOWN}),
+    "Analysis.singles": ("analyses.1.singles", None, {"concept_geometry", *SHOWN}),
+    "Analysis.dual_encoders": ("analyses.2.dual_encoders", ["product"], COMPLEXITY),
+    "Analysis.dual_objects": ("analyses.2.dual_objects", 8, COMPLEXITY),
+    "Analysis.picture": ("analyses.0.picture", True, {"concept_geometry", *SHOWN}),
     "Analysis.strengths": ("analyses.0.strengths", [0.5], {"concept_editing", *SHOWN}),
     "Analysis.complexity": ("analyses.0.complexity.seeds", [7], COMPLEXITY),
     **{
         f"Complexity.{key}": (f"analyses.0.complexity.{key}", value, COMPLEXITY)
         for key, value in {
             "approximators": [{"name": "trees", "kind": "forest"}], "coverages": [0.25],
-            "seeds": [7], "validation_share": 0.25,
+            "seeds": [7], "validation_share": 0.25, "description": True,
         }.items()
     },
     **{
@@ -73,7 +77,11 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "PixelEncoders.models": ("pixel_encoders.0.models", ["captioned", "captioned"], set()),
     "PixelEncoders.candidates": ("pixel_encoders.0.candidates", ["sampled"], PIXELS),
     **{
-        f"{name}.{key}": (f"dual_encoders.{i}.encoder.{key}", value, PLAIN if i else DUAL)
+        f"{name}.{key}": (
+            f"dual_encoders.{i}.encoder.{key}", value,
+            # An analysis reads the second, and the first has its geometry.
+            {*PLAIN, *COMPLEXITY} if name == "MlpSetOptions" else PLAIN if i else DUAL,
+        )
         for i, (name, options) in enumerate({
             "ProductOptions": {"kind": "mlp_set", "dim": 3, "mixing": True},
             "MlpSetOptions": {"kind": "transformer", "dim": 3, "hidden": 3},

@@ -20,7 +20,7 @@ SHARED: dict[str, set[str]] = {
         for name in ("adam", "checkpoint", "denormals", "descent", "generators", "schedules")
     },
     **{f"fitting/{name}.py": GEOMETRY for name in ("batches", "lbfgs")},
-    "statistics/bootstrap.py": MEANS | GEOMETRY | CORRELATION,
+    "statistics/bootstrap.py": MEANS | DUAL | GEOMETRY | CORRELATION,
     "statistics/control_variates.py": GEOMETRY,
     "statistics/rank_correlation.py": CORRELATION,
     "tables/rules.py": MODELS | CORRELATION,
@@ -51,8 +51,18 @@ ROOMS: dict[str, set[str]] = {
     },
     **{
         f"figures/{name}.py": set()
-        for name in ("binding_complexity", "concept_editing", "concept_geometry")
+        for name in (
+            "binding_complexity",
+            "concept_editing",
+            "concept_geometry",
+            "concept_picture",
+            "dual_complexity",
+            "parts",
+        )
     },
+    "analyses_sections.py": {"report"},
+    # What objects are, and when those of a scene are recognised.
+    **{f"{name}.py": DUAL | GEOMETRY for name in ("scenes", "set_separation")},
     "analyses_findings.py": {"report"},
     "analyses_views.py": {"report"},
     **{
@@ -62,8 +72,6 @@ ROOMS: dict[str, set[str]] = {
             "least_squares",
             "pairing_bits",
             "recognition",
-            "scenes",
-            "set_separation",
             "softmax",
             "vectors",
         )

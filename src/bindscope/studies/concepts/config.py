@@ -69,7 +69,7 @@ def _analyses(config: Config, section: ConceptSection) -> Iterator[str]:
             yield f"planted: {one.name!r} is the name of a model, too; rename one"
     for i, entry in enumerate(section.analyses):
         where = f"analyses.{i}"
-        yield from analysis_problems(where, config, entry, section.planted)
+        yield from analysis_problems(where, config, entry, section)
         if entry.complexity:
             names = [option.name for option in entry.complexity.approximators]
             yield from repeated(f"{where}.complexity.approximators", names)

@@ -9,7 +9,8 @@ import pandas as pd
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
 from bindscope.statistics.verdict import verdict
-from bindscope.studies.concepts.analyses_findings import analysis_findings, sections
+from bindscope.studies.concepts.analyses_findings import analysis_findings
+from bindscope.studies.concepts.analyses_sections import sections
 from bindscope.studies.concepts.models_views import MEASURES, Correlated, correlated
 from bindscope.studies.concepts.views import over_seeds, recognised
 

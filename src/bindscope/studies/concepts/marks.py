@@ -25,4 +25,5 @@ EMBEDDING_FLAGS = (
     "refit_not_converged",
     "unseen_objects",
 )
-VECTORS = ("planted", "cls", "mean", "joint", "text")
+VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")
+EMBEDDING_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of a dual encoder with its query pool

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bindscope.studies.concepts.marks import FLAGS
-from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA, joined
+from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
 from bindscope.tables.rules import is_ratio
-from bindscope.tables.schema import KEYS, Column, TableSchema, bits, count, label, share
+from bindscope.tables.schema import KEYS, Column, TableSchema, bits, count, joined, label, share
 
 MEASURE_FLAGS = ("probe_not_converged",)
 RUN = ("encoder", "space", "query_pool", "coverage", "seed")

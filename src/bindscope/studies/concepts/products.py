@@ -54,11 +54,11 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add everything that the section asks for."""
     for block in section.embeddings:
         _add_embeddings(graph, shared, block)
-    add_analyses(graph, shared, section)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
     for pixels in section.pixel_encoders:
         _add_pixel_encoders(graph, shared, pixels)
+    add_analyses(graph, shared, section)
 
 
 def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, PIXELS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
-from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
+from bindscope.tables.schema import (
+    KEYS,
+    SLUG,
+    Column,
+    Rule,
+    TableSchema,
+    count,
+    joined,
+    label,
+    share,
+)
 
 _ENTRY = "config `dual_encoders[]`, `pixel_encoders[]`"
 _EVALUATION = "`studies.concepts.dual.evaluation`"
@@ -70,19 +78,6 @@ _ABOUT: tuple[Column, ...] = (
            _TRAINING, "allowed", 0.0),
     label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _TRAINING),
 )  # fmt: skip
-
-
-def joined(column: str, known: Sequence[str]) -> Rule:
-    """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
-
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(known)
-
-    return (
-        f"{column} are known, sorted and named once",
-        lambda frame: frame[column].map(good).astype(bool),
-    )
 
 
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:

@@ -9,7 +9,7 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, problems
-from bindscope.studies.concepts.marks import VECTORS
+from bindscope.studies.concepts.marks import EMBEDDING_NAME, VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
 
 _HERE = "bindscope.studies.concepts"
@@ -63,6 +63,18 @@ def _table_of(name: str) -> Any:
     return request
 
 
+def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    tables = graph.of("table", table="binding_complexity")
+    return Request({"table": tables}) if graph.of("binding_complexity", vectors="dual") else None
+
+
+def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    asked = {entry.name for entry in section.analyses if entry.picture}
+    made = graph.of("concept_geometry")
+    given = [product for product in made if product.wildcards["analysis"] in asked]
+    return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
+
+
 def _figure(name: str, title: str, request: Any) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request)
 
@@ -79,7 +91,7 @@ STUDY = Study(
         "space": r"[0-9]+(?:x[0-9]+)*",
         "query_pool": r"train_only|all",
         "analysis": NAME,
-        "embedding": NAME,
+        "embedding": EMBEDDING_NAME,
         "vectors": "|".join(VECTORS),
         "approximator": NAME,
     },
@@ -100,6 +112,8 @@ STUDY = Study(
             _figure(name, f"Concepts: {title}", _table_of(name))
             for name, title in EMBEDDING_TABLES.items()
         ),
+        _figure("concept_picture", "Concepts: a picture of embeddings", _pictures),
+        _figure("dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
 )

@@ -38,8 +38,7 @@ def entry_of(spec: Mapping[str, Any], names: Mapping[str, str]) -> DualEncoders:
     """
     fields = {name: spec[name] for name in DualEncoders.model_fields if name in spec}
     alone = {"spaces": [spec["sizes"]], "query_pools": [names["query_pool"]]}
-    missing = {} if "coverages" in fields else {"coverages": [0.5]}  # which are in the weights
-    return DualEncoders.model_validate({**missing, **fields, **alone, "name": names["encoder"]})
+    return DualEncoders.model_validate({**fields, **alone, "name": names["encoder"]})
 
 
 def run_of(
