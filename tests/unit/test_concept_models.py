@@ -17,7 +17,7 @@ from bindscope.codes.coverage import covered_objects
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.loading import load_config
 from bindscope.config.models import Controlled
-from bindscope.core.errors import ConfigError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.models.training_scenes import FreshScenes, of_covered
 from bindscope.priors.entropies import entropies
@@ -191,6 +191,8 @@ def test_images_are_asked_about_training_and_held_out_pairs(tmp_path: Path) -> N
     z[np.isin(slots, np.flatnonzero(~covered_objects(sizes, 0.5, 3))).all(1)] = 0  # nothing
     values = np.concatenate([known.reshape(4, 3, 12).mean(1), known.reshape(4, 3, 12).mean(0)])
     found = Measured(z, slots, (known, values), sizes, model)
+    with pytest.raises(InputError, match="no scene holds two of the 6 objects"):
+        Measured(z[:1], slots[-1:], (known, values), sizes, model).recognised(())
     history = [{"split": "val", "step": step, "loss_bits": bits}
                for step, bits in ((1, 3.0), (2, 2.0), (4, 1.0))]  # fmt: skip
     (tmp_path / "h.json").write_text(json.dumps(history))

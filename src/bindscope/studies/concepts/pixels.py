@@ -17,6 +17,7 @@ from safetensors import safe_open
 
 from bindscope.codes.coverage import covered_objects
 from bindscope.config.models import Controlled
+from bindscope.core.errors import InputError
 from bindscope.core.store.reader import open_store
 from bindscope.studies.concepts.dual.evaluation import Scenes, evaluate
 from bindscope.studies.concepts.dual.geometry import Queries, measured
@@ -56,8 +57,20 @@ class Measured:
         self.split = Split(train, np.zeros(0, np.int64), test, 0)
 
     def scenes(self, objects: Integers) -> Scenes:
-        """Return the pairs that hold nothing but some objects."""
+        """Return the pairs that hold nothing but some objects.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
         own = self.slots[np.isin(self.slots, objects).all(1)]
+        if not len(own):
+            raise InputError(
+                f"pixel_encoders, model {self.model.name}",
+                f"no scene holds two of the {len(objects)} objects of a split",
+                "give the dataset the split rule `enumerated`, or change the model's coverage",
+            )
         values = values_of(own, self.sizes)
         shared = (values[:, 0] == values[:, 1]).any(1)
         return Scenes(own, shared, len(objects) * (len(objects) - 1))
