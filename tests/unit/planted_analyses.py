@@ -34,6 +34,16 @@ def pairs(name: str = "pairs", **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def alone(name: str = "alone") -> dict[str, Any]:
+    """A dataset of each of the 20 objects alone, left and right."""
+    counts = {"train": 20, "val": 10, "test": 10}
+    space = {"kind": "uniform", "groups": pairs()["space"]["groups"], "max_objects": 1}
+    return {
+        "name": name, "space": space, "split": {"rule": "enumerated", "sizes": counts},
+        "slots": 2, "n_scenes": counts, "shard_size": counts,
+    }  # fmt: skip
+
+
 def graph_of(section: dict[str, Any], **more: Any) -> Graph:
     """Build the products of a section of the study."""
     config = {"datasets": [pairs()], "studies": {"concepts": section}, **more}
@@ -44,7 +54,8 @@ def run(graph: Graph, folder: Path, *rules: str) -> None:
     """Run all jobs of some rules, in this order."""
     for rule in rules:
         for product in graph.of(rule):
-            script(rule).main(job_by_hand(product, folder))
+            name = product.step.script.removesuffix(".py") or rule
+            script(name).main(job_by_hand(product, folder))
 
 
 def given(product: Product, folder: Path) -> Given:

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from planted_analyses import given, graph_of, pairs, run, table
+from planted_analyses import alone, given, graph_of, pairs, run, table
 
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
-from bindscope.core.interfaces import Inputs
+from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.studies.concepts.analyses_schemas import (
     COMPLEXITY_SCHEMA,
@@ -24,14 +24,16 @@ from bindscope.studies.concepts.analyses_schemas import (
     GEOMETRY_SCHEMA,
 )
 from bindscope.studies.concepts.analyses_views import rows_with
-from bindscope.studies.concepts.embedded import read_scenes
+from bindscope.studies.concepts.embedded import read_slots
 from bindscope.studies.concepts.figures import (
     binding_complexity,
     concept_editing,
     concept_geometry,
+    concept_picture,
+    dual_complexity,
 )
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.scenes import completeness
+from bindscope.studies.concepts.scenes import Scenes, completeness
 from bindscope.tables.write import write_table
 
 PLANTED = [
@@ -44,13 +46,26 @@ SECTION: dict[str, Any] = {
     "planted": PLANTED,
     "analyses": [
         {
-            "name": "known", "datasets": ["pairs"], "planted": NAMES,
+            "name": "known", "datasets": ["pairs"], "planted": NAMES, "singles": "alone",
+            "picture": True,
+            "estimators": ["avg", "avg_pos", "ols", "single"],
             "complexity": {
                 "approximators": [{"name": "sums", "kind": "additive"},
                                   {"name": "small", "kind": "mlp", "widths": [32], "steps": 150}],
                 "coverages": [0.8], "seeds": [0, 1],
             },
-        }
+        },
+        {
+            "name": "dual", "dual_encoders": ["product"], "dual_objects": 16,
+            "complexity": {
+                "approximators": [{"name": "sums", "kind": "additive"}], "coverages": [0.75],
+                "seeds": [0, 1], "description": True,
+            },
+        },
+    ],
+    "dual_encoders": [
+        {"name": "product", "encoder": {"kind": "product", "dim": 8}, "spaces": [[5, 4]],
+         "coverages": [0.5, 0.7], "training": {"steps": 40, "batch_size": 16}},
     ],
 }  # fmt: skip
 SCHEMAS = {
@@ -71,8 +86,9 @@ def _one_thread() -> Any:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, dict[str, pd.DataFrame]]:
     """The graph, the folder, and the tables of what its jobs left."""
-    graph, folder = graph_of(SECTION), tmp_path_factory.mktemp("analyses")
-    run(graph, folder, "codes", "planted_embeddings", *SCHEMAS)
+    graph = graph_of(SECTION, datasets=[pairs(), alone()])
+    folder = tmp_path_factory.mktemp("analyses")
+    run(graph, folder, "codes", "planted_embeddings", "dual_encoder", *SCHEMAS)
     return graph, folder, {name: table(graph, folder, name) for name in SCHEMAS}
 
 
@@ -84,9 +100,10 @@ def one(rows: pd.DataFrame, **wanted: Any) -> float:
 
 def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
     graph, folder, _ = ran
-    paths = [str(folder / product.path()) for product in graph.of("codes")]
-    scenes, counts = read_scenes(paths, (5, 4))
-    assert counts == [200, 100, 100]
+    paths = [str(folder / product.path()) for product in graph.of("codes", dataset="pairs")]
+    slots = read_slots(paths)
+    assert [len(part) for part in slots] == [200, 100, 100]
+    scenes = Scenes(np.concatenate(slots), (5, 4))
     assert completeness(scenes).complete
     features = np.concatenate([open_store(path).read("features") for path in paths])
     present = np.zeros((len(scenes), 9), np.bool_)
@@ -97,7 +114,7 @@ def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
 
 def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
     rows = rows_with(ran[2]["concept_geometry"], analysis_kind="decomposition", level=1)
-    for estimator in ("avg_pos", "ols"):
+    for estimator in ("avg_pos", "ols", "single"):
         own = rows_with(rows, embedding="additive", variant=estimator)
         assert one(own, measure="r2") == pytest.approx(1, abs=1e-6)
         assert one(own, measure="retrieval_strict") == 1
@@ -151,14 +168,30 @@ def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> N
 
 
 def test_rows_say_what_is_missing(ran: Any) -> None:
-    flags = ran[2]["concept_geometry"].groupby("embedding")["flags"].agg(set)
+    geometry = ran[2]["concept_geometry"]
+    flags = geometry.groupby("embedding")["flags"].agg(set)
     assert all(not any("incomplete" in flag for flag in own) for own in flags)
+    assert set(geometry["n_missing_scenes"]) == {0}
+
+
+def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on(ran: Any) -> None:
+    rows = rows_with(ran[2]["binding_complexity"], vectors="dual")
+    assert set(rows["embedding"]) == {"product-train_only"}
+    assert set(rows["dataset"]) == {"5x4"}
+    assert set(rows["trained_coverage"]) == {0.5, 0.7}
+    assert set(rows["n_objects"]) == {16}
+    counts = rows_with(rows, measure="r2", selected="final", split="train")["n_scenes"]
+    assert set(counts) <= {11**2, 12**2}  # validation takes one of the 12, or none
+    saved = rows_with(rows, measure="saved_bits", split="blocks")
+    assert len(saved) == 2 * 2
+    share = 1 - saved["bits"] / saved["bits_without"]
+    np.testing.assert_allclose(share, saved["value"])
 
 
 def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
     tables = ran[2]
-    for module in (concept_geometry, concept_editing, binding_complexity):
-        name = module.__name__.rpartition(".")[2]
+    for module in (concept_geometry, concept_editing, binding_complexity, dual_complexity):
+        name = module.__name__.rpartition(".")[2].replace("dual", "binding")
         write_table(tables[name], tmp_path / name, SCHEMAS[name])
         data = {"table": tables[name]}
         assert module.available(**data) is None
@@ -168,6 +201,23 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
     points = dict(found.findings[0].points)
     assert any("holds: " in text and "lookup" in text for text in points.values())
     assert {section.name for section in found.sections} == {"geometry", "edits", "approximators"}
+
+
+def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
+    graph, folder, _ = ran
+    made = graph.of("concept_geometry", embedding="no-order")
+    files = [Given({}, {"": "", "picture": str(folder / one.path("picture"))}) for one in made]
+    data = concept_picture.read(Inputs({"pictures": files}))
+    assert concept_picture.available(**data) is None
+    assert concept_picture.draw(**data).axes
+    (picture,) = data["pictures"]
+    sums = {tuple(p["objects"]): p["place"] for p in picture["points"] if p["kind"] == "sum"}
+    scenes = [p for p in picture["points"] if p["kind"] == "scene"]
+    assert (len(scenes), len(sums), picture["n_missing"]) == (12, 6, 0)
+    apart = [np.linalg.norm(np.subtract(p["place"], sums[tuple(sorted(p["objects"]))]))
+             for p in scenes]  # fmt: skip
+    assert max(apart) < 0.25
+    assert concept_picture.available([{"why": "of that"}]) == "There is no picture: of that."
 
 
 def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> None:

@@ -26,6 +26,14 @@ FIGURE_OF = {
     "natural": ("natural",),
     "calibration": ("calibration",),
     "same_object": ("same_object_layers", "same_object_models", "same_object_strata"),
+    "concepts": (
+        "concept_coverage",
+        "concept_geometry",
+        "concept_editing",
+        "concept_picture",
+        "binding_complexity",
+        "dual_complexity",
+    ),
 }
 LONGEST_PATH = 200
 LABELS = "tests/fixtures/segmented"

@@ -77,6 +77,8 @@ ALLOWED: dict[str, set[str]] = {
             "binding_complexity",
         )
     },
+    "dual_geometry": {*_WEIGHTS, "scipy"},
+    "pixel_encoder": {*_WEIGHTS, "scipy"},
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,

@@ -32,6 +32,7 @@ def quick(config: Config) -> dict[str, Any]:
     fitted once, and so is the first and the last layer, not every combination. Probes, tokens,
     controls and figures stay.
     """
+    config = without_embeddings(config)
     content = config.model_dump(mode="json", exclude_unset=True)
     kinds = {entry.name: kind(entry) for entry in (*config.datasets, *config.models)}
     used: set[str] = set()
@@ -52,6 +53,9 @@ def quick(config: Config) -> dict[str, Any]:
                 few += _each_once(_few(block, kinds, stand_in, beside))
             used |= {name for part in few for name in part["datasets"] + part["models"]}
             section[key] = few
+        for entry in section.get("dual_encoders", ()):
+            entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
+            entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
         for key in CURVES & set(section):
             for entry in section[key]:
                 entry["models"] = [name for name in entry["models"] if name in used]
@@ -70,7 +74,7 @@ def quick(config: Config) -> dict[str, Any]:
     content["models"] = [
         _short_training(given, model)
         for given, model in zip(content["models"], config.models, strict=True)
-        if not used or model.name in used
+        if not content.get("studies") or model.name in used
     ]
     used |= {given["training"]["dataset"] for given in content["models"] if "training" in given}
     content["datasets"] = [
@@ -79,6 +83,33 @@ def quick(config: Config) -> dict[str, Any]:
         if dataset.name in used
     ]
     return content
+
+
+def without_embeddings(config: Config) -> Config:
+    """Leave out analyses of embeddings of datasets, and all but one dual encoder.
+
+    The default run has such analyses, of a model and a planted encoder, and unit tests
+    (`test_concept_analyses`, `test_concept_towers`) run all their jobs without Snakemake.
+    """
+    section = config.studies.concepts
+    if section is None or not section.analyses:
+        return config
+    first = section.dual_encoders[0]
+    kept = {
+        "planted": (), "embeddings": (), "dual_encoders": (first,),
+        "analyses": tuple(
+            entry.model_copy(update={
+                "dual_encoders": (first.name,), "complexity": _one_approximator(entry.complexity),
+            })
+            for entry in section.analyses if entry.dual_encoders
+        ),
+    }  # fmt: skip
+    studies = config.studies.model_copy(update={"concepts": section.model_copy(update=kept)})
+    return config.model_copy(update={"studies": studies, "datasets": (), "models": ()})
+
+
+def _one_approximator(complexity: Any) -> Any:
+    return complexity.model_copy(update={"approximators": complexity.approximators[:1]})
 
 
 def kind(entry: Dataset | AnyModel) -> str:

@@ -76,6 +76,7 @@ ROOMS: dict[str, set[str]] = {
     "activations/texts.py": set(),  # no captions in this preset
     "cli.py": set(),
     "codes/": LABELS,
+    "codes/coverage.py": {"training"},
     "codes/balanced.py": set(),  # no balanced space in this preset
     "codes/enumeration.py": {*DRAW, "truth"},
     "codes/ranks.py": {*DRAW, "truth"},

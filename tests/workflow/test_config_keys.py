@@ -303,6 +303,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Training.weight_decay": ("models.0.training.weight_decay", 0.0, TRAINING),
     "Training.threads": ("models.0.training.threads", 2, TRAINING),
     "Training.device": ("models.0.training.device", "cuda", TRAINING),
+    "Training.coverage": ("models.0.training.coverage", 0.5, TRAINING),
     "Training.same_object": ("models.0.training.same_object", None, TRAINING),
     "SameObjectLoss.weight": ("models.0.training.same_object.weight", -2.0, TRAINING),
     "SameObjectLoss.layer": ("models.0.training.same_object.layer", 0, TRAINING),

@@ -61,6 +61,7 @@ def change(clone: Clone, sources: Path) -> None:
             "embeddings": [
                 {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
             ],
+            "pixel_encoders": [{"name": "images", "dataset": "pairs", "models": ["reader"]}],
         },
         "report.figures": ["tokens"],
     })  # fmt: skip
@@ -79,7 +80,7 @@ PAIRS = {
 READER = {
     "name": "reader", "source": "controlled:captions",
     "architecture": {"n_layers": 1, "width": 16, "n_heads": 2, "patch_px": 8},
-    "training": {"dataset": "pairs", "steps": 4, "batch_size": 16},
+    "training": {"dataset": "pairs", "steps": 4, "batch_size": 16, "coverage": 0.7},
 }  # fmt: skip
 
 

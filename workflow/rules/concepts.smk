@@ -23,6 +23,49 @@ rule dual_encoder:
         "../scripts/dual_encoder.py"
 
 
+rule dual_geometry:
+    input:
+        unpack(made_from("dual_geometry")),
+    output:
+        rows=output_of("dual_geometry", "rows"),
+    log:
+        log_of("dual_geometry"),
+    benchmark:
+        benchmark_of("dual_geometry")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(240),
+    params:
+        spec=spec("dual_geometry"),
+        code=code("dual_geometry"),
+    script:
+        "../scripts/dual_geometry.py"
+
+
+rule pixel_encoder:
+    input:
+        unpack(made_from("pixel_encoder")),
+    output:
+        rows=output_of("pixel_encoder", "rows"),
+        geometry=output_of("pixel_encoder", "geometry"),
+    log:
+        log_of("pixel_encoder"),
+    benchmark:
+        benchmark_of("pixel_encoder")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(60),
+    params:
+        spec=spec("pixel_encoder"),
+        code=code("pixel_encoder"),
+    script:
+        "../scripts/pixel_encoder.py"
+
+
 rule planted_embeddings:
     input:
         unpack(made_from("planted_embeddings")),
@@ -50,6 +93,7 @@ rule concept_geometry:
         unpack(made_from("concept_geometry")),
     output:
         rows=output_of("concept_geometry", "rows"),
+        picture=output_of("concept_geometry", "picture"),
     log:
         log_of("concept_geometry"),
     benchmark:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.studies.concepts.complexity_rows import complexity_rows
-from bindscope.studies.concepts.embedded import read_embeddings, read_scenes
-from bindscope.studies.concepts.rows import Embedded
+from bindscope.studies.concepts.embedded import read_dual, read_embedded
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -15,16 +14,23 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write a row per coverage, seed, state, split, quantity and stratum."""
+    """Write a row per coverage, seed, state, split, quantity and stratum, and run of an encoder."""
     names = {
         name: job.wildcards[name]
         for name in ("analysis", "dataset", "embedding", "vectors", "approximator")
     }
-    scenes, _ = read_scenes(job.input.codes, job.spec["sizes"])
-    embedded = Embedded(read_embeddings(job.input.embeddings[0], names["vectors"]), scenes)
-    how = {name: job.spec[name] for name in ("coverages", "seeds", "validation_share")}
-    found = complexity_rows(embedded, job.spec["approximator"], **how)
-    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
+    how = {
+        name: job.spec[name] for name in ("coverages", "seeds", "validation_share", "description")
+    }
+    if names["vectors"] == "dual":
+        runs = read_dual(job.input.weights_weights[0], job.spec)
+    else:
+        runs = iter([({}, read_embedded(job.input, names["vectors"], job.spec["sizes"]))])
+    lines = (
+        canonical_json({**names, **row, **about, **job.keys}) + "\n"
+        for about, embedded in runs
+        for row in complexity_rows(embedded, job.spec["approximator"], **how)
+    )
     write_atomic(job.output.rows, "".join(lines))
 
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.embedded import read_embeddings, read_scenes
-from bindscope.studies.concepts.rows import Embedded, editing_rows
+from bindscope.studies.concepts.embedded import read_embedded
+from bindscope.studies.concepts.rows import editing_rows
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per estimator, type, strength, quantity and stratum."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    scenes, _ = read_scenes(job.input.codes, job.spec["sizes"])
-    embedded = Embedded(read_embeddings(job.input.embeddings[0], names["vectors"]), scenes)
+    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"])
     found = editing_rows(embedded, job.spec["estimators"], job.spec["strengths"])
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
     write_atomic(job.output.rows, "".join(lines))

@@ -3,9 +3,15 @@
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.embedded import read_embeddings, read_queries, read_scenes
-from bindscope.studies.concepts.rows import Embedded, geometry_rows
+from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.studies.concepts.embedded import (
+    image_queries,
+    read_alone,
+    read_captions,
+    read_embedded,
+    read_embeddings,
+)
+from bindscope.studies.concepts.rows import geometry_rows
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -14,14 +20,25 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write a row per quantity and stratum."""
+    """Write a row per quantity and stratum, and the picture's points."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    scenes, _ = read_scenes(job.input.codes, job.spec["sizes"])
-    embedded = Embedded(read_embeddings(job.input.embeddings[0], names["vectors"]), scenes)
-    captions = [read_queries(path, scenes) for path in job.input.captions]
-    found = geometry_rows(embedded, job.spec["estimators"], *captions)
+    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"])
+    queries, other = {}, None
+    for path in job.input.get("captions", ()):
+        queries["captions"], other = read_captions(path, embedded.scenes)
+    for path in job.input.get("images", ()):
+        objects, _ = read_alone(job.input["image_codes"])
+        shown = read_embeddings(path, "joint")
+        queries["images"] = image_queries(shown, objects, embedded.scenes)
+    found = geometry_rows(embedded, job.spec["estimators"], queries, other)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
     write_atomic(job.output.rows, "".join(lines))
+    picture = {"why": "none was asked for"}
+    if job.spec["picture"]:
+        from bindscope.studies.concepts.mds import first_picture  # imports scikit-learn
+
+        picture = first_picture(embedded.z, embedded.scenes)
+    write_json(job.output.picture, {**names, **picture})
 
 
 if "snakemake" in globals():

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.studies.concepts.dual.job import rows, write_results
+from bindscope.studies.concepts.dual.job import entry_of, rows, write_results
 from bindscope.studies.concepts.dual.training import Runs, train
-from bindscope.studies.concepts.dual_config import DualEncoders
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -19,16 +18,8 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write rows, weights and history; go on from a checkpoint of the same keys."""
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
-    fields = {name: job.spec[name] for name in DualEncoders.model_fields if name in job.spec}
     sizes = tuple(job.spec["sizes"])
-    entry = DualEncoders.model_validate(
-        {
-            **fields,
-            "name": names["encoder"],
-            "spaces": [sizes],
-            "query_pools": [names["query_pool"]],
-        }
-    )
+    entry = entry_of(job.spec, names)
     runs = Runs.of(entry, sizes)
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))

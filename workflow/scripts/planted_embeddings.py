@@ -7,7 +7,7 @@ import numpy as np
 import bindscope
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.writer import write_arrays
-from bindscope.studies.concepts.embedded import planted_vectors, read_scenes
+from bindscope.studies.concepts.embedded import planted_vectors, read_slots
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write an array per split, float32 (n, d)."""
-    scenes, counts = read_scenes(job.input.codes, job.spec["sizes"])
-    z = planted_vectors(scenes, job.spec["encoder"]).astype(np.float32)
-    parts = np.split(z, np.cumsum(counts)[:-1])
+    slots = read_slots(job.input.codes)
+    every = np.concatenate(slots)
+    z = planted_vectors(every, job.spec["sizes"], job.spec["encoder"]).astype(np.float32)
+    parts = np.split(z, np.cumsum([len(part) for part in slots])[:-1])
     arrays = {str(split): part for split, part in zip(SPLITS, parts, strict=True)}
     write_arrays(job.output.store, job.output.manifest, arrays, spec=job.spec_text, code=job.code)
 

@@ -41,18 +41,19 @@ class Shared:
         tokens
             `patches`, or one of the pooled tokens.
         """
-        weights = self._weights(graph, model)
+        weights = self.weights(graph, model)
         if tokens == "patches":
             return add_patches(graph, model, dataset, weights, layer)
         return add_pooled(graph, model, dataset, weights)
 
     def text_embeddings(self, graph: Graph, model: AnyModel, dataset: Dataset) -> Product:
         """Return the vectors of a dataset's captions by a model that reads (`texts.unread`)."""
-        return add_text_embeddings(graph, model, dataset, self._weights(graph, model))
+        return add_text_embeddings(graph, model, dataset, self.weights(graph, model))
 
     def joint(self, graph: Graph, model: AnyModel, dataset: Dataset) -> Product:
         """Return a model's images in the space where its images and captions meet."""
-        return add_joint(graph, model, dataset, self._weights(graph, model))
+        return add_joint(graph, model, dataset, self.weights(graph, model))
 
-    def _weights(self, graph: Graph, model: AnyModel) -> Product | None:
+    def weights(self, graph: Graph, model: AnyModel) -> Product | None:
+        """Return what a model is loaded from, where the run trains or downloads it."""
         return add_weights(graph, model, self.datasets, self.models.values())

@@ -56,7 +56,7 @@ def refit(
     found = train(
         model.model_copy(update={"training": training}),
         dataset,
-        FreshScenes(dataset, training.batch_size, model.seed),
+        FreshScenes(dataset, training.batch_size, model.seed, training.coverage),
         device,
         checkpoint,
         trunk={name: value.float() for name, value in trunk.items()},

@@ -120,6 +120,17 @@ def share(
     return Column(name, "float64", unit, meaning, source, null, low, high, reference=reference)
 
 
+def joined(column: str, known: Sequence[str]) -> Rule:
+    """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
+
+    def good(words: str) -> bool:
+        found = words.split(";") if words else []
+        return found == sorted(set(found)) and set(found) <= set(known)
+
+    said = f"{column} are known, sorted and named once"
+    return said, lambda frame: frame[column].map(good).astype(bool)
+
+
 DATASET = label("dataset", "Name of the dataset.", "config `datasets[].name`", pattern=SLUG)
 MODEL = label("model", "Name of the model.", "config `models[].name`", pattern=SLUG)
 KEYS = (

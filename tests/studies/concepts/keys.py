@@ -1,6 +1,8 @@
 """Every key of this study's section: which rules run after a change; written by hand."""
 
-DUAL = {"dual_encoder", "table", "figure"}
+DUAL = {"dual_encoder", "dual_geometry", "table", "figure"}  # of the first entry, with geometry
+PLAIN = DUAL - {"dual_geometry"}
+PIXELS = {"pixel_encoder", "table", "figure"}
 
 SHOWN = {"table", "figure"}
 MEASURED = {"concept_geometry", "concept_editing"}
@@ -35,13 +37,17 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Analysis.models": ("analyses.0.models", ["hf"], {*MEASURED, *COMPLEXITY}),
     "Analysis.vectors": ("analyses.1.vectors", ["mean"], {*MEASURED, *SHOWN}),
     "Analysis.estimators": ("analyses.0.estimators", ["ols"], {*MEASURED, *SHOWN}),
+    "Analysis.singles": ("analyses.1.singles", None, {"concept_geometry", *SHOWN}),
+    "Analysis.dual_encoders": ("analyses.2.dual_encoders", ["product"], COMPLEXITY),
+    "Analysis.dual_objects": ("analyses.2.dual_objects", 8, COMPLEXITY),
+    "Analysis.picture": ("analyses.0.picture", True, {"concept_geometry", *SHOWN}),
     "Analysis.strengths": ("analyses.0.strengths", [0.5], {"concept_editing", *SHOWN}),
     "Analysis.complexity": ("analyses.0.complexity.seeds", [7], COMPLEXITY),
     **{
         f"Complexity.{key}": (f"analyses.0.complexity.{key}", value, COMPLEXITY)
         for key, value in {
             "approximators": [{"name": "trees", "kind": "forest"}], "coverages": [0.25],
-            "seeds": [7], "validation_share": 0.25,
+            "seeds": [7], "validation_share": 0.25, "description": True,
         }.items()
     },
     **{
@@ -64,8 +70,18 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "device": "cuda",
         }.items()
     },
+    "DualEncoders.geometry": ("dual_encoders.1.geometry", True, DUAL - {"dual_encoder"}),
+    "ConceptSection.pixel_encoders": ("pixel_encoders.0.candidates", [], PIXELS),
+    "PixelEncoders.name": ("pixel_encoders.0.name", "other", PIXELS),
+    "PixelEncoders.dataset": ("pixel_encoders.0.models", ["captioned", "captioned"], set()),
+    "PixelEncoders.models": ("pixel_encoders.0.models", ["captioned", "captioned"], set()),
+    "PixelEncoders.candidates": ("pixel_encoders.0.candidates", ["sampled"], PIXELS),
     **{
-        f"{name}.{key}": (f"dual_encoders.{i}.encoder.{key}", value, DUAL)
+        f"{name}.{key}": (
+            f"dual_encoders.{i}.encoder.{key}", value,
+            # An analysis reads the second, and the first has its geometry.
+            {*PLAIN, *COMPLEXITY} if name == "MlpSetOptions" else PLAIN if i else DUAL,
+        )
         for i, (name, options) in enumerate({
             "ProductOptions": {"kind": "mlp_set", "dim": 3, "mixing": True},
             "MlpSetOptions": {"kind": "transformer", "dim": 3, "hidden": 3},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from bindscope.graph.texts import unread
 if TYPE_CHECKING:
     from bindscope.config.codes import Dataset
     from bindscope.config.root import Config
+    from bindscope.studies.concepts.config import ConceptSection
 
 Vectors = Literal["cls", "mean", "joint", "text"]
 Coverage = Annotated[float, Field(gt=0, lt=1)]
@@ -72,6 +73,11 @@ class Complexity(Model):
     validation_share: float = Field(
         0.1, ge=0, lt=1, description="Share of training objects that choose among states of a fit."
     )
+    description: bool = Field(
+        False,
+        description="Whether embeddings are also sent in bits, objects in growing blocks: "
+        "prequential description length, one order of objects for each seed.",
+    )
 
 
 class Analysis(Model):
@@ -79,7 +85,12 @@ class Analysis(Model):
 
     name: Slug = Field(description="What this entry is for; stands in tables.")
     datasets: tuple[Slug, ...] = Field(
-        min_length=1, description="Names of datasets with `slots`, all of them filled."
+        (), description="Names of datasets with `slots`, all of them filled."
+    )
+    singles: Slug | None = Field(
+        None,
+        description="Name of a dataset of the same objects with one in each scene, for the "
+        "estimator `single`, and for images as queries of captions.",
     )
     planted: tuple[Slug, ...] = Field((), description="Names of planted encoders.")
     models: tuple[Slug, ...] = Field((), description="Names of models.")
@@ -89,53 +100,100 @@ class Analysis(Model):
         description="Of models: [CLS] or the mean of patches after the last layer, images in the "
         "joint space with captions, or captions (their first template).",
     )
-    estimators: tuple[Literal["avg", "avg_pos", "ols"], ...] = Field(
+    dual_encoders: tuple[Slug, ...] = Field(
+        (),
+        description="Names of controlled dual encoders, all runs of which are approximated; they "
+        "need no dataset.",
+    )
+    dual_objects: PositiveInt = Field(
+        48, ge=4, description="The most objects whose pairs dual encoders embed for that."
+    )
+    estimators: tuple[Literal["avg", "avg_pos", "single", "ols"], ...] = Field(
         ("avg", "avg_pos", "ols"),
         min_length=1,
         description="Of what an object or a value adds: means over scenes that have it in any "
-        "slot, in one, or least squares.",
+        "slot, in one, scenes of one object, or least squares.",
     )
     strengths: tuple[float, ...] = Field(
         (0.0, 0.5, 1.0, 1.5),
         description="Of edits that exchange an object, as multiples; none: no edits.",
     )
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
+    picture: bool = Field(
+        False, description="Whether values, objects and scenes are placed in three dimensions."
+    )
 
 
 def analysis_problems(
-    where: str, config: Config, entry: Analysis, planted: tuple[PlantedEncoder, ...]
+    where: str, config: Config, entry: Analysis, section: ConceptSection
 ) -> Iterator[str]:
-    """Yield what an entry asks for that its datasets and models do not have."""
+    """Yield what an entry asks for that its datasets, models and encoders do not have."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
     yield from unknown(f"{where}.datasets", entry.datasets, datasets)
     yield from unknown(f"{where}.models", entry.models, models)
-    yield from unknown(f"{where}.planted", entry.planted, {one.name: one for one in planted})
-    if not entry.models and not entry.planted:
-        yield f"{where}: there is no embedding: give `models` or `planted`"
-    texts = bool({"joint", "text"} & set(entry.vectors))
-    images = bool({"cls", "mean", "joint"} & set(entry.vectors))
-    for dataset in (datasets[name] for name in entry.datasets if name in datasets):
-        if problem := _slots_problem(dataset):
+    for key, known in (("planted", section.planted), ("dual_encoders", section.dual_encoders)):
+        named: tuple[Any, ...] = known
+        yield from unknown(f"{where}.{key}", getattr(entry, key), {one.name: one for one in named})
+    embedded = bool(entry.models or entry.planted)
+    if not embedded and not entry.dual_encoders:
+        yield f"{where}: there is no embedding: give `models`, `planted` or `dual_encoders`"
+    if embedded and not entry.datasets:
+        yield f"{where}: there is nothing to embed: give `datasets`"
+    if entry.dual_encoders and entry.complexity is None:
+        yield f"{where}.dual_encoders: they are approximated alone: give `complexity`"
+    yield from _singles_problems(where, entry, datasets)
+    needed = [*entry.datasets, *([entry.singles] if entry.singles else ())]
+    for dataset in (datasets[name] for name in needed if name in datasets):
+        if problem := _slots_problem(dataset, 1 if dataset.name == entry.singles else None):
             yield f"{where}.datasets: {problem}"
-        if entry.models and images and dataset.render is None:
-            yield f"{where}.datasets: dataset {dataset.name!r} has no render section"
-        if entry.models and texts and dataset.captions is None:
-            yield f"{where}.vectors: dataset {dataset.name!r} has no `captions`"
+        yield from _tower_problems(where, entry, dataset)
     for model in (models[name] for name in entry.models if name in models):
         if isinstance(model, KnownAnswer):
             yield f"{where}.models: {model.name!r} embeds no scenes in slots; use `planted`"
-        elif texts and (problem := unread(model)):
+        elif {"joint", "text"} & set(entry.vectors) and (problem := unread(model)):
             yield f"{where}.vectors: {problem}"
 
 
-def _slots_problem(dataset: Dataset) -> str | None:
-    """Say why not every scene of a dataset fills its slots; None if all do."""
+def _tower_problems(where: str, entry: Analysis, dataset: Dataset) -> Iterator[str]:
+    """Yield what models need of a dataset, and it lacks."""
+    texts = bool({"joint", "text"} & set(entry.vectors))
+    images = bool({"cls", "mean", "joint"} & set(entry.vectors))
+    if entry.models and images and dataset.render is None:
+        yield f"{where}.datasets: dataset {dataset.name!r} has no render section"
+    if entry.models and texts and dataset.captions is None:
+        yield f"{where}.vectors: dataset {dataset.name!r} has no `captions`"
+
+
+def _singles_problems(
+    where: str, entry: Analysis, datasets: Mapping[str, Dataset]
+) -> Iterator[str]:
+    """Yield why scenes of one object are missing, or not of the same objects in as many slots."""
+    if entry.singles is None:
+        if "single" in entry.estimators:
+            yield f"{where}.estimators: `single` needs scenes of one object: give `singles`"
+        return
+    yield from unknown(f"{where}.singles", (entry.singles,), datasets)
+    if entry.singles not in datasets:
+        return
+    single = datasets[entry.singles]
+    for dataset in (datasets[name] for name in entry.datasets if name in datasets):
+        if (dataset.slots, dataset.space.groups) != (single.slots, single.space.groups):
+            yield (
+                f"{where}.singles: {single.name!r} must have the groups and as many slots as "
+                f"{dataset.name!r}"
+            )
+
+
+def _slots_problem(dataset: Dataset, wanted: int | None = None) -> str | None:
+    """Say why not every scene of a dataset has so many objects (default: slots); None if all do."""
     if dataset.slots is None:
         return f"the objects of {dataset.name!r} are in no order: give `slots`"
     space = dataset.space
     n = getattr(space, "n_objects", 0)
     fewest, most = (n or getattr(space, key, 0) for key in ("min_objects", "max_objects"))
-    if (fewest, most) != (dataset.slots, dataset.slots):
+    if wanted == 1 and (fewest, most) != (1, 1):
+        return f"scenes of {dataset.name!r}, which are `singles`, need one object each"
+    if wanted is None and (fewest, most) != (dataset.slots, dataset.slots):
         return f"scenes of {dataset.name!r} need as many objects as slots ({dataset.slots})"
     return None

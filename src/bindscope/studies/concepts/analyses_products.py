@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from bindscope.config.codes import Dataset
+from bindscope.config.models import AnyModel
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.graph.data import add_codes
@@ -13,6 +15,7 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.concepts.analyses_config import Analysis
 from bindscope.studies.concepts.config import ConceptSection
+from bindscope.studies.concepts.registry import DUAL_RUNS, ENCODERS
 
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 
@@ -24,7 +27,10 @@ ANALYSIS_STEPS = (
     ),
     Step(
         "concept_geometry",
-        {"rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl"},
+        {
+            "rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl",
+            "picture": f"{_OF_EMBEDDING}/picture-{{key}}.json",
+        },
         leaf=True,
         makes="geometry of embeddings",
     ),
@@ -37,6 +43,7 @@ ANALYSIS_STEPS = (
     Step(
         "binding_complexity",
         {"rows": f"{_OF_EMBEDDING}/complexity/{{approximator}}-{{key}}.jsonl"},
+        reads={"weights": ("weights",)},
         leaf=True,
         makes="complexity of binding",
     ),
@@ -44,40 +51,68 @@ ANALYSIS_STEPS = (
 
 
 def add_analyses(graph: Graph, shared: Shared, section: ConceptSection) -> None:
-    """Add what each entry asks about each embedding of each dataset."""
+    """Add what each entry asks about each embedding of each dataset, and about dual encoders."""
     for entry in section.analyses:
         for dataset in (shared.datasets[name] for name in entry.datasets):
             for name, vectors, made in _embeddings(graph, shared, section, entry, dataset):
                 _add_measurements(graph, entry, dataset, name, vectors, made)
+        for name in entry.dual_encoders:
+            for trained in graph.of("dual_encoder", encoder=name):
+                _add_dual(graph, entry, section, trained)
 
 
 def _embeddings(
     graph: Graph, shared: Shared, section: ConceptSection, entry: Analysis, dataset: Dataset
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each embedding: its name, which vectors these are, and the products it is read from."""
-    codes = add_codes(graph, dataset)
+    made = _Made(graph, shared, entry, dataset)
     planted = {one.name: one for one in section.planted}
     for name in entry.planted:
-        content = {
-            "encoder": planted[name].model_dump(mode="json", exclude={"name"}),
-            "sizes": _sizes(dataset),
-        }
-        made = graph.add(
-            "planted_embeddings", {"dataset": dataset.name, "embedding": name}, content,
-            {"codes": codes},
-        )  # fmt: skip
-        yield name, "planted", {"codes": codes, "embeddings": made, "captions": []}
+        content = planted[name].model_dump(mode="json", exclude={"name"})
+        yield name, "planted", made.inputs(partial(_planted, graph, name, content))
     for model in (shared.models[name] for name in entry.models):
         for vectors in entry.vectors:
-            inputs: dict[str, Any] = {"codes": codes, "captions": []}
-            if vectors == "text":
-                inputs["embeddings"] = shared.text_embeddings(graph, model, dataset)
-            elif vectors == "joint":
-                inputs["embeddings"] = shared.joint(graph, model, dataset)
+            inputs = made.inputs(partial(made.of_model, model, vectors))
+            if vectors == "joint":
                 inputs["captions"] = shared.text_embeddings(graph, model, dataset)
-            else:
-                inputs["embeddings"] = shared.activations(graph, model, dataset, "final", vectors)
+            elif vectors == "text" and "joint" in entry.vectors and made.single:
+                inputs["images"] = shared.joint(graph, model, made.single)
+                inputs["image_codes"] = add_codes(graph, made.single)
             yield model.name, vectors, inputs
+
+
+def _planted(graph: Graph, name: str, content: dict[str, Any], dataset: Dataset) -> Product:
+    """Return what a planted encoder makes of a dataset."""
+    names = {"dataset": dataset.name, "embedding": name}
+    about = {"encoder": content, "sizes": _sizes(dataset)}
+    return graph.add("planted_embeddings", names, about, {"codes": add_codes(graph, dataset)})
+
+
+class _Made:
+    """What embeddings of a dataset, and of its scenes of one object, are read from."""
+
+    def __init__(self, graph: Graph, shared: Shared, entry: Analysis, dataset: Dataset) -> None:
+        self.graph, self.shared, self.dataset = graph, shared, dataset
+        self.single = shared.datasets[entry.singles] if entry.singles else None
+        self.estimated = "single" in entry.estimators
+
+    def inputs(self, embed: Callable[[Dataset], Product]) -> dict[str, Any]:
+        """Return the inputs of a measurement by role."""
+        found: dict[str, Any] = {
+            "codes": add_codes(self.graph, self.dataset), "embeddings": embed(self.dataset),
+        }  # fmt: skip
+        if self.single and self.estimated:
+            found["single_codes"] = add_codes(self.graph, self.single)
+            found["single_embeddings"] = embed(self.single)
+        return found
+
+    def of_model(self, model: AnyModel, vectors: str, dataset: Dataset) -> Product:
+        """Return what vectors of a model are read from."""
+        if vectors == "text":
+            return self.shared.text_embeddings(self.graph, model, dataset)
+        if vectors == "joint":
+            return self.shared.joint(self.graph, model, dataset)
+        return self.shared.activations(self.graph, model, dataset, "final", vectors)
 
 
 def _add_measurements(
@@ -85,10 +120,43 @@ def _add_measurements(
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     about = {"sizes": _sizes(dataset), "estimators": list(entry.estimators)}
-    graph.add("concept_geometry", names, about, made)
-    read: dict[str, Product] = {role: made[role] for role in ("codes", "embeddings")}
+    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made)
+    single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
+    read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
     if entry.strengths:
-        graph.add("concept_editing", names, {**about, "strengths": list(entry.strengths)}, read)
+        edits = {**read, **{role: made[role] for role in single}}
+        graph.add("concept_editing", names, {**about, "strengths": list(entry.strengths)}, edits)
+    _add_complexity(graph, entry, names, {"sizes": _sizes(dataset)}, read)
+
+
+def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: Product) -> None:
+    """Add the approximators of all runs of one job of dual encoders."""
+    (encoder,) = (
+        one.encoder for one in section.dual_encoders if one.name == trained.wildcards["encoder"]
+    )
+    name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
+    content = {
+        "sizes": [int(size) for size in space.split("x")],
+        "dual": {
+            "name": name, "query_pool": pool, "encoder": encoder.model_dump(mode="json"),
+            "objects": entry.dual_objects,
+        },
+    }  # fmt: skip
+    names = {"analysis": entry.name, "dataset": space, "embedding": f"{name}-{pool}",
+             "vectors": "dual"}  # fmt: skip
+    runs = (DUAL_RUNS, ENCODERS[encoder.kind])
+    _add_complexity(graph, entry, names, content, {"weights": trained}, runs)
+
+
+def _add_complexity(
+    graph: Graph,
+    entry: Analysis,
+    names: dict[str, str],
+    about: dict[str, Any],
+    made: dict[str, Any],
+    runs: tuple[str, ...] = (),
+) -> None:
+    """Add a job per approximator of an embedding, or of the runs of dual encoders."""
     if entry.complexity is None:
         return
     content = entry.complexity.model_dump(mode="json", exclude={"approximators"})
@@ -97,8 +165,9 @@ def _add_measurements(
         graph.add(
             "binding_complexity",
             {**names, "approximator": option.name},
-            {"sizes": _sizes(dataset), **content, "approximator": how},
-            read,
+            {**about, **content, "approximator": how},
+            made,
+            runs=runs,
         )
 
 

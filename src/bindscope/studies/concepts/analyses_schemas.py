@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.concepts.marks import EMBEDDING_FLAGS, STRATA, VECTORS
+from bindscope.studies.concepts.marks import (
+    EMBEDDING_FLAGS,
+    EMBEDDING_NAME,
+    STRATA,
+    VECTORS,
+)
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -13,6 +18,7 @@ from bindscope.tables.schema import (
     Rule,
     TableSchema,
     count,
+    joined,
     label,
     share,
 )
@@ -26,9 +32,11 @@ _SCENES = "share of scenes"
 _EMBEDDING: tuple[Column, ...] = (
     label("analysis", "Name of the analysis.", _ENTRY, pattern=SLUG),
     DATASET,
-    label("embedding", "Name of the model or planted encoder.", _ENTRY, pattern=SLUG),
+    label("embedding", "Name of the model or planted encoder; of a controlled dual encoder, name "
+          "and query pool.", _ENTRY, pattern=f"^{EMBEDDING_NAME}$"),
     label("vectors", "`planted`; `cls`, `mean`: after the last layer; `joint`: images in the space "
-          "of captions; `text`: captions.", _ENTRY, values=VECTORS),
+          "of captions; `text`: captions; `dual`: scenes by a controlled dual encoder, of whose "
+          "space `dataset` has the sizes.", _ENTRY, values=VECTORS),
 )  # fmt: skip
 _MEASURED: tuple[Column, ...] = (
     label("stratum", "Whether the objects of a scene share a value; `all`: either way.", _ROWS,
@@ -40,6 +48,23 @@ _BESIDE: tuple[Column, ...] = (
     share("bag_of_concepts_floor", _SCENES, "What counting values gets right; empty but for "
           "objects.", _RECOGNITION, null="allowed", reference="exact"),
 )  # fmt: skip
+_IN_BITS = tuple(
+    Column(name, "float64", "bits of all scenes", meaning, "`studies.concepts.complexity."
+           "description_length`", "allowed", reference="close")
+    for name, meaning in (
+        ("bits", "Prequential description length of the embeddings, to a hundredth of their "
+         "deviation; empty but for `saved_bits`."),
+        ("bits_without", "The same by their mean alone."),
+    )
+)  # fmt: skip
+_TRAINED = (
+    label("encoder", "Name of the controlled dual encoder; empty for others.", _ENTRY,
+          null="allowed"),
+    label("query_pool", "Its queries in training.", _ENTRY, null="allowed"),
+    share("trained_coverage", "share of objects", "Objects that it was trained on.", _ENTRY,
+          null="allowed"),
+    count("trained_seed", "", "Seed of its training.", _ENTRY, null="allowed"),
+)  # fmt: skip
 _GUESS = share("bag_of_concepts_guess", _SCENES, "The most that can be had without binding: a pick "
                "among all sets of objects that have the scene's values.", _RECOGNITION,
                null="allowed", reference="exact")  # fmt: skip
@@ -47,6 +72,14 @@ _ABOUT: tuple[Column, ...] = (
     count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
     count("n_objects", "objects", "Objects that stand in some scene.", _ROWS),
     count("n_slots", "slots", "Objects of a scene.", _ROWS),
+    count(
+        "n_missing_scenes",
+        "scenes",
+        "Ordered tuples of these objects that no scene has; means "
+        "are of what else was in the scenes, too, where it is not 0.",
+        _ROWS,
+        reference="same",
+    ),
     label("flags", "Sorted, joined by `;`: " + ", ".join(EMBEDDING_FLAGS) + ".", _ROWS),
 )
 
@@ -58,17 +91,10 @@ def _value(meaning: str) -> Column:
 def _interval() -> tuple[Column, ...]:
     return tuple(
         Column(f"value_{end}", "float64", "1", f"{side} end of its 95 % bootstrap interval over "
-               "sets of objects; empty for what is no accuracy.", _RECOGNITION, "allowed", 0.0, 1.0)
+               "sets of objects, of a cosine over vectors; empty for what is neither.",
+               _RECOGNITION, "allowed", -1.0, 1.0)
         for end, side in (("low", "Lower"), ("high", "Upper"))
     )  # fmt: skip
-
-
-def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(EMBEDDING_FLAGS)
-
-    return frame["flags"].map(good).astype(bool)
 
 
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -78,7 +104,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 _RULES: tuple[Rule, ...] = (
-    ("flags are known, sorted and named once", _flags),
+    joined("flags", EMBEDDING_FLAGS),
     ("chance and floor stand beside every accuracy of objects", _floors),
 )
 _READ = ("concept", "concept_pooled", "object")
@@ -91,38 +117,45 @@ def _measure(meaning: str, values: tuple[str, ...]) -> Column:
 _GEOMETRY_NAMES = (
     *_EMBEDDING,
     label("analysis_kind", "`recognition` of the embedding itself; `decomposition`: of what is put "
-          "together from vectors of objects or values; `removal`: after a part was taken away.",
-          _ROWS, values=("recognition", "decomposition", "removal")),
-    label("variant", "`probes` fitted on 40 % of the scenes and asked about the others, or "
-          "`captions` of values and objects as queries; the estimator of vectors; the part taken.",
-          _ROWS, values=("probes", "captions", "avg", "avg_pos", "ols", "nothing", "concept",
-                         "object", "permuted_concept", "permuted_object")),
-    count("level", "", "Decomposition into vectors of objects (1) or of values (2); else 0.",
-          _ROWS),
+          "together from vectors of objects or values; `removal`: after a part was taken away; "
+          "`alignment` of such vectors with those of the same scenes' captions.",
+          _ROWS, values=("recognition", "decomposition", "removal", "alignment")),
+    label("variant", "`probes` fitted on 40 % of the scenes and asked about the others, or queries "
+          "of values and objects from the other modality: `captions`, or `images` of one object; "
+          "the estimator of vectors; the part taken; the map: `orthogonal`, none (`identity`), or "
+          "`permuted`: fitted to exchanged vectors.", _ROWS,
+          values=("probes", "captions", "images", "single", "avg", "avg_pos", "ols", "nothing",
+                  "concept", "object", "permuted_concept", "permuted_object", "orthogonal",
+                  "identity", "permuted")),
+    count("level", "", "Vectors of objects (1) or of values (2) that are added up, or aligned; "
+          "else 0.", _ROWS),
     _measure("Recognition of `object`, `concept` (mean over types), `concept_pooled` (values of "
              "all types together); `r2` of all scenes; `r2_objects`: how far vectors of objects "
              "are sums of values'; `retrieval_strict`, `retrieval_unordered`: the reconstruction's "
              "greatest cosine is with the scene, or one of the same objects; `explained`: R2 of "
-             "the part taken.", (*_READ, "r2", "r2_objects", "retrieval_strict",
-                                 "retrieval_unordered", "explained")),
+             "the part taken; `cosine` of held-out vectors with those they are mapped to, and "
+             "whether it is the greatest, among those held out and among all.",
+             (*_READ, "r2", "r2_objects", "retrieval_strict", "retrieval_unordered", "explained",
+              "cosine", "retrieval_held_out", "retrieval_of_all")),
     *_MEASURED,
 )  # fmt: skip
 
 GEOMETRY_SCHEMA = TableSchema(
     name="concept_geometry",
-    version=1,
+    version=2,
     description="How embeddings hold the objects of scenes: what probes read, how far scenes are "
     "sums over objects and objects sums over values, and what is read when a part is taken away; a "
     "row per embedding, quantity and stratum.",
     columns=(
         *_GEOMETRY_NAMES,
-        _value("Share of scenes, or R2; R2 may be negative where it is not fitted."),
+        _value("Share of scenes, R2 or cosine; R2 may be negative where it is not fitted."),
         *_interval(),
         *_BESIDE,
         _GUESS,
-        count("n_scenes", "scenes", "Scenes that count.", _ROWS, reference="same"),
-        count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe.",
+        count("n_scenes", "scenes", "Scenes that count; of an alignment, vectors held out.",
               _ROWS, reference="same"),
+        count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe; "
+              "vectors that one modality lacks.", _ROWS, reference="same"),
         *_ABOUT,
         *KEYS,
     ),
@@ -132,7 +165,8 @@ GEOMETRY_SCHEMA = TableSchema(
 
 _EDITING_NAMES = (
     *_EMBEDDING,
-    label("estimator", "Of the vectors of objects.", _ENTRY, values=("avg", "avg_pos", "ols")),
+    label("estimator", "Of the vectors of objects.", _ENTRY,
+          values=("avg", "avg_pos", "single", "ols")),
     count("concept_type", "", "Which type's value changes, from 0.", _ROWS),
     Column("strength", "float64", "1", "Multiple of the difference of the two objects' vectors "
            "that is added; 1 is the edit, 0 none.", _ENTRY),
@@ -146,7 +180,7 @@ _EDITING_NAMES = (
 
 EDITING_SCHEMA = TableSchema(
     name="concept_editing",
-    version=1,
+    version=2,
     description="What comes of exchanging one object of a scene in its embedding, a row per "
     "embedding, estimator, concept type, strength, quantity and stratum.",
     columns=(
@@ -173,23 +207,25 @@ EDITING_SCHEMA = TableSchema(
 _COMPLEXITY_NAMES = (
     *_EMBEDDING,
     label("approximator", "Name of the approximator.", _ENTRY, pattern=SLUG),
-    Column("coverage", "float64", "share of objects", "Share of the objects whose scenes train it.",
-           _ENTRY, low=0.0, high=1.0),
+    Column("coverage", "float64", "share of objects", "Share of the objects whose scenes train "
+           "it; of `saved_bits` 1, for all are sent.", _ENTRY, low=0.0, high=1.0),
     count("seed", "", "Seed of the objects and of the fit.", _ENTRY),
     label("selected", "State at the end, that of the smallest loss on scenes with validation "
           "objects, or (an oracle, too good) on test scenes.", _ROWS,
           values=("final", "validation", "oracle_test")),
     label("split", "Scenes of training objects alone, or of test objects alone; those with both "
-          "are left out.", _SPLITS, values=("train", "test")),
+          "are left out. `blocks`: objects in growing blocks, each sent with what was fitted to "
+          "those before.", _SPLITS, values=("train", "test", "blocks")),
     _measure("What probes of the real embedding, which know all objects, recognise in what is "
-             "foretold; `r2` against the mean of these scenes, `r2_all_scenes` of all.",
-             (*_READ, "r2", "r2_all_scenes")),
+             "foretold; `r2` against the mean of these scenes, `r2_all_scenes` of all; "
+             "`saved_bits`: share of `bits_without` that the approximator saves.",
+             (*_READ, "r2", "r2_all_scenes", "saved_bits")),
     *_MEASURED,
 )  # fmt: skip
 
 COMPLEXITY_SCHEMA = TableSchema(
     name="binding_complexity",
-    version=1,
+    version=2,
     description="What learners of the map from values to embeddings foretell of scenes of objects "
     "they never saw, a row per embedding, approximator, coverage, seed, state, split, quantity and "
     "stratum.",
@@ -203,12 +239,15 @@ COMPLEXITY_SCHEMA = TableSchema(
         count("n_train", "scenes", "Scenes that trained.", _SPLITS, reference="same"),
         label("kind", "Kind of approximator.", _ENTRY,
               values=("additive", "per_object", "global", "mlp", "forest", "booster")),
-        count("n_parameters", "numbers", "Parameters of the approximator.", _ROWS),
+        count("n_parameters", "numbers", "Parameters of the approximator; empty in blocks.",
+              _ROWS, null="allowed"),
         count("n_absent_values", "values", "Values that no training object has: what holds one "
-              "cannot be foretold.", _SPLITS, reference="same"),
+              "cannot be foretold; empty in blocks.", _SPLITS, null="allowed", reference="same"),
+        *_IN_BITS,
+        *_TRAINED,
         *_ABOUT,
         *KEYS,
     ),
-    key=tuple(column.name for column in _COMPLEXITY_NAMES),
+    key=(*(column.name for column in _COMPLEXITY_NAMES), "trained_coverage", "trained_seed"),
     rules=_RULES,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from bindscope.studies.concepts.complexity.approximators import (
 )
 from bindscope.studies.concepts.complexity.coordinates import Starts
 from bindscope.studies.concepts.complexity.descended import Descending
+from bindscope.studies.concepts.complexity.description_length import description_length
 from bindscope.studies.concepts.complexity.splits import split_objects
 from bindscope.studies.concepts.rows import Embedded, Row, recognised, scalar
 
@@ -35,6 +36,7 @@ def complexity_rows(
     coverages: Sequence[float],
     seeds: Sequence[int],
     validation_share: float,
+    description: bool,
 ) -> Iterator[Row]:
     """Yield rows of `binding_complexity`, of one approximator.
 
@@ -46,6 +48,8 @@ def complexity_rows(
         The approximator.
     coverages, seeds, validation_share
         Of the splits of objects.
+    description
+        Whether embeddings are sent in bits, too, in an order of objects for each seed.
     """
     z, scenes = embedded.z, embedded.scenes
     for coverage in coverages:
@@ -62,6 +66,19 @@ def complexity_rows(
             }  # fmt: skip
             for row in _approximated(found):
                 yield {**row, **about}
+    for seed in seeds if description else ():
+        yield _description(embedded, options, seed)
+
+
+def _description(embedded: Embedded, options: Mapping[str, Any], seed: int) -> Row:
+    found = description_length(approximator_of(options), embedded.z, embedded.scenes, seed=seed)
+    more = [] if found.ended else ["not_converged"]
+    return {
+        **scalar("saved_bits", found.saved, (len(embedded.scenes), 0)),
+        "bits": found.bits, "bits_without": found.bits_without, "kind": options["kind"],
+        "coverage": 1.0, "seed": seed, "selected": "validation", "split": "blocks",
+        "n_train": len(embedded.scenes), **embedded.about(*more),
+    }  # fmt: skip
 
 
 def _approximated(found: Approximation) -> Iterator[Row]:

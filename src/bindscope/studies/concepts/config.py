@@ -16,6 +16,7 @@ from bindscope.studies.concepts.analyses_config import (
 )
 from bindscope.studies.concepts.dual_config import DualEncoders, dual_problems
 from bindscope.studies.concepts.embeddings_config import Embeddings, embedding_problems
+from bindscope.studies.concepts.pixels_config import PixelEncoders, pixel_problems
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -36,6 +37,15 @@ class ConceptSection(Model):
     dual_encoders: tuple[DualEncoders, ...] = Field(
         (), description="Controlled dual encoders of scenes and queries."
     )
+    pixel_encoders: tuple[PixelEncoders, ...] = Field(
+        (), description="The same of images and captions: models that the run trains."
+    )
+
+    @property
+    def encoder_names(self) -> list[str]:
+        """Names of all encoders that are trained to bind, in order."""
+        pixels = [entry.name for entry in self.pixel_encoders]
+        return [*(entry.name for entry in self.dual_encoders), *pixels]
 
 
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
@@ -43,9 +53,11 @@ def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     for i, block in enumerate(section.embeddings):
         yield from embedding_problems(f"embeddings.{i}", config, block)
     yield from _analyses(config, section)
-    yield from repeated("dual_encoders", [entry.name for entry in section.dual_encoders])
+    yield from repeated("dual_encoders, pixel_encoders", section.encoder_names)
     for i, entry in enumerate(section.dual_encoders):
         yield from dual_problems(f"dual_encoders.{i}", entry)
+    for i, pixels in enumerate(section.pixel_encoders):
+        yield from pixel_problems(f"pixel_encoders.{i}", config, pixels)
 
 
 def _analyses(config: Config, section: ConceptSection) -> Iterator[str]:
@@ -57,7 +69,7 @@ def _analyses(config: Config, section: ConceptSection) -> Iterator[str]:
             yield f"planted: {one.name!r} is the name of a model, too; rename one"
     for i, entry in enumerate(section.analyses):
         where = f"analyses.{i}"
-        yield from analysis_problems(where, config, entry, section.planted)
+        yield from analysis_problems(where, config, entry, section)
         if entry.complexity:
             names = [option.name for option in entry.complexity.approximators]
             yield from repeated(f"{where}.complexity.approximators", names)

@@ -132,6 +132,11 @@ class DualEncoders(Model):
     )
     training: DualTraining = Field(DualTraining(), description="How they are trained.")
     evaluation: DualEvaluation = Field(DualEvaluation(), description="What is asked.")
+    geometry: bool = Field(
+        False,
+        description="Whether embeddings are measured too, for the table `concept_models`: rules of "
+        "object vectors, and bits of what goes with what.",
+    )
     threads: PositiveInt = Field(1, description="Threads.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where to train.")
 

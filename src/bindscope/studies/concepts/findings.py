@@ -8,7 +8,10 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
-from bindscope.studies.concepts.analyses_findings import analysis_findings, sections
+from bindscope.statistics.verdict import verdict
+from bindscope.studies.concepts.analyses_findings import analysis_findings
+from bindscope.studies.concepts.analyses_sections import sections
+from bindscope.studies.concepts.models_views import MEASURES, Correlated, correlated
 from bindscope.studies.concepts.views import over_seeds, recognised
 
 _INTRODUCTION = (
@@ -38,15 +41,40 @@ COVERAGES = (
 )  # fmt: skip
 
 
+CORRELATIONS = (
+    Column("measure", "words", "label"),
+    Column("among", "stratum", "label", "models of one coverage, or of one kind"),
+    Column(
+        "rank correlation",
+        "correlation",
+        "number",
+        "with recognition of held-out pairs; its interval is over models",
+        ".2f",
+        True,
+    ),
+    Column("Pearson", "pearson", "number", "", ".2f"),
+    Column("models", "n_models", "number", "", "d"),
+    Column("groups", "n_groups", "number", "that differ in more than a seed", "d"),
+)
+_CORRELATIONS = (
+    "Does a measure of the embeddings go with naming new combinations? `Recognised in what a "
+    "product rule foretells` is the quality of a probe in Fig. 9 of the paper, which claims a "
+    "strong positive correlation over about 500 models and no number that was at hand. Bits of "
+    "what goes with what are those of study one, from a linear probe that is shown scenes of all "
+    "objects: what is in the embedding, whether the encoder's own queries find it or not."
+)
+
+
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     embeddings = Chapter(findings=analysis_findings(tables), sections=sections(tables))
     if "binding_generalization" not in tables:
         return embeddings
     shown = by_coverage(tables["binding_generalization"])
+    found = _correlated(tables)
     return Chapter(
         headline=("concept_coverage",),
-        findings=(_transitions(shown), *embeddings.findings),
+        findings=(_transitions(shown), *_of_all(found), *embeddings.findings),
         sections=(
             Section(
                 "dual-encoders",
@@ -54,9 +82,44 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 paragraphs=(_INTRODUCTION,),
                 tables=(page_table("Held-out objects by coverage", COVERAGES, shown),),
             ),
+            *_correlations(found),
             *embeddings.sections,
         ),
     )
+
+
+def _correlated(tables: Mapping[str, pd.DataFrame]) -> list[Correlated]:
+    models = tables.get("concept_models")
+    return [] if models is None else [row for name in MEASURES for row in correlated(models, name)]
+
+
+def _of_all(found: list[Correlated]) -> tuple[Finding, ...]:
+    """Judge of each measure, over all models, that it goes with naming new combinations."""
+    points = tuple(
+        (
+            f"{MEASURES[one.measure]}: {verdict(one.low, one.high, 'above')}",
+            f"rank correlation {one.correlation:.2f} [{one.low:.2f}, {one.high:.2f}] over "
+            f"{one.n_models} models in {one.n_groups} groups.",
+        )
+        for one in found
+        if one.stratum == "all" and one.low == one.low
+    )
+    lead = "What goes with recognising held-out pairs, over trained encoders:"
+    return (Finding(lead, points),) if points else ()
+
+
+def _correlations(found: list[Correlated]) -> tuple[Section, ...]:
+    if not found:
+        return ()
+    rows = pd.DataFrame([one._asdict() | {"words": MEASURES[one.measure]} for one in found])
+    rows = rows.rename(columns={"low": "correlation_low", "high": "correlation_high"})
+    table = page_table("Correlations over models", CORRELATIONS, rows)
+    return (
+        Section(
+            "models", "What goes with naming new combinations", paragraphs=(_CORRELATIONS,),
+            figures=("concept_models",), tables=(table,),
+        ),
+    )  # fmt: skip
 
 
 def by_coverage(table: pd.DataFrame) -> pd.DataFrame:

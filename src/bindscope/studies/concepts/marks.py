@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+PIXELS = "pixels"  # kind of encoders of images and captions
 TARGETS = ("object", "concept", "concept_pooled")
 CANDIDATES = ("full", "trained", "sampled", "swaps")
 STRATA = ("all", "shared", "none")
@@ -24,4 +25,5 @@ EMBEDDING_FLAGS = (
     "refit_not_converged",
     "unseen_objects",
 )
-VECTORS = ("planted", "cls", "mean", "joint", "text")
+VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")
+EMBEDDING_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of a dual encoder with its query pool

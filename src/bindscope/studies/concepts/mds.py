@@ -8,8 +8,9 @@ multidimensional scaling (specification, section 1, E3).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from sklearn.manifold import MDS
@@ -121,6 +122,24 @@ def picture(
         stress,
         int((found < 0).sum()),
     )
+
+
+def first_picture(z: Floats, scenes: Scenes) -> dict[str, Any]:
+    """Return the picture of the first two values of the first two types, JSON-able.
+
+    Returns
+    -------
+    The fields of `Picture`; instead, `why` there is none.
+    """
+    if scenes.n_slots != 2 or len(scenes.sizes) < 2:
+        return {"why": "scenes have not two objects of two types"}
+    sizes, present = scenes.sizes, scenes.values_of_objects[scenes.present]
+    values = np.array(list(product((0, 1), (0, 1))))
+    if min(sizes[:2]) < 2 or not all(
+        (present == [*pair, *[0] * (len(sizes) - 2)]).all(axis=1).any() for pair in values
+    ):
+        return {"why": "an object of the first two values of the first two types is in no scene"}
+    return asdict(picture(z, scenes))
 
 
 def scaled(vectors: Floats, seed: int = 0) -> tuple[Doubles, float]:

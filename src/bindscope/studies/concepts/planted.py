@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.scenes import Doubles, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Integers, Scenes
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,15 @@ class Planted:
         Of the tables.
     slot_effect
         Standard deviation of what a slot adds to the vectors of its own.
+    places
+        Where the objects of scenes stand that do not fill their slots: the number of slots, and
+        the place of each object, (n, m). Default: the slots in their order.
     """
 
     dim: int
     seed: int = 0
     slot_effect: float = 0.0
+    places: tuple[int, Integers] | None = None
 
     def table(self, rows: int, n_slots: int, *purpose: int) -> Doubles:
         """Return vectors (m, rows, d); `purpose` tells the tables of one encoder apart."""
@@ -44,17 +48,17 @@ class Planted:
 
     def concepts(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each value in each slot, (n, m, C, d)."""
-        slot = np.arange(scenes.n_slots)
+        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
         found = [
-            self.table(size, scenes.n_slots, *purpose, k)[slot, scenes.values[:, :, k]]
+            self.table(size, n_slots, *purpose, k)[place, scenes.values[:, :, k]]
             for k, size in enumerate(scenes.sizes)
         ]
         return np.stack(found, axis=2)
 
     def objects(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each object in its slot, (n, m, d)."""
-        table = self.table(scenes.n_objects, scenes.n_slots, *purpose)
-        return np.asarray(table[np.arange(scenes.n_slots), scenes.slots])
+        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
+        return np.asarray(self.table(scenes.n_objects, n_slots, *purpose)[place, scenes.slots])
 
 
 def additive(scenes: Scenes, planted: Planted) -> Doubles:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from bindscope.config.models import Controlled
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Step
+from bindscope.graph.activations import model_slice
+from bindscope.graph.data import add_codes
 from bindscope.graph.shared import Shared
 from bindscope.studies.concepts.analyses_products import ANALYSIS_STEPS, add_analyses
 from bindscope.studies.concepts.config import ConceptSection
 from bindscope.studies.concepts.dual_config import DualEncoders
 from bindscope.studies.concepts.embeddings_config import Embeddings
+from bindscope.studies.concepts.pixels_config import PixelEncoders
 from bindscope.studies.concepts.registry import ENCODERS
 
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
+_PIXELS = "results/concepts/pixel_encoders/{encoder}/{dataset}/{model}-{key}"
 
 STEPS = (
     Step(
@@ -24,6 +29,23 @@ STEPS = (
         leaf=True,
         makes="dual encoders",
     ),
+    Step(
+        "dual_geometry",
+        {"rows": f"{_DUAL}.geometry.jsonl"},
+        reads={"encoders": ("weights",)},
+        leaf=True,
+        makes="geometry of dual encoders",
+    ),
+    Step(
+        "pixel_encoder",
+        {
+            "rows": f"{_PIXELS}.jsonl",
+            "geometry": f"{_PIXELS}.geometry.jsonl",
+        },
+        reads={"training": ("weights", "history")},
+        leaf=True,
+        makes="recognition of images",
+    ),
     *ANALYSIS_STEPS,
 )
 
@@ -32,9 +54,11 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add everything that the section asks for."""
     for block in section.embeddings:
         _add_embeddings(graph, shared, block)
-    add_analyses(graph, shared, section)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
+    for pixels in section.pixel_encoders:
+        _add_pixel_encoders(graph, shared, pixels)
+    add_analyses(graph, shared, section)
 
 
 def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:
@@ -51,13 +75,37 @@ def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
     """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
-    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools"})
+    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools", "geometry"})
+    how = entry.model_dump(mode="json", include={"encoder"})
     for sizes in entry.spaces:
         for pool in entry.query_pools:
             space = "x".join(map(str, sizes))
-            graph.add(
-                "dual_encoder",
-                {"encoder": entry.name, "space": space, "query_pool": pool},
-                {**content, "sizes": list(sizes), "query_pool": pool},
-                runs=[ENCODERS[entry.encoder.kind]],
-            )
+            names = {"encoder": entry.name, "space": space, "query_pool": pool}
+            code = [ENCODERS[entry.encoder.kind]]
+            about = {"sizes": list(sizes), "query_pool": pool}
+            trained = graph.add("dual_encoder", names, {**content, **about}, runs=code)
+            if entry.geometry:
+                read = {"encoders": trained}
+                graph.add("dual_geometry", names, {**how, "sizes": list(sizes)}, read, runs=code)
+
+
+def _add_pixel_encoders(graph: Graph, shared: Shared, entry: PixelEncoders) -> None:
+    """Add a job per model: what it recognises of held-out objects, and its geometry."""
+    dataset = shared.datasets[entry.dataset]
+    for model in (shared.models[name] for name in entry.models):
+        assert isinstance(model, Controlled)  # `pixel_problems` has looked
+        graph.add(
+            "pixel_encoder",
+            {"encoder": entry.name, "dataset": dataset.name, "model": model.name},
+            {
+                "candidates": list(entry.candidates),
+                "model": model_slice(model),
+                "sizes": [group.size for group in dataset.space.groups],
+            },
+            {
+                "codes": add_codes(graph, dataset),
+                "joint": shared.joint(graph, model, dataset),
+                "texts": shared.text_embeddings(graph, model, dataset),
+                "training": shared.weights(graph, model) or [],
+            },
+        )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.alignment import Alignment, align
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
 from bindscope.studies.concepts.editing import Edits, edited, value_edits
 from bindscope.studies.concepts.recognition import (
@@ -18,9 +22,16 @@ from bindscope.studies.concepts.recognition import (
 from bindscope.studies.concepts.removal import removals
 from bindscope.studies.concepts.scenes import Floats, Scenes, completeness
 from bindscope.studies.concepts.set_separation import Accuracy
-from bindscope.studies.concepts.vectors import Estimator, object_vectors
+from bindscope.studies.concepts.vectors import (
+    Estimator,
+    ObjectVectors,
+    SingleScenes,
+    object_vectors,
+    value_vectors,
+)
 
 Row = dict[str, Any]
+FEWEST_ALIGNED = 5  # vectors: three to fit a map, two to judge it by
 
 
 def number(value: float) -> float | None:
@@ -29,7 +40,7 @@ def number(value: float) -> float | None:
 
 
 class Embedded:
-    """Embeddings of scenes with linear probes, fitted on a share of the scenes.
+    """Embeddings of scenes, and how they are read.
 
     Parameters
     ----------
@@ -37,17 +48,32 @@ class Embedded:
         (n, d).
     scenes
         Of the same n.
+    readout
+        Default: linear probes, fitted on a share of the scenes.
+    single
+        Scenes of one object, where there are any.
     """
 
-    def __init__(self, z: Floats, scenes: Scenes) -> None:
-        self.z, self.scenes = z, scenes
+    def __init__(
+        self,
+        z: Floats,
+        scenes: Scenes,
+        readout: Readout | None = None,
+        single: SingleScenes | None = None,
+    ) -> None:
+        self.z, self.scenes, self.single = z, scenes, single
         self.train, self.test = split_scenes(len(scenes))
-        self.readout = fit_probes(z, scenes, self.train)
+        self.readout = readout or fit_probes(z, scenes, self.train)
+        self.completeness = completeness(scenes)
+
+    def vectors(self, estimator: Estimator) -> ObjectVectors:
+        """Return the vectors of objects by an estimator."""
+        return object_vectors(self.z, self.scenes, estimator, self.single)
 
     @property
     def flags(self) -> list[str]:
         """What is to be known before the numbers are believed, of `marks.EMBEDDING_FLAGS`."""
-        found = completeness(self.scenes)
+        found = self.completeness
         said = {
             "absent_values": found.absent_values > 0,
             "fewer_dimensions_than_objects": self.z.shape[1] < len(self.scenes.present),
@@ -61,7 +87,8 @@ class Embedded:
         """Return what every row says of the embedding, and its flags."""
         return {
             "dim": self.z.shape[1], "n_objects": len(self.scenes.present),
-            "n_slots": self.scenes.n_slots, "flags": ";".join(sorted([*self.flags, *more])),
+            "n_slots": self.scenes.n_slots, "n_missing_scenes": self.completeness.missing,
+            "flags": ";".join(sorted([*self.flags, *more])),
         }  # fmt: skip
 
 
@@ -91,9 +118,12 @@ def scalar(measure: str, value: float, counts: tuple[int, int], chance: float | 
 
 
 def geometry_rows(
-    embedded: Embedded, estimators: Sequence[Estimator], captions: Readout | None = None
+    embedded: Embedded,
+    estimators: Sequence[Estimator],
+    queries: Mapping[str, Readout] | None = None,
+    other: Floats | None = None,
 ) -> Iterator[Row]:
-    """Yield rows of `concept_geometry`: recognition, decomposition and removal.
+    """Yield rows of `concept_geometry`: recognition, decomposition, removal and alignment.
 
     Parameters
     ----------
@@ -101,16 +131,19 @@ def geometry_rows(
         The embedding, with its probes.
     estimators
         Of the vectors that decompositions add up.
-    captions
-        Queries of the other modality, where there are any.
+    queries
+        `captions` or `images` as queries: of the other modality, where there are any.
+    other
+        The same scenes in the other modality, (n, d'), where there are any.
     """
     z, scenes, test = embedded.z, embedded.scenes, embedded.test
     asked, about = scenes.take(test), embedded.about()
-    readouts = {"probes": embedded.readout} | ({"captions": captions} if captions else {})
-    for name, readout in readouts.items():
+    for name, readout in {"probes": embedded.readout, **(queries or {})}.items():
         for row in recognised(recognise(readout, z[test], asked)):
             yield {"analysis_kind": "recognition", "variant": name, "level": 0, **row, **about}
-    for found in decompositions(z, scenes, embedded.readout, tuple(estimators)):
+    for found in decompositions(
+        z, scenes, embedded.readout, tuple(estimators), single=embedded.single
+    ):
         for row in _decomposed(found, len(scenes)):
             kind = {"variant": found.estimator, "level": found.level}
             yield {"analysis_kind": "decomposition", **kind, **row, **about}
@@ -120,6 +153,39 @@ def geometry_rows(
         for row in (explained, *recognised(left.probed)):
             yield {"analysis_kind": "removal", "variant": left.removed, "level": 0,
                    **row, **embedded.about(*more)}  # fmt: skip
+    if other is not None:
+        for row in _aligned(embedded, other):
+            yield {"analysis_kind": "alignment", **row, **about}
+
+
+def _aligned(embedded: Embedded, other: Floats) -> Iterator[Row]:
+    """Yield how vectors of half of the objects, or values, lie on those of the other modality."""
+    scenes = embedded.scenes
+    both = [object_vectors(z, scenes, "avg").without_slots for z in (embedded.z, other)]
+    of_objects = [table[scenes.present] for table in both]
+    of_values = [
+        np.concatenate([table[0] for table in value_vectors(z, scenes, by_slot=False)])
+        for z in (embedded.z, other)
+    ]
+    for level, (first, second) in ((1, of_objects), (2, of_values)):
+        order = rng(0, 13, level).permutation(len(first))
+        if len(order) < FEWEST_ALIGNED:
+            continue
+        fitted, held_out = np.split(order, [(len(order) + 1) // 2])
+        for found in align(first, second, np.sort(fitted), np.sort(held_out)):
+            for row in _alignment(found):
+                yield {"variant": found.map, "level": level, **row}
+
+
+def _alignment(found: Alignment) -> Iterator[Row]:
+    counts = (found.n_held_out, found.n_skipped)
+    cosine = found.cosine
+    yield {
+        **scalar("cosine", cosine.value, counts),
+        "value_low": number(cosine.low), "value_high": number(cosine.high),
+    }  # fmt: skip
+    yield scalar("retrieval_held_out", found.retrieval, counts, found.chance)
+    yield scalar("retrieval_of_all", found.retrieval_all, counts, found.chance_all)
 
 
 def _decomposed(found: Decomposition, n_bank: int) -> Iterator[Row]:
@@ -139,7 +205,7 @@ def editing_rows(
     z, scenes = embedded.z, embedded.scenes
     by_type: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
     for estimator in estimators:
-        vectors = object_vectors(z, scenes, estimator)
+        vectors = embedded.vectors(estimator)
         for k, edits in enumerate(by_type):
             if not len(edits.base):
                 continue

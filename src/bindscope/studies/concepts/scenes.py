@@ -6,6 +6,7 @@ type varying slowest (`numpy.ravel_multi_index`). A scene has m slots with an ob
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,36 @@ Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+
+def values_of(objects: Integers, sizes: Sequence[int]) -> Integers:
+    """Return the values of objects.
+
+    Parameters
+    ----------
+    objects
+        Their numbers, int64 of any shape, -1 for none.
+    sizes
+        Number of values of each concept type.
+
+    Returns
+    -------
+    int64 of that shape and one axis more, by type; the values of no object mean nothing.
+    """
+    unravelled = np.unravel_index(np.maximum(objects, 0), tuple(sizes))
+    return np.stack(unravelled, axis=-1).astype(np.int64)
+
+
+def ids_of(values: Integers, sizes: Sequence[int]) -> Integers:
+    """Return the objects with some values, the inverse of `values_of`."""
+    found = np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes))
+    return np.asarray(found, np.int64)
+
+
+def absent_values(objects: Integers, every: Integers, sizes: Sequence[int]) -> int:
+    """Count the values of `every` object, over all concept types, that some `objects` lack."""
+    wanted, own = values_of(every, sizes), values_of(objects, sizes)
+    return sum(len(np.setdiff1d(wanted[:, k], own[:, k])) for k in range(len(sizes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +99,7 @@ class Scenes:
     @cached_property
     def values_of_objects(self) -> Integers:
         """Values of each object of the space, (U, C)."""
-        return np.stack(np.unravel_index(np.arange(self.n_objects), self.sizes), axis=-1)
+        return values_of(np.arange(self.n_objects), self.sizes)
 
     @cached_property
     def values(self) -> Integers:
@@ -166,6 +197,11 @@ class Completeness:
     absent_values: int
 
     @property
+    def missing(self) -> int:
+        """Ordered tuples of the objects that are present of which there is no scene."""
+        return self.possible - self.distinct
+
+    @property
     def complete(self) -> bool:
         """Whether every ordered tuple of the objects that are present is there once."""
         return self.scenes == self.distinct == self.possible
@@ -173,12 +209,10 @@ class Completeness:
 
 def completeness(scenes: Scenes) -> Completeness:
     """Count what is missing or repeated; the averages of `vectors` lean on completeness."""
-    used = scenes.values_of_objects[scenes.present]
-    absent = [size - len(np.unique(used[:, k])) for k, size in enumerate(scenes.sizes)]
     return Completeness(
         scenes=len(scenes),
         distinct=len(np.unique(scenes.keys(scenes.slots))),
         possible=len(scenes.present) ** scenes.n_slots,
         absent_objects=scenes.n_objects - len(scenes.present),
-        absent_values=int(sum(absent)),
+        absent_values=absent_values(scenes.present, np.arange(scenes.n_objects), scenes.sizes),
     )

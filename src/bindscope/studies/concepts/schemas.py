@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, STRATA, TARGETS
+from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, PIXELS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
-from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
+from bindscope.tables.schema import (
+    KEYS,
+    SLUG,
+    Column,
+    Rule,
+    TableSchema,
+    count,
+    joined,
+    label,
+    share,
+)
 
-_ENTRY = "config `dual_encoders[]`"
+_ENTRY = "config `dual_encoders[]`, `pixel_encoders[]`"
 _EVALUATION = "`studies.concepts.dual.evaluation`"
 _TRAINING = "`studies.concepts.dual.training`"
 _SCENES = "share of scenes"
@@ -52,7 +62,8 @@ _SCORES: tuple[Column, ...] = (
 )  # fmt: skip
 
 _ABOUT: tuple[Column, ...] = (
-    label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS)),
+    label("kind", "Kind of encoder; `pixels`: of images and captions.", _ENTRY,
+          values=(*ENCODERS, PIXELS)),
     count("n_types", "types", "Concept types.", _ENTRY),
     count("n_space", "objects", "Objects that there are.", _ENTRY),
     count("n_train_objects", "objects", "Objects of training scenes.",
@@ -69,20 +80,12 @@ _ABOUT: tuple[Column, ...] = (
 )  # fmt: skip
 
 
-def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(FLAGS)
-
-    return frame["flags"].map(good).astype(bool)
-
-
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["bag_of_concepts_floor"].notna() == frame["target"].eq("object")
 
 
 _RULES: tuple[Rule, ...] = (
-    ("flags are known, sorted and named once", _flags),
+    joined("flags", FLAGS),
     ("there is a floor of objects, and of nothing else", _floors),
     ("no more scenes than there are", lambda frame: frame["n_scenes"] <= frame["n_all_scenes"]),
 )

@@ -46,9 +46,9 @@ def set_separation(scores: Floats, positives: Flags) -> Doubles:
     return np.where(positives.any(axis=1), (lowest > highest).astype(np.float64), np.nan)
 
 
-def chance(n_positive: Integers, n_candidates: int) -> Doubles:
+def chance(n_positive: Integers, n_candidates: int | Integers) -> Doubles:
     """Return how likely random scores separate: 1 / binom(J, |P|); NaN where |P| is 0."""
-    p, total = n_positive.astype(np.float64), float(n_candidates)
+    p, total = n_positive.astype(np.float64), np.asarray(n_candidates, np.float64)
     logarithm = gammaln(p + 1) + gammaln(total - p + 1) - gammaln(total + 1)
     return np.where(n_positive > 0, np.exp(logarithm), np.nan)
 

@@ -7,6 +7,7 @@ which preconditions the L-BFGS of `bindscope.fitting`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -41,50 +42,93 @@ class Softmax:
         return self.excess_nats <= TOLERANCE
 
 
-class _Objective:
-    """The loss as one column of weights (V d, 1); logits are held, so a trial takes no product."""
+class LinearObjective(ABC):
+    """A convex loss of logits Z W', as one column of weights (V d, 1).
 
-    def __init__(self, z: Tensor, targets: Tensor, ridge: float) -> None:
-        self.z, self.targets = z, targets
+    Logits are held, so that a trial of a line search takes no product.
+
+    Parameters
+    ----------
+    z
+        float64 (n, d).
+    n_rows
+        Rows V of W.
+    ridge
+        Half of it times |W|^2 is added to the loss.
+    """
+
+    def __init__(self, z: Tensor, n_rows: int, ridge: float) -> None:
+        self.z, self.n_rows = z, n_rows
         self.ridge = torch.full((1, 1), ridge, dtype=z.dtype)
         bound = z.t() @ z / (2 * len(z))
         bound.diagonal().add_(ridge)
         self.factor: Tensor = torch.linalg.cholesky(bound)
 
+    @abstractmethod
+    def losses(self, logits: Tensor) -> Tensor:
+        """Return the loss of each scene (n,) in nats."""
+
+    @abstractmethod
+    def residual(self, logits: Tensor) -> Tensor:
+        """Return its derivative by the logits (n, V)."""
+
     def _matrix(self, w: Tensor) -> Tensor:
-        return w.view(self.targets.shape[1], -1)
+        return w.view(self.n_rows, -1)
 
     def _loss(self, logits: Tensor) -> Tensor:
-        inside = (self.targets * logits).sum(1)
-        return (torch.logsumexp(logits, 1) - inside).mean()[None]
+        return self.losses(logits).mean()[None]
 
     def _slope(self, logits: Tensor) -> Tensor:
-        residual = torch.softmax(logits, 1) - self.targets
-        return (residual.t() @ self.z / len(self.z)).reshape(-1, 1)
+        return (self.residual(logits).t() @ self.z / len(self.z)).reshape(-1, 1)
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and slope at some weights; see `bindscope.fitting.lbfgs`."""
         self.logits = self.z @ self._matrix(w).t()
         return self._loss(self.logits), self._slope(self.logits)
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
+        """Prepare a line search."""
         del w  # the logits at w are held
         self.change = self.z @ self._matrix(direction).t()
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and directional derivative along it."""
         logits = self.logits + t * self.change
-        residual = torch.softmax(logits, 1) - self.targets
-        return self._loss(logits), (residual * self.change).sum(1).mean()[None]
+        return self._loss(logits), (self.residual(logits) * self.change).sum(1).mean()[None]
 
     def arrive(self, t: Tensor) -> Tensor:
+        """Return the slope where it ended."""
         self.logits = self.logits + t * self.change
         return self._slope(self.logits)
 
     def keep(self, index: Tensor) -> None:
+        """Nothing to drop."""
         del index  # there is one column, and when it stops all is over
 
     def precondition(self, g: Tensor) -> Tensor:
+        """Solve with the bound of the Hessian."""
         solved: Tensor = torch.cholesky_solve(self._matrix(g).t(), self.factor)
         return solved.t().reshape(-1, 1)
+
+
+class _SoftmaxObjective(LinearObjective):
+    def __init__(self, z: Tensor, targets: Tensor, ridge: float) -> None:
+        super().__init__(z, targets.shape[1], ridge)
+        self.targets = targets
+
+    def losses(self, logits: Tensor) -> Tensor:
+        return torch.logsumexp(logits, 1) - (self.targets * logits).sum(1)
+
+    def residual(self, logits: Tensor) -> Tensor:
+        return torch.softmax(logits, 1) - self.targets
+
+
+def minimised(objective: LinearObjective) -> Softmax:
+    """Minimise a loss from weights of 0 on."""
+    n_rows, dim = objective.n_rows, objective.z.shape[1]
+    start = objective.z.new_zeros(n_rows * dim, 1)
+    found = descend(objective, start, iterations=ITERATIONS, tolerance=TOLERANCE)
+    return Softmax(found.w.view(n_rows, -1), float(found.decrement))
 
 
 def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
@@ -99,7 +143,4 @@ def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
     ridge
         Positive: without it, separable data have no optimum.
     """
-    start = z.new_zeros(targets.shape[1] * z.shape[1], 1)
-    objective = _Objective(z, targets, ridge)
-    found = descend(objective, start, iterations=ITERATIONS, tolerance=TOLERANCE)
-    return Softmax(found.w.view(targets.shape[1], -1), float(found.decrement))
+    return minimised(_SoftmaxObjective(z, targets, ridge))

@@ -9,7 +9,7 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, problems
-from bindscope.studies.concepts.marks import VECTORS
+from bindscope.studies.concepts.marks import EMBEDDING_NAME, VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
 
 _HERE = "bindscope.studies.concepts"
@@ -22,16 +22,29 @@ EMBEDDING_TABLES = {
 
 
 def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows = graph.of("dual_encoder")
+    rows = [*graph.of("dual_encoder"), *graph.of("pixel_encoder")]
     return Request({"rows": rows}) if rows else None
 
 
-def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    if not graph.of("dual_encoder"):
+def _models_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    recognised = _generalization_rows(graph, shared, section)
+    measured = {"geometry": graph.of("dual_geometry"), "pixels": graph.of("pixel_encoder")}
+    if recognised is None or not any(measured.values()):
         return None
-    names = [entry.name for entry in section.dual_encoders]
-    tables = graph.of("table", table="binding_generalization")
-    return Request({"table": tables}, {"encoders": names})
+    return Request({**recognised.inputs, **measured}, reads={"pixels": ("geometry",)})
+
+
+def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    return _of_encoders(graph, section, "binding_generalization")
+
+
+def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    return _of_encoders(graph, section, "concept_models")
+
+
+def _of_encoders(graph: Graph, section: ConceptSection, table: str) -> Request | None:
+    tables = graph.of("table", table=table)
+    return Request({"table": tables}, {"encoders": section.encoder_names}) if tables else None
 
 
 def _rows_of(rule: str) -> Any:
@@ -50,6 +63,18 @@ def _table_of(name: str) -> Any:
     return request
 
 
+def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    tables = graph.of("table", table="binding_complexity")
+    return Request({"table": tables}) if graph.of("binding_complexity", vectors="dual") else None
+
+
+def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    asked = {entry.name for entry in section.analyses if entry.picture}
+    made = graph.of("concept_geometry")
+    given = [product for product in made if product.wildcards["analysis"] in asked]
+    return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
+
+
 def _figure(name: str, title: str, request: Any) -> FigureEntry:
     return FigureEntry(name, title, f"{_HERE}.figures.{name}", request)
 
@@ -66,7 +91,7 @@ STUDY = Study(
         "space": r"[0-9]+(?:x[0-9]+)*",
         "query_pool": r"train_only|all",
         "analysis": NAME,
-        "embedding": NAME,
+        "embedding": EMBEDDING_NAME,
         "vectors": "|".join(VECTORS),
         "approximator": NAME,
     },
@@ -74,6 +99,7 @@ STUDY = Study(
         TableEntry(
             "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
         ),
+        TableEntry("concept_models", f"{_HERE}.models_table:CONCEPT_MODELS", _models_rows),
         *(
             TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
             for name in EMBEDDING_TABLES
@@ -81,10 +107,13 @@ STUDY = Study(
     ),
     figures=(
         _figure("concept_coverage", "Concepts: from how many objects on", _generalization),
+        _figure("concept_models", "Concepts: what goes with naming new combinations", _models),
         *(
             _figure(name, f"Concepts: {title}", _table_of(name))
             for name, title in EMBEDDING_TABLES.items()
         ),
+        _figure("concept_picture", "Concepts: a picture of embeddings", _pictures),
+        _figure("dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
 )

@@ -27,6 +27,7 @@ from bindscope.tables.schema import (
     Reference,
     Rule,
     count,
+    joined,
     label,
     share,
 )
@@ -274,14 +275,6 @@ def _ordered(frame: pd.DataFrame) -> pd.Series[bool]:
     return good
 
 
-def _flags(frame: pd.DataFrame) -> pd.Series[bool]:
-    def good(flags: str) -> bool:
-        found = flags.split(";") if flags else []
-        return found == sorted(set(found)) and set(found) <= set(FLAGS)
-
-    return frame["flags"].map(good).astype(bool)
-
-
 def _families(frame: pd.DataFrame) -> pd.Series[bool]:
     named = frame["options"].str.extract(r'"family":"([a-z_]+)"')[0]
     return named.isin(FAMILIES)
@@ -292,7 +285,7 @@ SAME_OBJECT_RULES: tuple[Rule, ...] = (
     ("majority_accuracy is that of the more frequent answer", _majority),
     ("a constant per image is at least as good as one constant", _image_majority),
     ("intervals have two ends, low before high", _ordered),
-    ("flags are known, sorted and named once", _flags),
+    joined("flags", FLAGS),
     ("options is JSON with a known family", _families),
 )
 STRATA_RULES: tuple[Rule, ...] = (("intervals have two ends, low before high", _ordered),)

@@ -14,7 +14,7 @@ import numpy as np
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.scenes import Integers, Scenes
+from bindscope.studies.concepts.scenes import Integers, Scenes, absent_values
 
 DRAWS = 100
 
@@ -100,7 +100,7 @@ def split_objects(
     for draw in range(DRAWS if require_values else 1):
         order = present[rng(seed, draw).permutation(len(present))]
         chosen, fitted = order[:n_train], order[: n_train - n_validation]
-        absent = _absent_values(scenes, fitted)
+        absent = absent_values(fitted, present, scenes.sizes)
         if not absent:
             break
     in_train, in_fit = (np.isin(scenes.slots, some).sum(axis=1) for some in (chosen, fitted))
@@ -117,10 +117,3 @@ def split_objects(
         absent_values=absent,
         draws=draw + 1,
     )
-
-
-def _absent_values(scenes: Scenes, objects: Integers) -> int:
-    """Count the values of present objects that these objects lack."""
-    every, own = (scenes.values_of_objects[some] for some in (scenes.present, objects))
-    types = range(len(scenes.sizes))
-    return sum(len(np.setdiff1d(every[:, k], own[:, k])) for k in types)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import comb, prod
+from math import prod
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from bindscope.studies.concepts.dual.encoders.base import DualEncoder
 from bindscope.studies.concepts.dual.loss import cosines
 from bindscope.studies.concepts.dual.objects import Ids, ids_of, offsets, values_of
 from bindscope.studies.concepts.dual_config import Candidates
+from bindscope.studies.concepts.set_separation import chance, set_separation
 
 SAMPLING = 3  # stream of a seed
 SAMPLED_SCENES = 64  # whose objects are the candidates of `sampled`
@@ -171,13 +172,13 @@ def evaluate(
                  for kind in kinds}  # fmt: skip
         parts.append(found | _concept_hits(values, own, sizes))
     for (target, kind), _ in parts[0].items():
-        hits, chance, floor = (
+        hits, chances, floor = (
             np.concatenate([part[target, kind][i] for part in parts]) for i in range(3)
         )
         for name, stratum in _strata(scenes):
             yield Score(
                 target, kind, name,
-                float(hits[stratum].mean()), float(chance[stratum].mean()),
+                float(hits[stratum].mean()), float(chances[stratum].mean()),
                 float(floor[stratum].mean()) if target == "object" else None,
                 int(stratum.sum()), scenes.n_all,
             )  # fmt: skip
@@ -204,7 +205,6 @@ def _object_hits(
 ) -> Hits:
     """Return hits, chance and the floor's hits of some scenes (scenes,), the first one `start`."""
     rows = np.arange(len(slots))[:, None]
-    lowest = scores[rows, slots].min(1)
     mixed = swaps(slots, sizes)
     present = (mixed[:, :, None] == slots[:, None]).any(2)
     if kind == "swaps":
@@ -216,13 +216,12 @@ def _object_hits(
         listed = known if kind == "trained" else np.ones_like(known)
         candidates = np.tile(listed, (len(slots), 1))
         candidates[rows, slots] = True
-    others = np.where(candidates, scores, -np.inf)
-    others[rows, slots] = -np.inf
-    hits = lowest > others.max(1)
+    of_scene = np.zeros(scores.shape, bool)
+    of_scene[rows, slots] = True
+    hits = set_separation(np.where(candidates, scores, -np.inf), of_scene)
     floor = ~(candidates[rows, mixed] & ~present).any(1)
-    n = candidates.sum(1)
-    chance = np.array([1 / comb(int(count), slots.shape[1]) for count in n])
-    return hits.astype(np.float64), chance, floor.astype(np.float64)
+    chances = chance(np.full(len(slots), slots.shape[1]), candidates.sum(1))
+    return hits, chances, floor.astype(np.float64)
 
 
 def _sampled(slots: Ids, mixed: Ids, n_objects: int, seed: int, start: int) -> Bools:
@@ -248,10 +247,10 @@ def _concept_hits(
     present[rows, tokens.reshape(len(slots), -1)] = True
     parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     by_type = [_separated(scores[:, part], present[:, part]) for part in parts]
-    hits, chance = (np.mean([found[i] for found in by_type], axis=0) for i in range(2))
+    hits, chances = (np.mean([found[i] for found in by_type], axis=0) for i in range(2))
     unused = np.full(len(slots), np.nan)
     return {
-        ("concept", "full"): (hits, chance, unused),
+        ("concept", "full"): (hits, chances, unused),
         ("concept_pooled", "full"): (*_separated(scores, present), unused),
     }
 
@@ -260,8 +259,4 @@ def _separated(
     scores: NDArray[np.float32], present: Bools
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return hits and chance of scenes (scenes,); where all candidates are present, a hit."""
-    lowest = np.where(present, scores, np.inf).min(1)
-    highest = np.where(present, -np.inf, scores).max(1)
-    n = present.sum(1)
-    chance = np.array([1 / comb(scores.shape[1], int(count)) for count in range(n.max() + 1)])
-    return (lowest > highest).astype(np.float64), chance[n]
+    return set_separation(scores, present), chance(present.sum(1), scores.shape[1])

@@ -12,12 +12,33 @@ from torch import Tensor, from_numpy
 
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.dual.encoders.base import DualEncoder
-from bindscope.studies.concepts.dual.evaluation import Scenes, evaluate, pairs, single_objects
+from bindscope.studies.concepts.dual.evaluation import (
+    Scenes,
+    Score,
+    evaluate,
+    pairs,
+    single_objects,
+)
 from bindscope.studies.concepts.dual.objects import Split
 from bindscope.studies.concepts.dual.training import Runs, Trained, build
 from bindscope.studies.concepts.dual_config import DualEncoders
 
 FITTED = 0.95  # of training pairs that are recognised
+
+
+def entry_of(spec: Mapping[str, Any], names: Mapping[str, str]) -> DualEncoders:
+    """Return the entry of a job's configuration, with its space and pool alone.
+
+    Parameters
+    ----------
+    spec
+        The job's: `sizes`, and those fields of the entry that it depends on.
+    names
+        `encoder` and `query_pool`.
+    """
+    fields = {name: spec[name] for name in DualEncoders.model_fields if name in spec}
+    alone = {"spaces": [spec["sizes"]], "query_pools": [names["query_pool"]]}
+    return DualEncoders.model_validate({**fields, **alone, "name": names["encoder"]})
 
 
 def run_of(
@@ -60,7 +81,7 @@ def rows(
                 "steps": trained.steps[-1],
             }  # fmt: skip
             found = list(_scores(entry, encoder, split, seed))
-            flags = [*trained.flags(i), *_unfitted(found)]
+            flags = [*trained.flags(i), *unfitted(found)]
             for row in found:
                 yield {**about, **row, "flags": ";".join(sorted(flags))}
 
@@ -69,7 +90,7 @@ def _finite(loss: float) -> float | None:
     return float(loss) if isfinite(loss) else None
 
 
-def _unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return `not_fitted` where training pairs are not recognised: then others say little."""
     (trained,) = (
         row["accuracy"] for row in found
@@ -92,13 +113,17 @@ def _scores(
         both: tuple[Scenes, Scenes] = (single_objects(objects), two)
         for n, scenes in enumerate(both, 1):
             for score in evaluate(encoder, scenes, split.train, further, seed):
-                yield {
-                    "split": name, "n_objects": n, "target": score.target,
-                    "candidates": score.candidates, "stratum": score.stratum,
-                    "accuracy": score.accuracy, "chance": score.chance,
-                    "bag_of_concepts_floor": score.floor, "n_scenes": score.n_scenes,
-                    "n_all_scenes": score.n_all,
-                }  # fmt: skip
+                yield scored(name, n, score)
+
+
+def scored(split: str, n_objects: int, score: Score) -> dict[str, Any]:
+    """Return the columns of a score: of scenes of so many objects of a split."""
+    return {
+        "split": split, "n_objects": n_objects, "target": score.target,
+        "candidates": score.candidates, "stratum": score.stratum, "accuracy": score.accuracy,
+        "chance": score.chance, "bag_of_concepts_floor": score.floor,
+        "n_scenes": score.n_scenes, "n_all_scenes": score.n_all,
+    }  # fmt: skip
 
 
 def write_results(

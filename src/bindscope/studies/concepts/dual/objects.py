@@ -12,34 +12,14 @@ from numpy.typing import NDArray
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.dual.counts import n_objects_by_split
+from bindscope.studies.concepts.scenes import absent_values, ids_of, values_of
+
+__all__ = ["Ids", "Split", "ids_of", "offsets", "split_objects", "values_of"]
 
 DRAWS = 10_000  # of training objects, until every value is among them
 SPLITTING = 0  # stream of a seed; 1 and 2 are in `batches`, 3 is in `evaluation`
 
 Ids = NDArray[np.int64]
-
-
-def values_of(ids: Ids, sizes: Sequence[int]) -> Ids:
-    """Return the values of objects.
-
-    Parameters
-    ----------
-    ids
-        Objects, int64 of any shape, -1 for none; the last type varies fastest.
-    sizes
-        Number of values of each concept type.
-
-    Returns
-    -------
-    int64 of that shape and one axis more, by type; the values of no object mean nothing.
-    """
-    return np.stack(np.unravel_index(np.maximum(ids, 0), tuple(sizes)), axis=-1).astype(np.int64)
-
-
-def ids_of(values: Ids, sizes: Sequence[int]) -> Ids:
-    """Return the objects with some values, the inverse of `values_of`."""
-    found: Ids = np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes))
-    return found.astype(np.int64)
 
 
 def offsets(sizes: Sequence[int]) -> Ids:
@@ -99,8 +79,7 @@ def split_objects(
     generator = rng(seed, SPLITTING)
     for _ in range(DRAWS if every_value else 1):
         order = generator.permutation(prod(sizes))
-        values = values_of(order[:train], sizes)
-        missing = sum(size - len(np.unique(values[:, k])) for k, size in enumerate(sizes))
+        missing = absent_values(order[:train], order, sizes)
         if not missing:
             break
     if missing and every_value:

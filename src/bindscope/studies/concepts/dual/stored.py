@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,25 @@ class StoredRun:
         """Return raw embeddings of all objects (objects, dim) and of all values (tokens, dim)."""
         ids = torch.arange(len(self.encoder.tokens))[None]
         return self.encoder.objects(ids)[0].numpy(), self.encoder.concepts()[0].numpy()
+
+
+def stored_runs(
+    path: Path | str, encoder: Mapping[str, Any], sizes: Sequence[int]
+) -> Iterator[StoredRun]:
+    """Yield the runs of a job after its last step.
+
+    Parameters
+    ----------
+    path
+        The job's weights.
+    encoder
+        Kind and options, as the configuration has them.
+    sizes
+        The job's numbers of values.
+    """
+    # Of an entry, only its encoder is read: coverages and seeds stand in the file.
+    fields = {"name": "stored", "encoder": encoder, "spaces": [tuple(sizes)], "coverages": [0.5]}
+    return read_runs(path, DualEncoders.model_validate(fields), sizes)
 
 
 def read_runs(

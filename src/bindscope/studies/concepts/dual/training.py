@@ -85,11 +85,15 @@ class Trained:
 
     def flags(self, run: int) -> list[str]:
         """Return `diverged`, or `not_converged` where the loss of training was still falling."""
-        own = self.losses[:, run, 0]
-        if not np.isfinite(own).all():
-            return ["diverged"]
-        before = own[np.array(self.steps) <= TAIL * self.steps[-1]].min()
-        return ["not_converged"] if before - own[-1] > REST_BITS else []
+        return loss_flags(self.losses[:, run, 0], self.steps)
+
+
+def loss_flags(losses: NDArray[np.float64], steps: Sequence[int]) -> list[str]:
+    """Return flags of a training by its losses in bits (evaluations,), each after so many steps."""
+    if not np.isfinite(losses).all():
+        return ["diverged"]
+    before = losses[np.array(steps) <= TAIL * steps[-1]].min()
+    return ["not_converged"] if before - losses[-1] > REST_BITS else []
 
 
 class Trainee(nn.Module):

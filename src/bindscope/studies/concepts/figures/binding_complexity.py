@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.concepts.analyses_schemas import COMPLEXITY_SCHEMA
 from bindscope.studies.concepts.analyses_views import approximated, named, rows_with
-from bindscope.tables.write import read_table
+from bindscope.studies.concepts.figures.parts import GREY_FLOOR, lines_by_coverage, only_table
 
-_FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0, "color": GREY}
-
-
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table."""
-    return {"table": read_table(inputs.paths("table")[0], COMPLEXITY_SCHEMA)}
+read = partial(only_table, COMPLEXITY_SCHEMA)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -44,23 +36,12 @@ def draw(table: pd.DataFrame) -> Figure:
     grid = figure.subplots(len(names), 2, squeeze=False, sharex=True, sharey=True)
     for line, name in zip(grid, names, strict=True):
         for axes, (what, means) in zip(line, found.items(), strict=True):
-            _panel(axes, rows_with(means, name=name), look)
+            lines_by_coverage(axes, rows_with(means, name=name), look, "coverage")
+            axes.set_ylim(-0.02, 1.02)
             axes.set_title(f"{name.replace(chr(10), ', ')}: {what}s", fontsize=8)
         line[0].set_ylabel("share of scenes")
     for axes in grid[-1]:
         axes.set_xlabel("coverage: share of objects in training")
     entries = [handle(name, **style) for name, style in look.items()]
-    legend_below(figure, [*entries, handle("bag of concepts", **_FLOOR)], 4)
+    legend_below(figure, [*entries, handle("bag of concepts", **GREY_FLOOR)], 4)
     return figure
-
-
-def _panel(axes: Axes, means: pd.DataFrame, look: dict[str, Any]) -> None:
-    for name, style in look.items():
-        own = rows_with(means, approximator=name).sort_values("coverage")
-        axes.fill_between(own["coverage"], own["value_low"], own["value_high"],
-                          color=style["color"], alpha=0.15, linewidth=0)  # fmt: skip
-        axes.plot(own["coverage"], own["value"], **style)
-    floors = means.groupby("coverage")["floor"].mean().dropna()
-    axes.plot(floors.index, floors, **_FLOOR)
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlim(0, 1)

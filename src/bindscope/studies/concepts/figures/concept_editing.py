@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.concepts.analyses_schemas import EDITING_SCHEMA
 from bindscope.studies.concepts.analyses_views import edits_by_strength, named, rows_with
-from bindscope.tables.write import read_table
+from bindscope.studies.concepts.figures.parts import FLOOR, only_table
 
 PANELS = {
     "retrieval_unordered": "finds the real scene\n(either order)",
     "concept": "probes read its values",
     "object": "the probe reads its objects",
 }
-_FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table."""
-    return {"table": read_table(inputs.paths("table")[0], EDITING_SCHEMA)}
+read = partial(only_table, EDITING_SCHEMA)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -57,11 +53,11 @@ def draw(table: pd.DataFrame) -> Figure:
             own = rows_with(rows, name=name, measure=measure).sort_values("strength")
             axes.plot(own["strength"], own["value"], **look[name])
             if own["floor"].notna().any():
-                axes.plot(own["strength"], own["floor"], color=look[name]["color"], **_FLOOR)
+                axes.plot(own["strength"], own["floor"], color=look[name]["color"], **FLOOR)
         axes.set_title(title, fontsize=8)
         axes.set_xlabel("strength of the edit")
         axes.set_ylim(-0.02, 1.02)
     figure.axes[0].set_ylabel("share of edits")
     entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
-    legend_below(figure, [*entries, handle("bag of concepts", color="k", **_FLOOR)], 4)
+    legend_below(figure, [*entries, handle("bag of concepts", color="k", **FLOOR)], 4)
     return figure

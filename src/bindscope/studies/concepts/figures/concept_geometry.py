@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled, values_along_x
 from bindscope.studies.concepts.analyses_schemas import GEOMETRY_SCHEMA
 from bindscope.studies.concepts.analyses_views import named, rows_with
-from bindscope.tables.write import read_table
+from bindscope.studies.concepts.figures.parts import only_table
 
 PANELS = {
     "r2": "R2 of embeddings",
     "retrieval_unordered": "scene found again\n(either order)",
     "object": "objects read from\nthe reconstruction",
 }
-_NAMES = {"avg": "mean, any slot", "avg_pos": "mean, by slot", "ols": "least squares, by slot"}
+_NAMES = {
+    "avg": "mean, any slot", "avg_pos": "mean, by slot", "ols": "least squares, by slot",
+    "single": "the object alone",
+}  # fmt: skip
 _FLOOR: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table."""
-    return {"table": read_table(inputs.paths("table")[0], GEOMETRY_SCHEMA)}
+read = partial(only_table, GEOMETRY_SCHEMA)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:

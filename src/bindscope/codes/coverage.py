@@ -1,0 +1,83 @@
+"""Which objects training scenes are made of, so that combinations of known values are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import ConfigError
+
+DRAWS = 10_000  # of training objects, until every value is among them
+
+
+def drawn_objects(
+    sizes: Sequence[int], n: int, generator: np.random.Generator, *, every_value: bool = True
+) -> tuple[NDArray[np.int64], int]:
+    """Put the objects of a space in a random order whose first ones have every value.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each feature group; the last one varies fastest.
+    n
+        How many of the first ones.
+    generator
+        Where orders come from.
+    every_value
+        Whether orders are drawn until the first ones have every value of every group: uniform
+        among those orders.
+
+    Returns
+    -------
+    The order, int64 (objects,), and how many values, of all groups, the first ones lack.
+
+    Raises
+    ------
+    ConfigError
+        If none of `DRAWS` orders has every value.
+    """
+    sizes = tuple(sizes)
+    for _ in range(DRAWS if every_value else 1):
+        order = generator.permutation(prod(sizes))
+        values = np.unravel_index(order[:n], sizes)
+        missing = sum(size - len(np.unique(own)) for size, own in zip(sizes, values, strict=True))
+        if not missing:
+            return order, 0
+    if every_value:
+        raise ConfigError(
+            f"coverage of the space {'x'.join(map(str, sizes))}",
+            f"no draw of {n} objects out of {DRAWS:,} has every value of every group",
+            "raise the coverage",
+        )
+    return order, missing
+
+
+def covered_objects(sizes: Sequence[int], coverage: float, seed: int) -> NDArray[np.bool_]:
+    """Mark the objects that training scenes are made of, bool (objects,).
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each feature group.
+    coverage
+        Their share, rounded down.
+    seed
+        Seed of the draw.
+
+    Raises
+    ------
+    ConfigError
+        As `drawn_objects`.
+    """
+    covered = np.zeros(prod(sizes), bool)
+    n = int(coverage * len(covered))
+    generator = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
+    covered[drawn_objects(sizes, n, generator)[0][:n]] = True
+    return covered
+
+
+# Keeps this random stream apart from those of other rooms with the same seed.
+_STREAM = int.from_bytes(b"coverage", "big")

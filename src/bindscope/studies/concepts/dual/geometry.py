@@ -1,0 +1,108 @@
+"""What the embeddings of a trained encoder hold: rules of object vectors, bits of pairing.
+
+An object's vector is the mean of the embeddings of scenes that hold it. A *rule* foretells it from
+its values; it is fitted to the training objects of the encoder, and told by the objects that were
+held out, of which no training scene has shown the encoder any: R2 of their vectors, and how many
+pairs of them the encoder's own queries recognise in sums of foretold vectors (the quality of a
+probe in Fig. 9 of arXiv 2605.31503, here with one product per object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bindscope.studies.concepts.complexity.approximators import Approximator, Kind, approximate
+from bindscope.studies.concepts.complexity.coordinates import Starts
+from bindscope.studies.concepts.complexity.splits import ObjectSplit
+from bindscope.studies.concepts.decomposition import r_squared
+from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
+from bindscope.studies.concepts.dual.given import GivenEncoder
+from bindscope.studies.concepts.dual.objects import Split
+from bindscope.studies.concepts.dual.stored import StoredRun
+from bindscope.studies.concepts.pairing_bits import pairing_bits
+from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.vectors import object_vectors
+
+MOST_SCENES = 12_000  # pairs that are measured, drawn at random where there are more
+RULES: dict[str, Kind] = {"additive": "additive", "product": "per_object"}
+STARTS = Starts(number=4)
+Queries = tuple[Floats, Floats]  # of all objects, and of all values
+
+
+def measured(
+    z: Floats, slots: Integers, sizes: Sequence[int], split: Split, queries: Queries, seed: int
+) -> dict[str, Any]:
+    """Return the measures of one encoder, a row of `concept_models` without its names.
+
+    Parameters
+    ----------
+    z, slots
+        Embeddings (n, d) of scenes of two different objects, int64 (n, 2), of the whole space.
+    sizes
+        Number of values of each concept type.
+    split
+        Objects that the encoder was trained on, and that it was not.
+    queries
+        The encoder's queries.
+    seed
+        Seed of the split of scenes for bits.
+    """
+    found = pairing_bits(z, slots, sizes, seed)
+    return {
+        **_rules(z, Scenes(slots, tuple(sizes)), split, queries),
+        "pairing_lower_bound_bits": found.bits,
+        "pairing_lower_bound_bits_low": found.low,
+        "pairing_lower_bound_bits_high": found.high,
+        "pairing_entropy_bits": found.entropy_bits,
+        "pairing_ratio": found.bits / found.entropy_bits,
+        "n_scenes": len(slots),
+        "measure_flags": "" if found.converged else "probe_not_converged",
+    }
+
+
+def _rules(z: Floats, scenes: Scenes, split: Split, queries: Queries) -> dict[str, float]:
+    """Return R2 and accuracy of each rule on held-out objects."""
+    vectors = object_vectors(z, scenes, "avg")
+    own = vectors.without_slots
+    none = np.zeros(0, np.int64)
+    objects = ObjectSplit(
+        len(split.train) / len(own), 0, split.train, split.test,
+        train=split.train, validation=split.validation, test=split.test, mixed=none,
+        absent_values=split.missing_values, draws=1,
+    )  # fmt: skip
+    alone = Scenes(np.arange(len(own))[:, None], scenes.sizes)
+    asked = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
+    found = {}
+    for name, kind in RULES.items():
+        rule = Approximator(kind, starts=STARTS)
+        predicted = approximate(rule, own, alone, [objects]).predicted
+        table = predicted.get("validation", predicted["final"])[0]
+        found[f"{name}_r2"] = r_squared(own[split.test], table[split.test])
+        encoder = GivenEncoder(scenes.sizes, _summed(table, vectors.mean), *queries)
+        found[f"{name}_accuracy"] = next(
+            score.accuracy
+            for score in evaluate(encoder, asked, split.train, (), 0)
+            if (score.target, score.candidates, score.stratum) == ("object", "full", "all")
+        )
+    return found
+
+
+def _summed(table: Floats, mean: Doubles) -> Any:
+    return lambda slots: mean + table[slots].sum(1)
+
+
+def rows(runs: Iterable[StoredRun]) -> Iterator[dict[str, Any]]:
+    """Yield a row of `concept_models`, without the job's names, for each run of a job."""
+    for run in runs:
+        sizes = run.encoder.sizes
+        scenes = pairs(
+            np.arange(int(np.prod(sizes))), sizes, ordered=not run.encoder.order_free,
+            max_scenes=MOST_SCENES, seed=run.seed,
+        )  # fmt: skip
+        split = Split(run.train, run.validation, run.test, 0)
+        z = run.embed(scenes.slots)
+        about = {"coverage": run.coverage, "seed": run.seed}
+        yield {**about, **measured(z, scenes.slots, sizes, split, run.queries(), run.seed)}

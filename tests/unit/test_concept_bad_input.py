@@ -1,0 +1,118 @@
+"""What embeddings of scenes may lack is named and counted in the rows, or refused before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from planted_analyses import alone, graph_of, pairs
+
+from bindscope.core.errors import ConfigError, InputError
+from bindscope.studies.concepts.complexity_rows import complexity_rows
+from bindscope.studies.concepts.mds import first_picture
+from bindscope.studies.concepts.planted import Planted, lookup
+from bindscope.studies.concepts.rows import Embedded, Row, editing_rows, geometry_rows
+from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.vectors import SingleScenes
+
+SIZES = (4, 3)
+ALL = Scenes.all_of(SIZES)
+SUMS = {"kind": "additive", "widths": [4], "rank": 0, "steps": 1, "learning_rate": 0.1,
+        "starts": 1, "components": 1, "rounds": 1}  # fmt: skip
+
+
+def embedded(scenes: Scenes = ALL, dim: int = 24, single: SingleScenes | None = None) -> Embedded:
+    """Embed scenes with an encoder that has a vector for every object."""
+    return Embedded(lookup(scenes, Planted(dim, slot_effect=1.0)), scenes, single=single)
+
+
+def decomposed(rows: list[Row], estimator: str) -> Row:
+    """The row of R2 of the sums of an estimator's vectors."""
+    (found,) = (row for row in rows if (row["variant"], row["level"], row["measure"])
+                == (estimator, 1, "r2"))  # fmt: skip
+    return found
+
+
+def test_an_incomplete_factorial_is_flagged_and_what_lacks_is_counted() -> None:
+    every = list(geometry_rows(embedded(), ["avg_pos", "ols"]))
+    assert {row["n_missing_scenes"] for row in every} == {0}
+    assert not any("incomplete" in row["flags"] for row in every)
+    # Without 9 scenes the means of object 0 hold less of the others than those of object 11.
+    lacking = embedded(ALL.take((ALL.slots[:, 0] != 0) | (ALL.slots[:, 1] < 3)))
+    rows = list(geometry_rows(lacking, ["avg_pos", "ols"]))
+    assert {row["n_missing_scenes"] for row in rows} == {9}
+    assert all("incomplete" in row["flags"].split(";") for row in rows)
+    # That is why least squares stands beside the means: the law itself still holds.
+    assert decomposed(rows, "ols")["value"] == pytest.approx(1, abs=1e-6)
+    assert decomposed(rows, "avg_pos")["value"] < 0.995
+    edits = list(editing_rows(lacking, ["ols"], [1.0]))
+    assert {row["without_scene"] for row in edits if row["concept_type"] == 0} != {0}
+
+
+def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
+    objects = np.repeat(np.arange(1, 12), 2)
+    places = np.tile([0, 1], 11)
+    tables = Planted(24, slot_effect=1.0, places=(2, places[:, None]))
+    z = lookup(Scenes(objects[:, None], SIZES), tables)
+    rows = list(geometry_rows(embedded(single=SingleScenes(z, objects, places)), ["single", "ols"]))
+    assert decomposed(rows, "ols")["n_skipped"] == 0
+    assert decomposed(rows, "single")["n_skipped"] == 12 + 12 - 1  # scenes that hold object 0
+    assert decomposed(rows, "single")["n_scenes"] == 11 * 11
+    edits = editing_rows(embedded(single=SingleScenes(z, objects, places)), ["single"], [1.0])
+    assert all(row["without_vector"] > 0 for row in edits)
+    with pytest.raises(InputError, match="no embeddings of scenes with one object"):
+        embedded().vectors("single")
+
+
+def test_values_that_no_training_object_has_are_counted() -> None:
+    rows = list(complexity_rows(embedded(), SUMS, [0.25, 0.5], [0], 0.0, description=False))
+    absent = {row["coverage"]: row["n_absent_values"] for row in rows}
+    assert absent[0.25] >= 1  # three objects cannot have four values
+    assert absent[0.5] == 0
+    none = ALL.take((ALL.values[:, :, 0] != 3).all(axis=1))
+    flags = {row["flags"] for row in geometry_rows(embedded(none), ["ols"])}
+    assert all("absent_values" in flag for flag in flags)
+
+
+def test_fewer_dimensions_than_objects_are_flagged() -> None:
+    flags = {row["flags"] for row in geometry_rows(embedded(dim=11), ["ols"])}
+    assert all("fewer_dimensions_than_objects" in flag for flag in flags)
+    assert not any("fewer" in flag for flag in embedded(dim=12).flags)
+
+
+def test_without_the_objects_of_a_picture_there_is_none_and_why() -> None:
+    lacking = ALL.take((ALL.slots != 0).all(axis=1))
+    assert "is in no scene" in first_picture(np.zeros((len(lacking), 3)), lacking)["why"]
+    three = Scenes.all_of((2, 2), n_slots=3)
+    assert "two objects" in first_picture(np.zeros((len(three), 3)), three)["why"]
+
+
+ENTRY: dict[str, Any] = {"name": "known", "datasets": ["pairs"], "planted": ["sums"]}
+DUAL = {"name": "d", "encoder": {"kind": "product"}, "spaces": [[4, 4]], "coverages": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"estimators": ["single"]}, "`single` needs scenes of one object: give `singles`"),
+        ({"singles": "nobody"}, "nobody"),
+        ({"singles": "pairs"}, "need one object each"),
+        ({"singles": "others"}, "must have the groups and as many slots"),
+        ({"datasets": []}, "there is nothing to embed"),
+        ({"dual_encoders": ["d"]}, "they are approximated alone: give `complexity`"),
+        ({"dual_encoders": ["e"]}, "e"),
+    ],
+)
+def test_what_an_entry_lacks_is_said_before_anything_runs(
+    change: dict[str, Any], said: str
+) -> None:
+    section = {
+        "planted": [{"name": "sums", "kind": "additive"}], "dual_encoders": [DUAL],
+        "analyses": [{**ENTRY, **change}],
+    }  # fmt: skip
+    fewer = {**alone("others"), "slots": 1, "n_scenes": {"train": 10, "val": 5, "test": 5}}
+    fewer |= {"shard_size": fewer["n_scenes"],
+              "split": {"rule": "enumerated", "sizes": fewer["n_scenes"]}}  # fmt: skip
+    with pytest.raises((ConfigError, ValueError), match=said):
+        graph_of(section, datasets=[pairs(), alone(), fewer])
