@@ -50,10 +50,16 @@ HARMLESS = {
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
+    (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
     (f"{_STUDY}/probes/module.py", "FAMILIES"),
     (f"{_STUDY}/probes/weights.py", "FAMILIES"),
+    ("src/bindscope/scenes/value_names.py", "FAST"),  # types of renderers
     # Where the zoo is, and how its absence is worded: the weights' hash is in the spec.
+    *(
+        ("src/bindscope/models/pretraining_loss.py", name)
+        for name in ("REMEDY", "manifest_path", "read_manifest")
+    ),
     ("src/bindscope/models/zoo.py", "REMEDY"),
     ("src/bindscope/models/zoo.py", "manifest_path"),
     ("src/bindscope/models/zoo.py", "read_manifest"),
@@ -165,7 +171,9 @@ NOT_READ = {
     "patches": {"model.extraction.keep_patches"},
     **{
         rule: {"model.extraction.keep_patches"}
-        for rule in ("patches_temporary", "sampled", "same_object_maps")
+        for rule in (
+            "patches_temporary", "sampled", "same_object_maps", "joint", "text_embeddings",
+        )
     },
     # What is downloaded or drawn is in the spec of the download.
     "records": {

@@ -16,8 +16,9 @@ _PAPER = (
     "the numbers are no reproduction of each other."
 )
 _MADE_OF_LABELS = (
-    "A sum is put together from the scene's true objects. So a probe may read from it what goes with "
-    "what although the embedding itself does not tell; R2 says how much of the embedding the sum is."
+    "A sum is put together from the scene's true objects. So a probe may read from it what goes "
+    "with what although the embedding itself does not tell; R2 says how much of the embedding the "
+    "sum is."
 )
 _BITS = (
     "Objects are sent in growing blocks, each with an approximator that was fitted to the blocks "

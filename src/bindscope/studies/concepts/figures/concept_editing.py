@@ -7,6 +7,7 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from bindscope.figures.colours import PALETTE
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.concepts.analyses_schemas import EDITING_SCHEMA
 from bindscope.studies.concepts.analyses_views import edits_by_strength, named, rows_with
@@ -45,7 +46,10 @@ def draw(table: pd.DataFrame) -> Figure:
     shown = edits_by_strength(rows_with(table, estimator=estimator_of(table), stratum="all"))
     rows = named(shown)
     names = list(dict.fromkeys(rows["name"]))
-    look = looks(names)
+    look = {
+        name: {**style, "linestyle": "-" if i < len(PALETTE) else "--"}
+        for i, (name, style) in enumerate(looks(names).items())
+    }
     figure = new_figure(3.0)
     for axes, (measure, title) in zip(figure.subplots(1, 3, sharey=True), PANELS.items(),
                                       strict=True):  # fmt: skip
