@@ -6,17 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bindscope.core.errors import ModelError
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.scenes import Withheld, withheld
 from bindscope.studies.binding_id.task import Pairs, Scenes
 from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, held_out
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
 from bindscope.studies.binding_id.toys.sprites import images
-from bindscope.studies.binding_id.toys.vocabulary import KINDS
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, SPLITS
 
-EVALUATED = 4  # the stream of a seed that evaluations read
+EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
+WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
 AT_ONCE = 128  # scenes of a pass
 THINGS = (2, 3)
 GATES = {
@@ -54,34 +57,38 @@ def accuracies(
     """
     found = {}
     for k in THINGS:
-        for out, prefix in ((False, ""), (True, "held_out_"))[: 1 + held]:
-            stream = rng(seed, EVALUATED, k, out)
-            scenes = draw(passes.toy.vocabulary.words, stream, n, k, held=out)
-            for kind, share in _answered(passes, scenes, stream).items():
-                found[f"{prefix}{kind}_{k}"] = share
+        for out, prefix in list(WITHHELD.items())[: 1 + held]:
+            right = [
+                _answered(passes, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed)
+                for split in SPLITS
+            ]
+            for i, kind in enumerate(KINDS):
+                found[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
     if interchange:
-        stream = rng(seed, EVALUATED, 0)
-        pairs = draw_pairs(passes.toy.vocabulary.words, stream, n, 2)
-        found |= _replaced(passes, pairs, stream)
+        replaced = [
+            _replaced(passes, draw_pairs(split, rng(seed, EVALUATED, 0), n // 2), seed)
+            for split in SPLITS
+        ]
+        found |= {name: float(np.mean([one[name] for one in replaced])) for name in replaced[0]}
     return found
 
 
-def _answered(passes: Passes, scenes: Scenes, stream: np.random.Generator) -> dict[str, float]:
-    out = held_out(scenes.colour, scenes.shape, scenes.slot)
+def _answered(passes: Passes, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
+    """Return which questions of each kind are answered right, bool (kinds, things that count)."""
+    stream, out = rng(seed, DRAWN), withheld(scenes)
     counts = out if out.any() else ~out
     right = []
     for start in range(0, len(scenes), AT_ONCE):
         part = scenes[start : start + AT_ONCE]
         questions, answers = passes.toy.vocabulary.questions(part, KINDS)
-        contexts = passes.contexts(images(part, stream), passes.toy.vocabulary.context(part))
-        said = passes.answers(contexts, questions).logits.argmax(-1).cpu().numpy()
-        right.append((said == answers).reshape(len(part), len(KINDS), -1))
-    shares = np.concatenate(right)
-    return {kind: float(shares[:, i][counts].mean()) for i, kind in enumerate(KINDS)}
+        said = passes.answers(_read(passes, part, stream), questions).logits.argmax(-1)
+        right.append((said.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
+    return np.concatenate(right).transpose(1, 0, 2)[:, counts]
 
 
-def _replaced(passes: Passes, pairs: Pairs, stream: np.random.Generator) -> dict[str, float]:
+def _replaced(passes: Passes, pairs: Pairs, seed: int) -> dict[str, float]:
     """Return the share of answers as slots demand them after one or all things are replaced."""
+    stream = rng(seed, DRAWN)
     right: dict[str, list[float]] = {name: [] for name in INTERCHANGE_GATES}
     for start in range(0, len(pairs.base), AT_ONCE):
         rows = slice(start, start + AT_ONCE)

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.studies.binding_id.toys.sprites import SIDE, SLOT_PX
 from bindscope.studies.binding_id.toys.tower import ZooTower
-from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
 from bindscope.studies.binding_id.toys_config import LANGUAGE_HEADS, Toy
 
 KEY_HEADS = 2
-IMAGE_TOKEN = 0
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
 LOOK_BACK = (1, 2)  # tokens, of heads 0 and 1, which share key head 0
@@ -149,7 +148,7 @@ def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
     generator = torch.Generator().manual_seed(toy.seed)
     tower = ZooTower.load(toy.tower) if toy.tower != "siglip" else None
     with torch.random.fork_rng(devices=[]):  # the library initialises from the global state
-        network = LlavaOnevisionForConditionalGeneration(_config(toy, len(vocabulary.tokens)))
+        network = LlavaOnevisionForConditionalGeneration(_config(toy, vocabulary))
     model, patch_px = network.model, toy.patch_px
     del model.image_newline  # one view of an image: there are no ends of rows
     patch_width = toy.tower_width
@@ -169,7 +168,7 @@ def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
     return made
 
 
-def _config(toy: Toy, tokens: int) -> Any:
+def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     from transformers import LlavaOnevisionConfig, Qwen2Config, SiglipVisionConfig
 
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
@@ -185,10 +184,10 @@ def _config(toy: Toy, tokens: int) -> Any:
         text_config=Qwen2Config(
             hidden_size=toy.width, num_hidden_layers=toy.n_layers,
             num_attention_heads=LANGUAGE_HEADS, num_key_value_heads=KEY_HEADS,
-            intermediate_size=2 * toy.width, vocab_size=tokens, max_position_embeddings=LONGEST,
+            intermediate_size=2 * toy.width, vocab_size=len(vocabulary.tokens), max_position_embeddings=LONGEST,
             tie_word_embeddings=False, rope_parameters=rope,
         ),
-        image_token_id=IMAGE_TOKEN, vision_feature_layer=-1,
+        image_token_id=vocabulary.tokens.index(IMAGE), vision_feature_layer=-1,
         vision_feature_select_strategy="full", image_grid_pinpoints=[[side, side]],
         tie_word_embeddings=False, attn_implementation="sdpa",
     )  # fmt: skip

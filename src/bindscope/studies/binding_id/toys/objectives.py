@@ -56,12 +56,11 @@ def objects_replaced(
     n, image = len(pairs.base), passes.toy.image_tokens
     where = np.zeros((n, base.keys[0].shape[2]), bool)
     where[:, :image] = cells(pairs.base.slot[:, list(roles)], passes.toy.patch_px)
-    shape = pairs.base.shape.copy()
-    shape[:, list(roles)] = pairs.source.shape[:, list(roles)]
-    vocabulary = passes.toy.vocabulary
+    vocabulary, words = passes.toy.vocabulary, pairs.base.words
+    shape = _with_roles(pairs.base.shape, pairs.source.shape, roles)
     return Edited(
-        base.replaced(_mask(where, base), source), vocabulary.ask(shape, "shape"),
-        pairs.base.item + vocabulary.first("item"),
+        base.replaced(_mask(where, base), source), vocabulary.ask(words, "shape", shape),
+        vocabulary.of(words, "item", pairs.base.item),
     )  # fmt: skip
 
 
@@ -71,18 +70,24 @@ def items_replaced(
     """Replace the item tokens of some roles: the new item is to be answered in the old one's place."""
     where = np.zeros((len(pairs.base), base.keys[0].shape[2]), bool)
     where[:, [item_token(passes, role) for role in roles]] = True
-    item = pairs.base.item.copy()
-    item[:, list(roles)] = pairs.source.item[:, list(roles)]
-    vocabulary = passes.toy.vocabulary
+    vocabulary, words = passes.toy.vocabulary, pairs.base.words
+    item = _with_roles(pairs.base.item, pairs.source.item, roles)
     return Edited(
-        base.replaced(_mask(where, base), source), vocabulary.ask(pairs.base.shape, "shape"),
-        item + vocabulary.first("item"),
+        base.replaced(_mask(where, base), source),
+        vocabulary.ask(words, "shape", pairs.base.shape), vocabulary.of(words, "item", item),
     )  # fmt: skip
 
 
 def item_token(passes: Passes, role: int) -> int:
     """Return where the item of a role stands in the context."""
     return passes.toy.image_tokens + SENTENCE * role + ITEM_IN_SENTENCE
+
+
+def _with_roles(base: Integers, source: Integers, roles: Sequence[int]) -> Integers:
+    """Return the base's values (n, k), those of some roles from the source."""
+    values = base.copy()
+    values[:, list(roles)] = source[:, list(roles)]
+    return values
 
 
 def _mask(where: NDArray[np.bool_], contexts: Contexts) -> Tensor:

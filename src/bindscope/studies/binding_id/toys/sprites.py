@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.vocabulary import RGB
 
 SLOT_PX = 12
 SIDE = 3  # slots of a row
@@ -16,12 +17,6 @@ GROUND = 1.0
 SHIFTS = 3  # places of a sprite in its slot per direction: one pixel aside or in the middle
 OVERSAMPLED = 4
 LIGHT = 0.1  # brightness varies by as much, and so does each channel
-RGB = {
-    "blue": (9, 78, 202), "cyan": (119, 190, 191), "green": (98, 190, 66),
-    "purple": (163, 61, 165), "red": (210, 47, 13), "yellow": (193, 187, 94),
-    "azure": (92, 164, 197), "brown": (155, 114, 83), "gold": (196, 180, 90),
-    "lime": (140, 160, 11), "orange": (193, 123, 31), "pink": (206, 86, 163),
-}  # fmt: skip
 
 
 def images(scenes: Scenes, rng: np.random.Generator) -> NDArray[np.uint8]:

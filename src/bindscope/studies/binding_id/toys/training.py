@@ -23,12 +23,11 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
-from bindscope.studies.binding_id.task import Words
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import SlotProbes, free_loss, interchange_loss
 from bindscope.studies.binding_id.toys.passes import Passes
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
 from bindscope.studies.binding_id.toys.sprites import images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Kind, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
@@ -88,7 +87,6 @@ class Trainee(nn.Module):
 @denormals.flushed()
 def train(
     config: Toy,
-    words: Words,
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
 ) -> Trained:
@@ -98,8 +96,6 @@ def train(
     ----------
     config
         What it is and how it is trained.
-    words
-        All that its scenes are made of.
     device
         Where to train.
     checkpoint
@@ -112,7 +108,7 @@ def train(
         the text; at the end, `evaluation.GATES` and, of interchange training, those of
         replacements.
     """
-    toy = build(config, Vocabulary(words))
+    toy = build(config, Vocabulary.of_splits())
     trainee = Trainee(toy, config).to(device)
     task = _Task(toy, trainee, config)
     run = Run(f"toy {config.name}", trainee, keeps_best=False)
@@ -171,20 +167,17 @@ class _Task:
 
     def loss(self, stream: np.random.Generator, step: int) -> Tensor:
         """Return the loss of the scenes of a stream, asked as in this step, in nats."""
-        training, words = self.config.training, self.passes.toy.vocabulary.words
+        training, split = self.config.training, split_of(step)
         n = training.batch_size
-        k = int(stream.choice(evaluation.THINGS))
         asked: tuple[Kind, ...] = KINDS
         if step < training.copying_until:
             asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
         elif self.config.objective == "interchange":
-            k = min(k, len(words.shapes) // 2)
-            every = stream.random() < ALL_ROLES
-            roles = range(k) if every else [int(stream.integers(k))]
-            pairs = draw_pairs(words, stream, n, k)
+            roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
+            pairs = draw_pairs(split, stream, n)
             seen = (images(pairs.base, stream), images(pairs.source, stream))
             return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
-        scenes = draw(words, stream, n, k)
+        scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         return free_loss(self.passes, scenes, images(scenes, stream), asked)
 
     def backward(self, run: Run, batch: int, share: float) -> float:
@@ -204,7 +197,7 @@ class _Task:
         """Return the loss of the last stage on validation scenes, in bits; note accuracies."""
         (run,) = runs
         config, last = self.config, self.config.training.steps
-        losses = [float(self.loss(rng(config.seed, VALIDATION, i), last)) for i in range(4)]
+        losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
         found = evaluation.accuracies(
             self.passes, config.seed, EVALUATED, held=False,
