@@ -19,14 +19,14 @@ class ToyTraining(Model):
     steps: PositiveInt = Field(1000, description="Optimiser steps.")
     batch_size: PositiveInt = Field(32, description="Scenes of a step, or pairs of scenes.")
     learning_rate: float = Field(
-        1e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
+        1.5e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay.")
     grounding_until: NonNegativeInt = Field(
-        100, description="Until this step, questions are about the image alone."
+        150, description="Until this step, questions are about the image alone."
     )
     copying_until: NonNegativeInt = Field(
-        300,
+        350,
         description="From there until this step, also about the text alone (colour to item); "
         "then about both (shape to item).",
     )

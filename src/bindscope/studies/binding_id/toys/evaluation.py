@@ -15,7 +15,7 @@ from bindscope.studies.binding_id.task import Pairs, Scenes
 from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.sprites import images
+from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, SPLITS
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.workarounds import declare_torchvision_operators
-from bindscope.studies.binding_id.toys.sprites import SIDE, SLOT_PX
+from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX
 from bindscope.studies.binding_id.toys.tower import ZooTower
 from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
 from bindscope.studies.binding_id.toys_config import LANGUAGE_HEADS, Toy
 
 KEY_HEADS = 2
+TOWER_LAYERS = 2
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
 LOOK_BACK = (1, 2)  # tokens, of heads 0 and 1, which share key head 0
@@ -67,8 +68,12 @@ class ToyModel:
 
     def see(self, images: NDArray[np.uint8]) -> Tensor:
         """Return the image tokens that enter the language model, (n, image_tokens, width)."""
+        return self.look(self.pixels(images))
+
+    def look(self, pixels: Tensor) -> Tensor:
+        """Return the image tokens of the tower's input."""
         model = self.network.model
-        patches = model.vision_tower(self.pixels(images)).last_hidden_state
+        patches = model.vision_tower(pixels).last_hidden_state
         tokens: Tensor = model.multi_modal_projector(patches)
         return tokens
 
@@ -177,8 +182,8 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     side = SIDE * SLOT_PX
     return LlavaOnevisionConfig(
         vision_config=SiglipVisionConfig(
-            hidden_size=toy.tower_width, num_hidden_layers=1, num_attention_heads=LANGUAGE_HEADS,
-            intermediate_size=2 * toy.tower_width, image_size=side, patch_size=toy.patch_px,
+            hidden_size=toy.tower_width, num_hidden_layers=TOWER_LAYERS,
+            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width, image_size=side, patch_size=toy.patch_px,
             vision_use_head=False,
         ),
         text_config=Qwen2Config(

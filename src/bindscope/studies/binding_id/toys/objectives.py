@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.sprites import SIDE, SLOT_PX, SLOTS
+from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX, SLOTS
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Kind
 
 ITEM_IN_SENTENCE = 2  # "green has J ."

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bindscope.config.models import Zoo
 from bindscope.models.stream import FrozenViT
 from bindscope.models.zoo import load
-from bindscope.studies.binding_id.toys.sprites import SIDE, SLOT_PX
+from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX
 
 STANDARDISED_OVER = 1e-6
 

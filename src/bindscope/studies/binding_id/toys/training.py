@@ -28,7 +28,7 @@ from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import SlotProbes, free_loss, interchange_loss
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
-from bindscope.studies.binding_id.toys.sprites import images
+from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Kind, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
 
