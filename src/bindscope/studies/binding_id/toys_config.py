@@ -30,6 +30,11 @@ class ToyTraining(Model):
         description="From there until this step, also about the text alone (colour to item); "
         "then about both (shape to item).",
     )
+    interchange_from: NonNegativeInt = Field(
+        700,
+        description="With `objective: interchange`: from this step on activations are replaced; "
+        "before, the toy is trained as a free one.",
+    )
     gates: bool = Field(
         True, description="Whether a toy that misses a gate fails; false: for trials of the code."
     )
@@ -38,8 +43,10 @@ class ToyTraining(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if not self.grounding_until <= self.copying_until:
-            raise ValueError("copying_until comes before grounding_until; exchange them")
+        if not self.grounding_until <= self.copying_until <= self.interchange_from:
+            raise ValueError(
+                "stages are out of order; give grounding_until <= copying_until <= interchange_from"
+            )
         return self
 
 
@@ -84,6 +91,11 @@ class Toy(Model):
             raise ValueError(f"tower_width: not a multiple of {LANGUAGE_HEADS}")
         if 12 % self.patch_px:
             raise ValueError("patch_px: does not divide 12, the side of a slot")
+        if self.objective == "interchange" and self.connector == "resampler":
+            raise ValueError(
+                "objective: interchange training replaces the tokens of a slot, and those of a "
+                "resampler have no place in the image; use `connector: mlp`"
+            )
         return self
 
     @property

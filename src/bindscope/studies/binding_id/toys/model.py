@@ -7,7 +7,6 @@ the time that a toy has.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ KEY_HEADS = 2
 TOWER_LAYERS = 2
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
+GOLDEN = 0.618033988749895  # spreads frequencies evenly, without a common period
 LOOK_BACK = (1, 2)  # tokens, of heads 0 and 1, which share key head 0
 LOOKING_LAYERS = 2
 NO_ROTATION = 1e12  # positions count so many times less: keys stay as they are
@@ -216,12 +216,14 @@ def _look_back(language: Any, toy: Toy) -> None:
 
     With rotated keys it is enough to set biases of queries and keys: a constant key at place s and
     a constant query at place t meet in the sum over frequencies f of cos((t - s - off) f). With
-    absolute positions, half as many pairs as a head has numbers are set aside in the residual
-    stream for cos(t f) and sin(t f), which these heads alone read.
+    absolute positions, as many numbers of the residual stream as a head has are set aside for
+    cos(t f) and sin(t f). Each key is then normalised with what its token says, so that the sum
+    must be small everywhere but at the place meant: frequencies are spread from 0 to pi.
     """
     size = toy.width // LANGUAGE_HEADS
     frequencies = 1e4 ** (-torch.arange(0, size, 2) / size)
     if toy.positions == "absolute":
+        frequencies = torch.pi * ((1 + torch.arange(size // 2)) * GOLDEN % 1)
         _set_aside(language, frequencies)
     for layer in language.layers[:LOOKING_LAYERS]:
         queries, keys = layer.self_attn.q_proj, layer.self_attn.k_proj
@@ -254,5 +256,3 @@ def _set_aside(language: Any, frequencies: Tensor) -> None:
     for layer in language.layers:
         layer.self_attn.o_proj.weight[:size] = 0
         layer.mlp.down_proj.weight[:size] = 0
-    # What connectors write there is small beside it, and is left to training.
-    assert math.isclose(float(vectors.norm(dim=1)[0]), (size / 2) ** 0.5, rel_tol=1e-5)

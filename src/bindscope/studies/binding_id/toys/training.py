@@ -172,7 +172,7 @@ class _Task:
         asked: tuple[Kind, ...] = KINDS
         if step < training.copying_until:
             asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
-        elif self.config.objective == "interchange":
+        elif self.config.objective == "interchange" and step >= training.interchange_from:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
             seen = (images(pairs.base, stream), images(pairs.source, stream))
