@@ -38,7 +38,8 @@ VARIANTS = {
     "36 tokens": {"patch_px": 6},
     "zoo tower": {"tower": "zoo:matching-objects-0"},
 }
-FEW = {"steps": 6, "batch_size": 4, "grounding_until": 1, "copying_until": 2, "interchange_from": 4, "gates": False}
+FEW = {"steps": 6, "batch_size": 4, "naming_until": 1, "grounding_until": 2,
+       "copying_until": 3, "interchange_from": 4, "gates": False}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

@@ -22,8 +22,14 @@ class ToyTraining(Model):
         1.5e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay.")
+    naming_until: NonNegativeInt = Field(
+        100,
+        description="Until this step, image tokens are drawn towards the words for shape and "
+        "colour of the thing that they show, without the language model; a resampler's tokens, "
+        "which show no place, are asked questions at once.",
+    )
     grounding_until: NonNegativeInt = Field(
-        150, description="Until this step, questions are about the image alone."
+        200, description="From there until this step, questions are about the image alone."
     )
     copying_until: NonNegativeInt = Field(
         350,
@@ -43,10 +49,10 @@ class ToyTraining(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if not self.grounding_until <= self.copying_until <= self.interchange_from:
-            raise ValueError(
-                "stages are out of order; give grounding_until <= copying_until <= interchange_from"
-            )
+        stages = ("naming_until", "grounding_until", "copying_until", "interchange_from")
+        steps = [getattr(self, stage) for stage in stages]
+        if steps != sorted(steps):
+            raise ValueError(f"stages are out of order; give {' <= '.join(stages)}")
         return self
 
 

@@ -22,7 +22,7 @@ from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
 from bindscope.studies.binding_id.toys_config import LANGUAGE_HEADS, Toy
 
 KEY_HEADS = 2
-TOWER_LAYERS = 2
+TOWER_LAYERS = 1
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
 GOLDEN = 0.618033988749895  # spreads frequencies evenly, without a common period

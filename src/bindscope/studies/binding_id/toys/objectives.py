@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX, SLOTS
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Kind
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked, Kind
 
 ITEM_IN_SENTENCE = 2  # "green has J ."
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
@@ -139,6 +139,30 @@ def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
     """Return the mean cross-entropy of answers in nats: logits (n, m, V), answers (n, m)."""
     wanted = torch.from_numpy(answers).to(logits.device)
     return nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+
+
+def naming_loss(passes: Passes, scenes: Scenes, images: NDArray[np.uint8]) -> Tensor:
+    """Return the loss of reading shape and colour of every thing off its image tokens, in nats.
+
+    A token's logit of a word is its product with the word's embedding, over the root of the width:
+    what a tower that was trained on captions brings with it.
+    """
+    toy, n = passes.toy, len(scenes)
+    seen, embeddings = toy.see(images), toy.network.get_input_embeddings().weight
+    shown = [
+        torch.from_numpy(cells(scenes.slot[:, [role]], toy.patch_px)).to(seen.device)
+        for role in range(scenes.things)
+    ]
+    tokens = torch.stack([seen[one].view(n, -1, seen.shape[-1]).mean(1) for one in shown], 1)
+    logits = tokens @ embeddings.T / seen.shape[-1] ** 0.5
+    loss = seen.new_zeros(())
+    attributes: tuple[Asked, ...] = ("shape", "colour")
+    for attribute in attributes:
+        of_split = toy.vocabulary.of(
+            scenes.words, attribute, np.arange(len(scenes.words.of(attribute)))
+        )
+        loss = loss + answer_loss(logits[:, :, of_split], getattr(scenes, attribute))
+    return loss
 
 
 def free_loss(

@@ -25,7 +25,12 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.model import ToyModel, build
-from bindscope.studies.binding_id.toys.objectives import SlotProbes, free_loss, interchange_loss
+from bindscope.studies.binding_id.toys.objectives import (
+    SlotProbes,
+    free_loss,
+    interchange_loss,
+    naming_loss,
+)
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
 from bindscope.studies.binding_id.toys.images import images
@@ -178,6 +183,8 @@ class _Task:
             seen = (images(pairs.base, stream), images(pairs.source, stream))
             return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
+        if step < training.naming_until and self.config.connector == "mlp":
+            return naming_loss(self.passes, scenes, images(scenes, stream))
         return free_loss(self.passes, scenes, images(scenes, stream), asked)
 
     def backward(self, run: Run, batch: int, share: float) -> float:
