@@ -110,7 +110,7 @@ class Scenes:
     @property
     def things(self) -> int:
         """Things of a scene, k."""
-        return self.shape.shape[1]
+        return int(self.shape.shape[1])
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Scenes:
         """Return some of the scenes."""
@@ -130,13 +130,15 @@ class Scenes:
 
     def with_(self, **arrays: Integers) -> Scenes:
         """Return the scenes with some arrays replaced."""
-        return replace(self, **arrays)
+        changed: dict[str, Any] = dict(arrays)
+        return replace(self, **changed)
 
     def _each(self, change: Callable[[Integers], Integers]) -> Scenes:
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "words"}
-        return replace(
-            self, **{name: change(a) if a is not None else None for name, a in arrays.items()}
-        )
+        changed: dict[str, Any] = {
+            name: None if values is None else change(values) for name, values in arrays.items()
+        }
+        return replace(self, **changed)
 
 
 @dataclass(frozen=True)
