@@ -29,32 +29,31 @@ class State(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """A model that answers questions about scenes, with interventions on its frozen context.
-
-    Attributes
-    ----------
-    layers
-        Decoder layers, L.
-    width
-        Of the residual stream, d.
-    abilities
-        What it can do besides replacing and adding: rotate keys, knock out attention, propagate
-        (edit a layer and compute the context anew), edit single views of several.
-    needs_images
-        Whether `contexts` reads the images; oracles do not.
-    """
+    """A model that answers questions about scenes, with interventions on its frozen context."""
 
     @property
-    def layers(self) -> int: ...
+    def layers(self) -> int:
+        """Decoder layers, L."""
+        ...
 
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """Width of the residual stream, d."""
+        ...
 
     @property
-    def abilities(self) -> frozenset[Ability]: ...
+    def abilities(self) -> frozenset[Ability]:
+        """What it can do besides replacing and adding.
+
+        Rotate keys, knock out attention, propagate (edit a layer and compute the context anew),
+        edit single views of several.
+        """
+        ...
 
     @property
-    def needs_images(self) -> bool: ...
+    def needs_images(self) -> bool:
+        """Whether `contexts` reads the images; oracles do not."""
+        ...
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> State:
         """Read the contexts of a batch and keep what interventions need.

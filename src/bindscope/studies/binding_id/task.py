@@ -158,7 +158,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One question about one thing, for each scene of a batch: "Which item does the cube contain?"
+    """One question about one thing, for each scene of a batch ("Which item is in the cube?").
 
     Attributes
     ----------
