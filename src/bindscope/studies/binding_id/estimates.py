@@ -176,9 +176,7 @@ def estimate(
                 other = (role + 1) % first.things
                 difference = engine.residual(after, group, other) - before[group][role]
                 for levels in LEVELS:
-                    sums[group, levels].add(
-                        _levels(levels, first, second, role, other), difference
-                    )
+                    sums[group, levels].add(_levels(levels, first, second, role, other), difference)
     return Estimates(
         {key: one.solved(key[1]) for key, one in sums.items()}, _content(content), len(scenes)
     )
