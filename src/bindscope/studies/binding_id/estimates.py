@@ -206,7 +206,9 @@ def cosine(first: NDArray[np.floating], second: NDArray[np.floating]) -> Doubles
     one, other = (np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second))
     lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     dots = (one * other).sum(axis=1)
-    return np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
+    return np.asarray(
+        np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0), np.float64
+    )
 
 
 def _fitted(design: Doubles, products: Doubles) -> Vectors:

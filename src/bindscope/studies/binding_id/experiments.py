@@ -24,6 +24,7 @@ from bindscope.studies.binding_id.interventions import (
 from bindscope.studies.binding_id.task import GROUPS, Group
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
 
+_EXCHANGED: tuple[Group, ...] = ("object", "item")
 SHORT: dict[Group, str] = {"object": "O", "item": "I", "colour": "C"}
 
 
@@ -45,9 +46,12 @@ def after_replacement(batch: Batch, group: Group, roles: Sequence[int]) -> dict[
 def factorizability(batch: Batch) -> Plan:
     """Replace a group of one role, or of all, and ask about both scenes' things (Fig. 3)."""
     single = [(role,) for role in range(batch.things)]
+    every = tuple(range(batch.things))
+    # Of few shapes, one of the other scene may be one of this: a thing alone would stand twice.
+    apart = 2 * batch.things <= len(batch.pairs.base.words.shapes)
     trials = [batch.control()]
     for group in GROUPS:
-        for roles in dict.fromkeys((*single, tuple(range(batch.things)))):
+        for roles in dict.fromkeys((*(single if apart or group != "object" else ()), every)):
             name = SHORT[group] + "".join(map(str, roles))
             expected = after_replacement(batch, group, roles)
             trials.append(trial(name, replaced(group, roles), expected))
@@ -74,7 +78,7 @@ def signatures(batch: Batch) -> Plan:
              for r in roles],
             batch.identity(),
         )
-        for g in ("object", "item") for words, rotate in ((g + "s", True), (f"{g}s with keys", False))
+        for g in _EXCHANGED for words, rotate in ((g + "s", True), (f"{g}s with keys", False))
     ]  # fmt: skip
     plans: list[tuple[State | None, list[Trial]]] = [
         (None, [batch.control(), *exchanged]),
@@ -185,8 +189,8 @@ def cyclic(batch: Batch) -> Plan:
     expected item follows, who answers with the thing's own item did not notice.
     """
     trials = [batch.control()]
-    for group in ("object", "item"):
-        trials += _shifts(batch, group)  # type: ignore[arg-type]
+    for group in _EXCHANGED:
+        trials += _shifts(batch, group)
     return Plan([(None, trials)], batch.own_queries(), batch.own_items())
 
 

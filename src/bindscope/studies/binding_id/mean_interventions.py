@@ -61,11 +61,12 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
 def stronger_nulls(batch: Batch, level: Levels) -> Plan:
     """Add vectors that are as long as mean differences, and no binding IDs (E10)."""
     trials = [batch.control()]
-    for group in ("object", "item"):
+    groups: tuple[Group, ...] = ("object", "item")
+    for group in groups:
         for null in NULLS:
             if null != "content" or group == "object":
-                added = _added(batch, group, level, null)  # type: ignore[arg-type]
-                name = f"{SHORT[group]} {null}"  # type: ignore[index]
+                added = _added(batch, group, level, null)
+                name = f"{SHORT[group]} {null}"
                 trials.append(trial(name, added, batch.identity()))
     return Plan([(None, trials)], batch.own_queries(), batch.own_items())
 
@@ -130,7 +131,8 @@ def _shared(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[
 
 def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Shuffle the coordinates, in the same way everywhere."""
-    return vectors[..., _draw(batch, group, 0).permutation(vectors.shape[-1])]
+    shuffled = _draw(batch, group, 0).permutation(vectors.shape[-1])
+    return np.asarray(vectors[..., shuffled])
 
 
 def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
@@ -138,7 +140,7 @@ def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray
     other = _other(batch, group, role, vectors)
     lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
     along = (other * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
-    return other - along * vectors
+    return np.asarray(other - along * vectors)
 
 
 def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:

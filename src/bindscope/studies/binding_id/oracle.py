@@ -95,7 +95,7 @@ class OracleState:
     @property
     def image_tokens(self) -> int:
         """Tokens of the image, before those of the text."""
-        return self.parts.shape[2] - 2 * self.scenes.things
+        return int(self.parts.shape[2]) - 2 * self.scenes.things
 
     def tokens(self, group: Group, role: int, tokens: Tokens = ALL_TOKENS) -> Integers:
         """Return the places of a group's tokens, int64 (n, t)."""
@@ -286,7 +286,7 @@ class Oracle:
     ) -> Floats:
         """Return what block 0 or 1 adds."""
         added, image = np.zeros_like(now), base.image_tokens
-        mentions, items = now[:, image::2], now[:, image + 1 :: 2]
+        mentions = now[:, image::2]
         hidden = _hidden(base, interventions, "colour" if layer == 0 else "item", layer)
         if layer == 1:
             seen = ~hidden[:, image::2, None]
@@ -349,9 +349,10 @@ def _hidden(
         return lambda at: _hidden(state, interventions, seen_by, at)
     found = np.zeros(state.positions.shape, bool)
     for one in interventions:
-        if isinstance(one, Knockout) and one.seen_by == seen_by:
-            if one.layers is None or layer in one.layers:
-                np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
+        if not isinstance(one, Knockout) or one.seen_by != seen_by:
+            continue
+        if one.layers is None or layer in one.layers:
+            np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
     return found
 
 
