@@ -20,7 +20,7 @@ layer sweep of an oracle is known exactly is one of its uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -41,6 +41,7 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
+from bindscope.studies.binding_id.scenes import Rule
 from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes, Words
 
 Mechanism = Literal["slot", "colour", "gather", "order", "none"]
@@ -394,3 +395,8 @@ def _rank(state: OracleState, group: Group, weights: Floats | None = None) -> Fl
     else:
         at = (weights[:, 0] * state.positions[:, : state.image_tokens]).sum(axis=1, keepdims=True)
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
+
+
+def load(options: Mapping[str, Any], rule: Rule) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images."""
+    return Oracle(options["mechanism"], options["noise"], rule.mention, options["seed"]), None
