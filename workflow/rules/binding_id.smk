@@ -1,0 +1,24 @@
+rule binding_id_interventions:
+    input:
+        unpack(made_from("binding_id_interventions")),
+    output:
+        rows=output_of("binding_id_interventions", "rows"),
+        positions=output_of("binding_id_interventions", "positions"),
+        vectors=output_of("binding_id_interventions", "vectors"),
+        answers=output_of("binding_id_interventions", "answers"),
+    log:
+        log_of("binding_id_interventions"),
+    benchmark:
+        benchmark_of("binding_id_interventions")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("binding_id_interventions")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("binding_id_interventions"),
+    params:
+        spec=spec("binding_id_interventions"),
+        code=code("binding_id_interventions"),
+    script:
+        "../scripts/binding_id_interventions.py"
