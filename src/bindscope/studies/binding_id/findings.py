@@ -113,7 +113,9 @@ def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
         own = [one for one in judgements if one.model == model]
         held = [ACCOUNTS[one.account] for one in own if one.verdict == "holds"]
         left = [ACCOUNTS[one.account] for one in own if one.verdict == "undecided"]
-        words = f"ties them {held[0]}" if held else "agrees with no account here"
+        silent = all("none" in one.against.replace(" ", ",").split(",") for one in own)
+        nothing = "does not answer the question" if silent else "agrees with no account here"
+        words = f"ties them {held[0]}" if held else nothing
         if left:
             words += f"; undecided: {', '.join(left)}"
         points.append((model, f"{words}."))

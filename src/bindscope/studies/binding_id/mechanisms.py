@@ -47,7 +47,7 @@ CLAIMS: dict[str, tuple[tuple[str, str], ...]] = {
     "replaced items are found by the thing of the place": (("factorizability", "I01"),),
     "adding the mean difference to objects exchanges their items": (("mean", "O"),),
     "adding the mean difference to items exchanges their things": (("mean", "I"),),
-    "adding both restores the answers": (("mean", "O+I"),),
+    "adding both at once leaves the answers as they were": (("mean", "O+I"),),
 }
 DENIED: dict[str, tuple[str, str]] = {
     "replacing colours changes nothing": ("factorizability", "C01"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from bindscope.studies.binding_id.names import in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS, ORIGINS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
@@ -106,6 +107,7 @@ BINDING_ID_SCHEMA = TableSchema(
     ),
     key=tuple(column.name for column in _INTERVENTION),
     rules=tuple(_inside(name) for name in ("share", "mean_logprob", "lead")),
+    order={"condition": in_place},
 )  # fmt: skip
 
 _MOVED = (

@@ -59,3 +59,8 @@ def own_items(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 def in_order(values: pd.Series) -> list[str]:
     """Return the values that there are, in the order of their first row."""
     return [str(value) for value in dict.fromkeys(values)]
+
+
+def roles_in_order(names: pd.Series) -> list[str]:
+    """Return names like O1' that there are: those of the base first, by role."""
+    return sorted(set(names), key=lambda name: (name.endswith("'"), len(name), name))

@@ -13,7 +13,13 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import INK
 from bindscope.figures.style import new_figure, styled
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
-from bindscope.studies.binding_id.views import cells, in_order, named, rows_with
+from bindscope.studies.binding_id.views import (
+    cells,
+    in_order,
+    named,
+    roles_in_order,
+    rows_with,
+)
 from bindscope.tables.write import read_table
 
 MOST_MODELS = 8
@@ -60,7 +66,7 @@ def draw(table: pd.DataFrame) -> Figure:
             image = _map(grid[i, j], own, first=j == 0, last=i == len(names) - 1)
         grid[i, 0].set_ylabel(name, fontsize=7.5)
     for j, condition in enumerate(shown):
-        grid[0, j].set_title(_words(condition), fontsize=7.5)
+        grid[0, j].set_title(_words(condition), fontsize=7.5, fontweight="normal")
     bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.02, aspect=30, pad=0.01)
     bar.set_label("share of rows", fontsize=7.5)
     bar.outline.set_visible(False)
@@ -69,17 +75,14 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def _words(condition: str) -> str:
     if condition == "none":
-        return "nothing replaced"
-    roles = condition[1:]
-    which = (
-        f"all {TITLES[condition[0]]}" if len(roles) > 1 else f"{TITLES[condition[0]]} of {roles}"
-    )
-    return f"{which}\nreplaced" if len(roles) > 1 else f"{TITLES[condition[0]]} of\nrole {roles}"
+        return "nothing\nreplaced"
+    what, roles = TITLES[condition[0]], condition[1:]
+    return f"{what} of\nall roles" if len(roles) > 1 else f"{what} of\nrole {roles}"
 
 
 def _map(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
     """Draw one heat map: rows are questions, columns answers; expected cells are framed."""
-    queries, items = in_order(rows["query"]), in_order(rows["candidate"])
+    queries, items = roles_in_order(rows["query"]), roles_in_order(rows["candidate"])
     grid = rows.pivot(index="query", columns="candidate", values="share").loc[queries, items]
     image = axes.imshow(grid.to_numpy(), vmin=0, vmax=1, cmap="Blues", aspect="auto")
     for row in rows[rows["expected"] == 1].to_dict("records"):

@@ -56,22 +56,24 @@ def draw(table: pd.DataFrame) -> Figure:
     table
         As `read` returns it.
     """
-    shown = panels(table)
-    longest = max(len(frame) for frame in shown.values())
-    columns = max(len(frame.columns) for frame in shown.values())
-    side_by_side = 1 if columns > 6 else 2
-    rows = -(-len(shown) // side_by_side)
-    figure = new_figure(rows * (1.3 + 0.19 * longest))
-    grid = figure.subplots(rows, side_by_side, squeeze=False)
-    for axes, (title, frame) in zip(grid.flat, shown.items(), strict=False):
-        _numbers(axes, frame)
-        axes.set_title(title, fontsize=8)
-    for axes in list(grid.flat)[len(shown) :]:
-        axes.set_axis_off()
+    shown = list(panels(table).items())
+    # The longest stands left, the others one below the other beside it.
+    shown.sort(key=lambda panel: -len(panel[1]))
+    first, others = shown[0], shown[1:]
+    tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
+    figure = new_figure(1.0 + 0.2 * tall)
+    grid = figure.add_gridspec(
+        max(len(others), 1), 2 if others else 1,
+        height_ratios=[len(frame) for _, frame in others] or [1],
+    )  # fmt: skip
+    _numbers(figure.add_subplot(grid[:, 0]), *first)
+    for i, (title, frame) in enumerate(others):
+        _numbers(figure.add_subplot(grid[i, 1]), title, frame)
     return figure
 
 
-def _numbers(axes: Axes, frame: pd.DataFrame) -> None:
+def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
+    axes.set_title(title, fontsize=8)
     values = frame.to_numpy()
     axes.imshow(values, vmin=0, vmax=1, cmap="Blues", aspect="auto")
     for (i, j), value in np.ndenumerate(values):

@@ -40,9 +40,10 @@ def draw(table: pd.DataFrame) -> Figure:
     figure = new_figure(2.9)
     for axes, (group, words) in zip(figure.subplots(1, 3, sharey=True), GROUPS.items(),
                                     strict=True):  # fmt: skip
-        for name, style in look.items():
+        for i, (name, style) in enumerate(look.items()):
             own = rows_with(rows, name=name, group=group).sort_values("share_of_distance")
-            x = own["share_of_distance"]
+            # Beside each other: models often agree.
+            x = own["share_of_distance"] + 0.02 * (i - (len(look) - 1) / 2)
             axes.fill_between(x, own["share_low"], own["share_high"], color=style["color"],
                               alpha=0.12, linewidth=0)  # fmt: skip
             axes.plot(x, own["share"], **style)
