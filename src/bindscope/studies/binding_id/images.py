@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.vocabulary import RGB
 BODIES = {"can": "cylinder"}  # the word that the text has for it -> the body
 SCALES = {"large": 1.0, "small": 0.62}
 GREY = ((0, 49), (20, 83), (50, 137), (100, 187), (200, 212))  # of 384 rows: row, sRGB
-SAMPLES = {384: 3, 36: 6}  # rays along a side of a pixel
+SAMPLES, SPRITE_SAMPLES = 3, 6  # rays along a side of a pixel
 SHADOW_PX = 30  # around a region; regions of a layout are further apart
 JITTER = 0.1  # share by which colours and brightness of sprites vary
 SHIFT = 1  # pixels by which sprites move
@@ -60,7 +60,7 @@ def draw(
     scenes
         n scenes of k things, in slots of the layout.
     layout_name
-        Where slots are; its `sprites` stand on white, without shadows.
+        Where slots are; `sprites` stand on white.
     jitter
         Of sprites: things then differ by up to 10 % in each colour and in brightness, and by a
         pixel in place. None: a thing always looks the same.
@@ -72,7 +72,7 @@ def draw(
     """
     layout = LAYOUTS[layout_name]
     size, n, k = layout.size_px, len(scenes), scenes.things
-    ground = _ground(size)
+    ground = _ground(layout_name)
     images = np.repeat(to_srgb(ground)[None], n, axis=0)
     masks, boxes = np.zeros((n, size, size), np.uint8), np.zeros((n, k, 4), np.int16)
     tint, shift = _looks(scenes, jitter)
@@ -120,12 +120,12 @@ def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrai
     shape = words.shapes[scenes.shape[row, role]]
     sides = [(right - left, bottom - top) for left, top, right, bottom in layout.regions]
     width, height = (min(side) for side in zip(*sides, strict=True))
-    sprite = layout.size_px == 36
-    room = 2 * SHIFT if sprite else 0
+    room, margin, samples = (
+        (2 * SHIFT, 0, SPRITE_SAMPLES) if layout.sprites else (0, SHADOW_PX, SAMPLES)
+    )
     return portrait(
         BODIES.get(shape, shape), words.materials[scenes.material[row, role]],
-        width - room, height - room, SCALES[words.sizes[scenes.size[row, role]]],
-        SHIFT if sprite else SHADOW_PX, SAMPLES[layout.size_px],
+        width - room, height - room, SCALES[words.sizes[scenes.size[row, role]]], margin, samples,
     )  # fmt: skip
 
 
@@ -152,9 +152,10 @@ def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 
 @cache
-def _ground(size: int) -> NDArray[np.float64]:
+def _ground(layout_name: LayoutName) -> NDArray[np.float64]:
     """Return the light of an empty image, float64 (size, size, 3)."""
-    if size == 36:
+    size = LAYOUTS[layout_name].size_px
+    if LAYOUTS[layout_name].sprites:
         return np.ones((size, size, 3))
     at, grey = np.array(GREY, np.float64).T
     rows = from_srgb(np.interp(np.arange(size), at, grey))
