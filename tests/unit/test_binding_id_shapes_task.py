@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
+from bindscope.studies.binding_id.files_config import TaskFiles
 from bindscope.studies.binding_id.shapes_task import Task, write_task
-from bindscope.studies.binding_id.task_config import ShapesTask, task_problems
 from bindscope.studies.binding_id.vocabulary import RGB
 
 
-def made(folder: Path, **section: Any) -> tuple[list[dict[str, Any]], Path]:
-    rows = {"rows": {"test": 12, "estimation": 5}}
-    content = ShapesTask(name="t", **(rows | section)).model_dump(mode="json", exclude={"name"})
+TASK = {"layout": "pair", "things": 2, "order": "left_first", "shared": "none", "told_by": "slot",
+        "rows": 12, "estimation_rows": 5, "seed": 0}  # fmt: skip
+
+
+def made(folder: Path, words: dict[str, Any], **task: Any) -> tuple[list[dict[str, Any]], Path]:
+    section = TaskFiles(name="t", task="t", **words)
+    content = section.model_dump(mode="json", exclude={"name", "task"}) | {"task": TASK | task}
     manifest = folder / "t.json"
     with StoreWriter(folder / "t.zarr", manifest, spec="{}", code="c") as writer:
         text = write_task(Task.of(content), writer, {"spec_key": "k"})
@@ -26,7 +29,7 @@ def made(folder: Path, **section: Any) -> tuple[list[dict[str, Any]], Path]:
 
 
 def test_rows_describe_their_images(tmp_path: Path) -> None:
-    rows, manifest = made(tmp_path, layout="level", order="independent", seed=3)
+    rows, manifest = made(tmp_path, {}, layout="level", order="independent", seed=3)
     assert len(rows) == (12 + 5) * 2 * 2
     store = open_store(manifest)
     images, masks, boxes = (store.read(name) for name in ("images", "masks", "boxes"))
@@ -47,13 +50,13 @@ def test_rows_describe_their_images(tmp_path: Path) -> None:
 
 
 def test_a_source_has_the_slots_of_its_base(tmp_path: Path) -> None:
-    rows, _ = made(tmp_path, layout="grid", things=3, order="independent")
+    rows, _ = made(tmp_path, {}, layout="grid", things=3, order="independent")
     slots = {(r["split"], r["row"], r["side"], r["role"]): r["slot"] for r in rows}
     assert all(slots[s, row, "base", k] == slots[s, row, "source", k] for s, row, _, k in slots)
 
 
 def test_empty_slots_have_no_box(tmp_path: Path) -> None:
-    rows, manifest = made(tmp_path, layout="grid", rows={"test": 2, "estimation": 1})
+    rows, manifest = made(tmp_path, {}, layout="grid", rows=2, estimation_rows=1)
     boxes = open_store(manifest).read("boxes")
     for image, slots in enumerate(boxes):
         taken = {row["slot"] for row in rows if row["image"] == image}
@@ -61,26 +64,10 @@ def test_empty_slots_have_no_box(tmp_path: Path) -> None:
 
 
 def test_two_hops_and_the_text_only_twin(tmp_path: Path) -> None:
-    rows, manifest = made(tmp_path, answer="slot", text_only=True)
+    rows, manifest = made(tmp_path, {"answer": "slot", "text_only": True})
     assert not open_store(manifest).names
     for row in rows:
         assert row["answer"] == row["place"]
         assert f"a {row['place']} {row['colour']} {row['shape']}" in row["context"]
         assert f"contains item {row['item']}?" in row["question"]
         assert "box" not in row
-
-
-@pytest.mark.parametrize(
-    ("section", "problem"),
-    [
-        ({"things": 3}, "tasks.0.things: 3 things do not fit"),
-        (
-            {"layout": "grid", "things": 3, "shared": "shape", "told_by": "material"},
-            "tasks.0.told_by: there are two materials",
-        ),
-        ({"things": 2}, ""),
-    ],
-)
-def test_what_no_scene_can_be_is_said_before_the_run(section: dict[str, Any], problem: str) -> None:
-    found = list(task_problems("tasks.0", ShapesTask(name="t", **section)))
-    assert [text[: len(problem)] for text in found] == [problem] * bool(problem)

@@ -26,7 +26,7 @@ SIDES = ("base", "source")
 
 @dataclass(frozen=True)
 class Task:
-    """What a `ShapesTask` section asks for.
+    """A task and how it is put into words.
 
     Attributes
     ----------
@@ -45,13 +45,15 @@ class Task:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Task:
-        """Return the task of a section, as JSON."""
+        """Return what a `TaskFiles` section asks for, as JSON, with its task's own under `task`."""
+        task = content["task"]
         names = ("layout", "things", "order", "shared", "told_by")
-        rule = Rule(**{name: content[name] for name in names})
+        rule = Rule(**{name: task[name] for name in names})
         form = Form(
             content["template"], rule.mention, content["answer"], image=not content["text_only"]
         )
-        return cls(rule, form, content["rows"], content["seed"])
+        rows: dict[SplitName, int] = {"test": task["rows"], "estimation": task["estimation_rows"]}
+        return cls(rule, form, rows, task["seed"])
 
     @property
     def ask(self) -> Attribute:
