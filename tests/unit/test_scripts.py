@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
             "same_object_known",
             "scene_statistics",
             "scenes",
+            "shapes_task",
         ),
         _STORE,
     ),
