@@ -119,6 +119,8 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         where = f"suites.{i}"
         yield from unknown(f"{where}.tasks", suite.tasks, tasks)
         yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
+        for key in ("tasks", "oracles", "experiments", "levels"):
+            yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not suite.oracles:
             yield f"{where}: there is no model: give `oracles`"
 
