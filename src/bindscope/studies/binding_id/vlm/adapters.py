@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
-from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
+from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens
 from bindscope.studies.binding_id.vlm.rotary import Rotary
 
-IMAGE = "<image>"
-"""Where the image stands in a prompt, whatever the model itself calls it."""
 OWN_PROCESSOR = "use the processor that belongs to the weights (save both in one folder)"
 
 
@@ -97,8 +95,8 @@ class Adapter(Protocol):
         """Return token numbers and their characters, of texts where `image_text` is one token."""
         ...
 
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
-        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3)."""
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3), if there are any."""
         ...
 
     def embed(self, inputs: Inputs) -> Embedded:
@@ -150,60 +148,40 @@ class Catch:
         raise _Reached
 
 
-class HuggingFace:
-    """A model of transformers whose decoder is `model.model.language_model`.
+class Decoder:
+    """The language model inside a model of transformers: `model.model.language_model`.
 
     Parameters
     ----------
     where
         The model in words, for errors.
-    model, processor
-        Of one checkpoint.
+    model
+        The whole model.
     device
         Where it is to run.
 
     Raises
     ------
     ModelError
-        If its attention slides, its rotations change with the length of the text, or the
-        processor marks images by another token than the model.
+        If its attention slides, or its rotations change with the length of the text.
     """
 
-    image_text = IMAGE
-    n_views = 2
-
-    def __init__(
-        self, where: str, model: Any, processor: Any, device: torch.device | str = "cpu"
-    ) -> None:
-        self.where, self.processor = where, processor
+    def __init__(self, where: str, model: Any, device: torch.device | str = "cpu") -> None:
+        self.where = where
         self.model = model.eval().requires_grad_(False).to(device)
         self.language = model.model.language_model
-        self._check()
-
-    def _check(self) -> None:
         settings = self.language.config
         if set(getattr(settings, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
             raise ModelError(
-                self.where, "some of its layers see a sliding window only",
+                where, "some of its layers see a sliding window only",
                 "use a model whose layers see the whole context",
             )  # fmt: skip
         kind = (settings.rope_parameters or {}).get("rope_type", "default")
         if kind in ("dynamic", "longrope"):
             raise ModelError(
-                self.where, f"its rotations ({kind}) change with the length of the text",
+                where, f"its rotations ({kind}) change with the length of the text",
                 "use a model with fixed rotations: keys of one length cannot be moved to another",
             )  # fmt: skip
-        marked = self.processor.image_token_id
-        if self._image_number(marked) != self.model.config.image_token_id:
-            raise ModelError(
-                self.where,
-                f"its processor marks the image by token {self._image_number(marked)}, the model "
-                f"looks for token {self.model.config.image_token_id}", OWN_PROCESSOR,
-            )  # fmt: skip
-
-    def _image_number(self, marked: int) -> int:
-        """Return the token that the processor fills with the image, given its placeholder."""
-        return marked
 
     @property
     def layers(self) -> Sequence[nn.Module]:
@@ -219,81 +197,6 @@ class HuggingFace:
     def device(self) -> torch.device:
         """Where it runs."""
         found: torch.device = self.model.lm_head.weight.device
-        return found
-
-    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Return token numbers and their characters (first, past the last)."""
-        found = self.processor.tokenizer(
-            list(texts), add_special_tokens=False, return_offsets_mapping=True
-        )
-        pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
-        return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
-
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
-        """Run the processor and find the image among its tokens.
-
-        Raises
-        ------
-        ModelError
-            If texts of a batch have unequal lengths, the mask is missing, or the image's tokens
-            are not those of the model.
-        """
-        from PIL import Image
-
-        found = dict(self.processor(
-            text=list(texts), images=[Image.fromarray(image) for image in images],
-            return_tensors="pt", padding=True,
-        ))  # fmt: skip
-        ids, mask = found.pop("input_ids"), found.pop("attention_mask", None)
-        if mask is None:
-            raise ModelError(
-                self.where, "its processor gives no attention mask, and without one the library "
-                "takes steps in the positions for the ends of texts",
-                "give `attention_mask` among the tokenizer's `model_input_names`",
-            )  # fmt: skip
-        if not bool(mask.all()):
-            lengths = sorted({int(row) for row in mask.sum(-1)})
-            raise ModelError(
-                self.where, f"the prompts of a batch take {lengths} tokens",
-                "use words of equally many tokens, or read the scenes in batches of one length",
-            )  # fmt: skip
-        image = self.image_tokens(found, images.shape[1:3])
-        marks = ids == self.model.config.image_token_id
-        counts = sorted({int(row) for row in marks.sum(-1)})
-        if counts != [image.features]:
-            raise ModelError(
-                self.where, f"its processor makes {counts} tokens of an image of "
-                f"{images.shape[1]} x {images.shape[2]} pixels, the model {image.features}",
-                OWN_PROCESSOR,
-            )  # fmt: skip
-        first = min(view.start for view in image.views)
-        tensors = {name: value.to(self.device) for name, value in found.items()}
-        start = int(marks[0].long().argmax()) - first
-        return Inputs(ids.to(self.device), tensors, image, start)
-
-    def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
-        """Return what the tokens of an image show, given what the processor made of it."""
-        raise NotImplementedError
-
-    @torch.inference_mode()
-    def embed(self, inputs: Inputs) -> Embedded:
-        """Let the library prepare what it gives to its decoder, and no more."""
-        with caught(self.language) as calls:
-            self.model.model(input_ids=inputs.ids, **self._tensors(inputs, inputs.ids))
-        given = calls[0]
-        hidden, positions = given["inputs_embeds"], given.get("position_ids")
-        n, length = hidden.shape[:2]
-        if positions is None:
-            positions = torch.arange(length, device=hidden.device)[None]
-        positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
-        return Embedded(hidden, positions, additive(given["attention_mask"], hidden))
-
-    def _tensors(self, inputs: Inputs, ids: Tensor) -> dict[str, Tensor]:
-        """Return what the model is given beside the tokens, for prompts with further text."""
-        more = ids.shape[1] - inputs.ids.shape[1]
-        found = dict(inputs.tensors, attention_mask=torch.ones_like(ids))
-        if (types := found.get("mm_token_type_ids")) is not None:
-            found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
         return found
 
     @torch.inference_mode()
@@ -345,6 +248,121 @@ class HuggingFace:
     def rotary(self, layer: int) -> Rotary:
         """Return the rotations of a layer."""
         return Rotary(self.language.rotary_emb.inv_freq)
+
+
+class HuggingFace(Decoder):
+    """A model of transformers with its processor.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    model, processor
+        Of one checkpoint.
+    device
+        Where it is to run.
+
+    Raises
+    ------
+    ModelError
+        Besides those of `Decoder`, if the processor marks images by another token than the model.
+    """
+
+    image_text = "<image>"
+    n_views = 2
+
+    def __init__(
+        self, where: str, model: Any, processor: Any, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__(where, model, device)
+        self.processor = processor
+        marked = self._image_number(processor.image_token_id)
+        if marked != model.config.image_token_id:
+            raise ModelError(
+                where, f"its processor marks the image by token {marked}, the model looks for "
+                f"token {model.config.image_token_id}", OWN_PROCESSOR,
+            )  # fmt: skip
+
+    def _image_number(self, marked: int) -> int:
+        """Return the token that the processor fills with the image, given its placeholder."""
+        return marked
+
+    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return token numbers and their characters (first, past the last)."""
+        found = self.processor.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True
+        )
+        pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
+
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Run the processor and find the image among its tokens.
+
+        Raises
+        ------
+        ModelError
+            If texts of a batch have unequal lengths, the mask is missing, or the image's tokens
+            are not those of the model.
+        """
+        from PIL import Image
+
+        found = dict(self.processor(
+            text=list(texts), return_tensors="pt", padding=True,
+            images=None if images is None else [Image.fromarray(image) for image in images],
+        ))  # fmt: skip
+        ids, mask = found.pop("input_ids"), found.pop("attention_mask", None)
+        if mask is None:
+            raise ModelError(
+                self.where, "its processor gives no attention mask, and without one the library "
+                "takes steps in the positions for the ends of texts",
+                "give `attention_mask` among the tokenizer's `model_input_names`",
+            )  # fmt: skip
+        if not bool(mask.all()):
+            lengths = sorted({int(row) for row in mask.sum(-1)})
+            raise ModelError(
+                self.where, f"the prompts of a batch take {lengths} tokens",
+                "use words of equally many tokens, or read the scenes in batches of one length",
+            )  # fmt: skip
+        if images is None:
+            return Inputs(ids.to(self.device), {}, NO_IMAGE, 0)
+        image = self.image_tokens(found, images.shape[1:3])
+        marks = ids == self.model.config.image_token_id
+        counts = sorted({int(row) for row in marks.sum(-1)})
+        if counts != [image.features]:
+            raise ModelError(
+                self.where, f"its processor makes {counts} tokens of an image of "
+                f"{images.shape[1]} x {images.shape[2]} pixels, the model {image.features}",
+                OWN_PROCESSOR,
+            )  # fmt: skip
+        first = min(view.start for view in image.views)
+        tensors = {name: value.to(self.device) for name, value in found.items()}
+        start = int(marks[0].long().argmax()) - first
+        return Inputs(ids.to(self.device), tensors, image, start)
+
+    def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
+        """Return what the tokens of an image show, given what the processor made of it."""
+        raise NotImplementedError
+
+    @torch.inference_mode()
+    def embed(self, inputs: Inputs) -> Embedded:
+        """Let the library prepare what it gives to its decoder, and no more."""
+        with caught(self.language) as calls:
+            self.model.model(input_ids=inputs.ids, **self._tensors(inputs, inputs.ids))
+        given = calls[0]
+        hidden, positions = given["inputs_embeds"], given.get("position_ids")
+        n, length = hidden.shape[:2]
+        if positions is None:
+            positions = torch.arange(length, device=hidden.device)[None]
+        positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
+        return Embedded(hidden, positions, additive(given["attention_mask"], hidden))
+
+    def _tensors(self, inputs: Inputs, ids: Tensor) -> dict[str, Tensor]:
+        """Return what the model is given beside the tokens, for prompts with further text."""
+        more = ids.shape[1] - inputs.ids.shape[1]
+        found = dict(inputs.tensors, attention_mask=torch.ones_like(ids))
+        if (types := found.get("mm_token_type_ids")) is not None:
+            found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
+        return found
 
     @torch.inference_mode()
     def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:

@@ -46,6 +46,12 @@ class Options:
         Whose residual is kept: `groups` of all roles, or `all` tokens (L x T x d per scene).
     batch_size
         Contexts that are answered about at once: scenes of a batch times conditions.
+    images
+        Whether prompts have an image; false for the text-only twin.
+    lead
+        What every question begins with, and is read as the end of the context. Needed where the
+        tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
+        two line breaks.
     """
 
     pad: int = 0
@@ -53,6 +59,8 @@ class Options:
     answer: Answer = "space"
     keep: Literal["groups", "all"] = "groups"
     batch_size: int = 64
+    images: bool = True
+    lead: str = ""
 
 
 class VisionLanguageEngine:
@@ -67,8 +75,6 @@ class VisionLanguageEngine:
     options
         How it reads.
     """
-
-    needs_images = True
 
     def __init__(
         self, adapter: Adapter, template: Template, options: Options | None = None
@@ -87,10 +93,20 @@ class VisionLanguageEngine:
         return self.adapter.width
 
     @property
+    def needs_images(self) -> bool:
+        """Whether prompts have an image."""
+        return self.options.images
+
+    @property
     def abilities(self) -> frozenset[Ability]:
         """What it can do; `views` where the model sees an image more than once."""
         found: set[Ability] = {"rotate", "knockout", "propagate"}
-        return frozenset(found | {"views"} if self.adapter.n_views > 1 else found)
+        return frozenset(found | {"views"} if self.n_views > 1 else found)
+
+    @property
+    def n_views(self) -> int:
+        """How often the model sees an image."""
+        return self.adapter.n_views if self.options.images else 0
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read the contexts of a batch (`engine.Engine.contexts`).
@@ -100,15 +116,11 @@ class VisionLanguageEngine:
         InputError
             If there are no images, not one per scene, or contexts of unequal length.
         """
-        if images is None or len(images) != len(scenes) or images.ndim != 4:
-            raise InputError(
-                "the images",
-                f"there are {len(scenes)} scenes and "
-                + ("no images" if images is None else f"images of shape {images.shape}"),
-                "give uint8 (scenes, height, width, 3)",
-            )
-        _inside(scenes, images)
-        read = contexts(self.template(scenes, ()), self.adapter.image_text)
+        images = _images(scenes, images) if self.needs_images else None
+        read = contexts(
+            self.template(scenes, ()), self.adapter.image_text, self.needs_images,
+            self.options.lead,
+        )  # fmt: skip
         inputs = self.adapter.read(read.texts, images)
         text = token_spans(self.adapter, read, inputs.ids)
         with torch.inference_mode():
@@ -216,10 +228,16 @@ class VisionLanguageEngine:
         return logits.gather(-1, index)
 
 
-def _inside(scenes: Scenes, images: NDArray[np.uint8]) -> None:
-    """Refuse boxes that are empty or reach beyond the image."""
+def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
+    """Refuse missing images, and boxes that are empty or reach beyond the image."""
+    if images is None or len(images) != len(scenes) or images.ndim != 4:
+        raise InputError(
+            "the images", f"there are {len(scenes)} scenes and "
+            + ("no images" if images is None else f"images of shape {images.shape}"),
+            "give uint8 (scenes, height, width, 3)",
+        )  # fmt: skip
     if scenes.boxes is None:
-        return
+        return images
     height, width = images.shape[1:3]
     left, top, right, bottom = np.moveaxis(scenes.boxes, -1, 0)
     good = (left >= 0) & (top >= 0) & (left < right) & (top < bottom)
@@ -232,3 +250,4 @@ def _inside(scenes: Scenes, images: NDArray[np.uint8]) -> None:
             f"image of {height} x {width} pixels",
             "give left, top, right and bottom in pixels, the last two exclusive",
         )
+    return images

@@ -120,6 +120,11 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
         places = token_map(base, edit.group, edit.role, edit.tokens)
+        if not places.index.numel():
+            raise InputError(
+                where, f"it means image tokens of support `{edit.tokens.support}`, and this model "
+                "has none", "leave this intervention out",
+            )  # fmt: skip
         if isinstance(edit, Replace):
             taken.append(_taken(edit, base, source, places, layers, where))
         elif isinstance(edit, Add):

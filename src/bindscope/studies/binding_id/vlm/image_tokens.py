@@ -137,10 +137,15 @@ class ImageTokens:
             Which tokens; its `pad` must be a number.
         border
             See `View.cells`.
+
+        Returns
+        -------
+        NDArray
+            int64; none where the model has no such tokens.
         """
         pad, views = tokens.pad or 0, self._views(tokens)
         if tokens.support == "newline":
-            found = np.concatenate([view.ends() for view in views])
+            found = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
         elif tokens.support == "background":
             taken = [view.cells(box, pad, border) for view in views for box in boxes]
             everything = [
@@ -152,11 +157,6 @@ class ImageTokens:
             if tokens.cells is not None:
                 parts = [_places(part, tokens.cells) for part in parts]
             found = np.concatenate(parts)
-        if not len(found):
-            raise InputError(
-                f"tokens with support `{tokens.support}`", "this model has none",
-                "leave this intervention out",
-            )  # fmt: skip
         return found
 
     def _views(self, tokens: Tokens) -> list[View]:
@@ -167,6 +167,10 @@ class ImageTokens:
                 "views are counted from 0; name those that there are",
             )  # fmt: skip
         return [self.views[n] for n in numbers]
+
+
+NO_IMAGE = ImageTokens((), 0, 0)
+"""Of a prompt without an image."""
 
 
 def plain_view(name: str, start: int, stride: int, rows: int, columns: int,

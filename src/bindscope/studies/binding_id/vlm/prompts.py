@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError, ModelError
+from bindscope.studies.binding_id.prompts import IMAGE, with_image
 from bindscope.studies.binding_id.task import Group, Prompt, Question, Scenes
-from bindscope.studies.binding_id.vlm.adapters import IMAGE, OWN_PROCESSOR, Adapter
+from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter
 
 Answer = Literal["space", "bare"]
 Span = tuple[int, int]
 
 
 class Template(Protocol):
-    """Puts scenes and questions into words."""
+    """Puts scenes and questions into words (`prompts.prompts` of a form)."""
 
     def __call__(self, scenes: Scenes, questions: Sequence[Question]) -> Sequence[Prompt]:
         """Return a prompt per scene, with all questions; `<image>` says where the image is."""
@@ -35,38 +36,45 @@ class Contexts:
         As the model reads them, with its own mark of the image.
     spans
         Characters of each group and role, per text.
+    ends
+        Place in each text behind the mark of the image; 0 without an image.
+    lead
+        What every question begins with and contexts end with.
     """
 
     texts: list[str]
-    spans: list[dict[tuple[Group, int], Span]]
+    spans: list[Mapping[tuple[Group, int], Span]]
+    ends: list[int]
+    lead: str
 
 
-def contexts(prompts: Sequence[Prompt], image_text: str) -> Contexts:
-    """Put the model's mark of the image into contexts; without `<image>` it comes first.
+def contexts(prompts: Sequence[Prompt], image_text: str, images: bool, lead: str) -> Contexts:
+    """Put the model's mark of the image into contexts, and what begins all questions behind them.
 
     Raises
     ------
     InputError
-        If words that are edited stand before the image, or the image is there twice.
+        If a context with an image does not say where it is, or one without an image does.
     """
-    texts, spans = [], []
+    texts, spans, ends = [], [], []
     for prompt in prompts:
-        parts = prompt.context.split(IMAGE)
-        if len(parts) > 2:
+        if prompt.context.count(IMAGE) != images:
             raise InputError(
-                "the prompt's template", f"{IMAGE} is there {len(parts) - 1} times",
-                "name the image once",
-            )  # fmt: skip
-        before, after = parts if len(parts) == 2 else ("", prompt.context)
-        moved = len(before) + len(image_text) - (len(prompt.context) - len(after))
-        if early := [name for name, (start, _) in prompt.spans.items() if start < len(before)]:
+                "the prompt's template",
+                f"{IMAGE} is there {prompt.context.count(IMAGE)} times, and there "
+                + ("is an image" if images else "are no images"),
+                "name the image once where there is one (`Form.image`)",
+            )
+        ends.append(prompt.context.index(IMAGE) + len(image_text) if images else 0)
+        prompt = with_image(prompt, image_text) if images else prompt
+        if early := [name for name, (start, _) in prompt.spans.items() if start < ends[-1]]:
             raise InputError(
                 "the prompt's template", f"{early[0]} stands before the image",
                 "put the image first: words before it cannot know what it shows",
             )  # fmt: skip
-        texts.append(before + image_text + after)
-        spans.append({name: (a + moved, b + moved) for name, (a, b) in prompt.spans.items()})
-    return Contexts(texts, spans)
+        texts.append(prompt.context + lead)
+        spans.append(prompt.spans)
+    return Contexts(texts, spans, ends, lead)
 
 
 def token_spans(
@@ -92,7 +100,7 @@ def token_spans(
     """
     places: dict[tuple[Group, int], list[list[int]]] = {}
     for row, (numbers, characters) in enumerate(adapter.tokenize(read.texts)):
-        end = read.texts[row].index(adapter.image_text) + len(adapter.image_text)
+        end = read.ends[row]
         first = sum(start < end for start, _ in characters)
         tail, moved = numbers[first:], ids.shape[1] - len(numbers)
         if ids[row, ids.shape[1] - len(tail) :].tolist() != tail:
@@ -139,16 +147,23 @@ def question_tokens(
     alone = [numbers for numbers, _ in adapter.tokenize(contexts.texts)]
     found = []
     for number in range(len(prompts[0].questions)):
+        asked = [prompt.questions[number] for prompt in prompts]
+        if wrong := [question for question in asked if not question.startswith(contexts.lead)]:
+            raise InputError(
+                f"the question {wrong[0]!r}", f"it does not begin with {contexts.lead!r}",
+                "set `lead` to what all questions of the template begin with, or to nothing",
+            )  # fmt: skip
         texts = [
-            text + prompt.questions[number]
-            for text, prompt in zip(contexts.texts, prompts, strict=True)
+            text + question.removeprefix(contexts.lead)
+            for text, question in zip(contexts.texts, asked, strict=True)
         ]
         rows = []
         for text, before, (whole, _) in zip(texts, alone, adapter.tokenize(texts), strict=True):
             if whole[: len(before)] != before or len(whole) == len(before):
                 raise InputError(
                     f"the question in {text!r}", "it changes the tokens of its context",
-                    "end the context where a token ends (behind its line break, say)",
+                    "set `lead` to what all questions begin with (the line breaks, say): it becomes "
+                    "part of the context",
                 )  # fmt: skip
             rows.append(whole[len(before) :])
         lengths = [len(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The reference engine: the library's own forward pass, with hooks, once per condition and question.
+"""The reference engine: the library's own forward pass with hooks, once per condition and question.
 
 It is slow and plain, and is what the fast engine is tested against. Of the adapter it uses the
 whole forward pass; it has no cache, and rotates nothing itself: tokens whose keys are to be moved

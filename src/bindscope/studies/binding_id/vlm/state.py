@@ -141,7 +141,7 @@ def places(
             "roles are counted from 0",
         )  # fmt: skip
     n = len(scenes)
-    if group != "object":
+    if group != "object" or not inputs.image.length:  # the text-only twin describes its things
         if (group, role) not in text:
             raise InputError(
                 f"{group} of role {role}", "the prompt's template does not say where it stands",
@@ -170,7 +170,7 @@ def kept_tokens(
 ) -> Tensor:  # fmt: skip
     """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
     found = [index for _, index in sorted(text.items())]
-    if scenes.boxes is not None:
+    if scenes.boxes is not None and inputs.image.length:
         for role in range(scenes.things):
             found.append(
                 places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)).index
