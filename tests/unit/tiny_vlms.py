@@ -45,12 +45,12 @@ ITEMS = ("J", "Q", "X", "Z")
 WORDS = (
     "<pad>", "<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>",
     "<|image|>", "<|video|>", "<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>",
-    "<frame_start>", "<im_end>", "<frame_end>", "<im_low>", "<eos>", "[UNK]",
+    "<frame_start>", "<im_end>", "<frame_end>", "<im_low>", "<eos>", "<video>", "[UNK]",
     *COLOURS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
-    "the", "?", "Answer", ":", "one", "left", "right",
+    "the", "?", "Answer", ":", "one", "left", "right", "has",
 )  # fmt: skip
 NUMBER = {word: number for number, word in enumerate(WORDS)}
-SPECIAL = WORDS[:18]
+SPECIAL = WORDS[:19]
 
 
 def tokenizer() -> Any:
@@ -99,7 +99,7 @@ def llava(
             "intermediate_size": 48, "vision_use_head": False,
         },
         image_grid_pinpoints=places, image_token_id=NUMBER["<image>"],
-        video_token_id=NUMBER["<|video|>"], tie_word_embeddings=False,
+        video_token_id=NUMBER["<video>"], tie_word_embeddings=False,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         model = widened(LlavaOnevisionForConditionalGeneration(config), 1)

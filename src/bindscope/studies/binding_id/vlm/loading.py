@@ -13,6 +13,7 @@ from bindscope.config.models import Pretrained
 from bindscope.core.devices import no_gpu
 from bindscope.core.errors import ModelError
 from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import resolve
 from bindscope.studies.binding_id.prompts import Form, prompts
@@ -85,22 +86,10 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
             where, f"models of type {settings.model_type!r} are not supported",
             f"use one of {', '.join(FAMILIES)}",
         )  # fmt: skip
-    cls = getattr(transformers, FAMILIES[settings.model_type][0])
-    try:
-        model, report = cls.from_pretrained(
-            found.folder, dtype=getattr(torch, config.precision), local_files_only=True,
-            use_safetensors=True, output_loading_info=True, attn_implementation=config.attention,
-        )  # fmt: skip
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(
-            where, f"its weights do not load ({error})",
-            "check that config.json and the weights belong together",
-        ) from error  # fmt: skip
-    if missing := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
-        raise ModelError(
-            where, f"{len(missing)} weights are missing from the files, the first is {missing[0]}",
-            "check that config.json and the weights belong together",
-        )  # fmt: skip
+    model = from_files(
+        getattr(transformers, FAMILIES[settings.model_type][0]), found.folder, where,
+        dtype=getattr(torch, config.precision), attn_implementation=config.attention,
+    )  # fmt: skip
     try:
         processor = transformers.AutoProcessor.from_pretrained(found.folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:

@@ -162,7 +162,7 @@ def question_tokens(
             if whole[: len(before)] != before or len(whole) == len(before):
                 raise InputError(
                     f"the question in {text!r}", "it changes the tokens of its context",
-                    "set `lead` to what all questions begin with (the line breaks, say): it becomes "
+                    "set `lead` to what all questions begin with (line breaks, say), which then is "
                     "part of the context",
                 )  # fmt: skip
             rows.append(whole[len(before) :])
