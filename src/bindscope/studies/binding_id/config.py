@@ -10,6 +10,8 @@ from pydantic import Field
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
+from bindscope.studies.binding_id.files_config import TaskFiles
+from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -22,8 +24,10 @@ class ShapesTask(Model):
     """Scenes whose things are named in the text by one attribute and asked for by another."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
-    layout: Literal["pair", "grid", "sprites"] = Field(
-        "pair", description="Slots of the image: two as published, or 3 x 3, of 384 px or of 36."
+    layout: Literal["pair", "level", "grid", "sprites"] = Field(
+        "pair",
+        description="Slots of the image: two as published, two at one height, 3 x 3 (all 384 px), "
+        "or 3 x 3 of 36 px, for toys.",
     )
     things: int = Field(2, ge=2, le=9, description="Things of a scene.")
     order: Literal["left_first", "independent"] = Field(
@@ -64,6 +68,13 @@ class Suite(Model):
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
     tasks: tuple[Slug, ...] = Field(min_length=1, description="Names of tasks.")
     oracles: tuple[Slug, ...] = Field((), description="Names of oracles; one job reads them all.")
+    models: tuple[Slug, ...] = Field((), description="Names of vision-language models.")
+    template: Literal["paper", "items_first", "short"] = Field(
+        "paper", description="In which words models read scenes; see `files`."
+    )
+    text_only: bool = Field(
+        False, description="Whether models read what the image would show as text, and no image."
+    )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
         min_length=1,
@@ -105,28 +116,36 @@ class BindingIdSection(Model):
 
     tasks: tuple[ShapesTask, ...] = Field((), description="Tasks.")
     oracles: tuple[Oracle, ...] = Field((), description="Models of known mechanism.")
+    models: tuple[VisionLanguageModel, ...] = Field((), description="Vision-language models.")
     suites: tuple[Suite, ...] = Field((), description="Which experiments on which models.")
+    files: tuple[TaskFiles, ...] = Field((), description="Tasks that are written to files.")
 
 
 def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    for key in ("tasks", "oracles", "suites"):
+    for key in ("tasks", "oracles", "models", "suites", "files"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
+    for i, files in enumerate(section.files):
+        yield from unknown(f"files.{i}.task", [files.task], tasks)
+    names = [*(one.name for one in section.oracles), *(one.name for one in section.models)]
+    if len(set(names)) < len(names):
+        yield "models: an oracle has the name of a model; rename one"
     for i, suite in enumerate(section.suites):
         where = f"suites.{i}"
         yield from unknown(f"{where}.tasks", suite.tasks, tasks)
         yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
-        for key in ("tasks", "oracles", "experiments", "levels"):
+        yield from unknown(f"{where}.models", suite.models, {m.name: m for m in section.models})
+        for key in ("tasks", "oracles", "models", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
-        if not suite.oracles:
-            yield f"{where}: there is no model: give `oracles`"
+        if not suite.oracles and not suite.models:
+            yield f"{where}: there is no model: give `oracles` or `models`"
 
 
 def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
-    slots = 2 if task.layout == "pair" else 9
+    slots = 2 if task.layout in ("pair", "level") else 9
     if task.things > slots:
         yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
     if task.shared != "none" and task.told_by != "slot" and task.things != 2:

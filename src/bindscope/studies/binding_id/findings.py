@@ -31,7 +31,7 @@ _NOT_REAL = {
     "can tell mechanisms apart, and nothing about models that people use",
     "toy": "toys were trained here on this task alone, their first layers given positional heads; "
     "one that was trained by interchange binds by slot by construction",
-    "random": "untrained models show what comes out without any learning",
+    "local": "what is in a folder of yours is not known here",
 }
 _NO_PAPER = (
     "The paper's Table 1 could not be obtained, so no number of it stands beside ours. Of text "

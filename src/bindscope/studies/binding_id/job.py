@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from safetensors.numpy import save
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.registries import resolve
+from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import ENGINES
-from bindscope.studies.binding_id.suite import rule_of, run
+from bindscope.studies.binding_id.suite import run
 
 TABLES = ("rows", "positions", "vectors")
 
@@ -23,15 +25,16 @@ def interventions(job: Job) -> None:
     `answers` holds the log-probabilities of every experiment, ``<model>.<experiment>``, float32
     (rows, trials, queries, candidates), in the order of the table's rows.
     """
-    rule = rule_of(job.spec["task"])
+    reading = Reading.of(job.spec)
+    weights = next((Path(path) for path in job.input.weights), None)
     lines: dict[str, list[str]] = {name: [] for name in TABLES}
     answers: dict[str, np.ndarray[Any, Any]] = {}
     for model in job.spec["models"]:
-        engine, pictures = resolve(ENGINES[model["kind"]])(model, rule)
+        engine, pictures = resolve(ENGINES[model["kind"]])(model, reading, weights)
         found = run(engine, pictures, job.spec)
         names = {
             "suite": job.wildcards["suite"], "task": job.wildcards["task"],
-            "model": model["name"], "origin": model["kind"],
+            "model": model["name"], "origin": model["origin"],
         }  # fmt: skip
         for table in TABLES:
             lines[table] += _lines(getattr(found, table), {**names, **job.keys})

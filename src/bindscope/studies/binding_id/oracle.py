@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
@@ -41,7 +42,7 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.scenes import Rule
+from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes, Words
 
 Mechanism = Literal["slot", "colour", "gather", "order", "none"]
@@ -397,6 +398,7 @@ def _rank(state: OracleState, group: Group, weights: Floats | None = None) -> Fl
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
 
 
-def load(options: Mapping[str, Any], rule: Rule) -> tuple[Oracle, None]:
-    """Return the oracle of a configuration; it needs no images."""
-    return Oracle(options["mechanism"], options["noise"], rule.mention, options["seed"]), None
+def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    mention = reading.rule.mention
+    return Oracle(model["mechanism"], model["noise"], mention, model["seed"]), None

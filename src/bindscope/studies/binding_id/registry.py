@@ -4,8 +4,8 @@ from __future__ import annotations
 
 _HERE = "bindscope.studies.binding_id"
 
-# kind -> ``load(options, job, rule) -> engine``.
-ENGINES = {"oracle": f"{_HERE}.oracle:load"}
+# kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
+ENGINES = {"oracle": f"{_HERE}.oracle:load", "published": f"{_HERE}.published:load"}
 
 _EXPERIMENTS = f"{_HERE}.experiments"
 _MEANS = f"{_HERE}.mean_interventions"
@@ -23,5 +23,6 @@ EXPERIMENTS = {
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
 }
-ORIGINS = ("oracle", "toy", "pretrained", "random")
-"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model."""
+ORIGINS = ("oracle", "toy", "pretrained", "local")
+"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, and what
+a local folder holds is not known here."""

@@ -15,6 +15,7 @@ from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.estimates import Estimates, batches, estimate
 from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
+from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import Rule, draw_pairs
@@ -44,12 +45,6 @@ class Results:
     answers: dict[str, NDArray[np.float32]]
 
 
-def rule_of(task: Mapping[str, Any]) -> Rule:
-    """Return how scenes of a task are drawn."""
-    names = ("layout", "things", "order", "shared", "told_by")
-    return Rule(**{name: task[name] for name in names})
-
-
 def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
     """Run all experiments of a job on one model.
 
@@ -62,7 +57,7 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     spec
         The job's specification: the suite's options, and `task`.
     """
-    task, rule = spec["task"], rule_of(spec["task"])
+    task, rule = spec["task"], Reading.of(spec).rule
     pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
     estimates = estimate(engine, other, pictures, spec["batch_size"])
