@@ -78,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
             "binding_complexity",
         )
     },
+    "binding_id_interventions": {*_STORE, "scipy", "safetensors"},
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,

@@ -6,14 +6,36 @@ SUITE = {"binding_id_interventions", "table", "figure"}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
-    "BindingIdSection.tasks": ("tasks.0.rows", 5, SUITE),
+    "BindingIdSection.tasks": ("tasks.0.rows", 5, {*SUITE, "shapes_task"}),
     "BindingIdSection.oracles": ("oracles.0.noise", 0.5, SUITE),
     "BindingIdSection.suites": ("suites.0.resamples", 5, SUITE),
+    "BindingIdSection.models": ("models.0.pad", 5, SUITE),
+    "BindingIdSection.files": ("files.0.template", "short", {"shapes_task"}),
     **{
-        f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
+        f"ShapesTask.{key}": (f"tasks.0.{key}", value, {*SUITE, "shapes_task"})
         for key, value in {
-            "name": "other", "layout": "grid", "things": 3, "order": "independent",
+            "layout": "grid", "order": "independent",
             "shared": "shape", "told_by": "size", "rows": 5, "estimation_rows": 5, "seed": 1,
+        }.items()
+    },
+    # Of the second task, which has slots enough.
+    "ShapesTask.things": ("tasks.1.things", 3, set()),
+    "ShapesTask.name": ("tasks.0.name", "other", SUITE),  # files have names of their own
+    "VisionLanguageModel.name": ("models.0.name", "other", {"weights", *SUITE}),
+    "VisionLanguageModel.source": ("models.0.source", f"hf:llava-hf/other@{'1' * 40}",
+                                   {"weights", *SUITE}),
+    **{
+        f"VisionLanguageModel.{key}": (f"models.0.{key}", value, SUITE)
+        for key, value in {
+            "device": "cuda", "precision": "bfloat16", "attention": "eager",
+            "pad": 3, "border": "official", "answer": "bare", "keep": "all", "batch_size": 5,
+        }.items()
+    },
+    **{
+        f"TaskFiles.{key}": (f"files.0.{key}", value, {"shapes_task"})
+        for key, value in {
+            "name": "other", "task": "nine-slots", "template": "short", "answer": "slot",
+            "text_only": True,
         }.items()
     },
     **{
@@ -28,7 +50,9 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "name": "other", "tasks": ["nine-slots"],
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
             "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
-            "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1, "threads": 2,
+            "models": ["onevision"], "template": "short", "text_only": True,
+            "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
+            "threads": 2,
             "device": "cuda",
         }.items()
     },

@@ -5,7 +5,7 @@ TABLES = {f"table binding_id{which}" for which in ("", "_positions", "_vectors")
 MAIN = {f"figure binding_id{which}" for which in ("", "_mean", "_sweeps")}
 MOVED = {"figure binding_id_positions"}
 FIGURES = MAIN | MOVED
-SCHEMAS = ROW_READERS = TABLE_READERS = TABLES | FIGURES
+SCHEMAS = ROW_READERS = TABLE_READERS = WITHOUT_RULES = TABLES | FIGURES
 
 # Modules of the shared rooms that this study's own steps hold.
 SHARED: dict[str, set[str]] = {
@@ -15,16 +15,18 @@ SHARED: dict[str, set[str]] = {
 
 ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
-    **{f"{name}.py": set() for name in ("config", "products", "study")},
+    **{
+        f"{name}.py": set()
+        for name in ("config", "files_config", "files_products", "products", "registry", "study")
+    },
     **{
         f"{name}.py": STEP
         for name in (
             "engine", "estimates", "experiments", "interventions", "job", "layouts",
-            "mean_interventions", "metrics", "oracle", "rows", "scenes", "suite", "task", "trials",
-            "vocabulary",
+            "mean_interventions", "metrics", "oracle", "reading", "rows", "scenes", "suite",
+            "task", "trials", "vocabulary",
         )
     },
-    "registry.py": STEP | SCHEMAS,
     "names.py": SCHEMAS,
     "schemas.py": SCHEMAS,
     "tables.py": TABLES,
@@ -35,9 +37,12 @@ ROOMS: dict[str, set[str]] = {
         f"figures/binding_id{which}.py": {f"figure binding_id{which}"}
         for which in ("", "_mean", "_sweeps", "_positions")
     },
-    # Images and texts of models that read them.
-    "images.py": set(),
-    "prompts.py": set(),
+    # Of models that read images and words, and of files: none in this preset.
+    **{
+        f"{name}.py": set()
+        for name in ("images", "prompts", "published", "records", "shapes_task")
+    },
+    "vlm/": set(),
 }  # fmt: skip
 
 # module -> (products whose own code changes with it, products that the chain reaches)

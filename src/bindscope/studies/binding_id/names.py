@@ -1,8 +1,12 @@
-"""The order in which conditions stand in tables and figures."""
+"""Kinds of models, and the order in which conditions stand in tables and figures."""
 
 from __future__ import annotations
 
 import pandas as pd
+
+ORIGINS = ("oracle", "toy", "pretrained", "local")
+"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, and what
+a local folder holds is not known here."""
 
 _WHAT = (
     "none", "O", "I", "C", "O+I", "C+I", "O+I+C", "objects", "items", "other", "from", "the",

@@ -23,6 +23,3 @@ EXPERIMENTS = {
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
 }
-ORIGINS = ("oracle", "toy", "pretrained", "local")
-"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, and what
-a local folder holds is not known here."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import in_place
-from bindscope.studies.binding_id.registry import EXPERIMENTS, ORIGINS
+from bindscope.studies.binding_id.names import ORIGINS, in_place
+from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
 _ENTRY = "config `suites[]`"
