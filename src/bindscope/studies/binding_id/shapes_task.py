@@ -163,7 +163,7 @@ def _rows(
     assert scenes.boxes is not None
     for row, text in enumerate(texts):
         for role in range(scenes.things):
-            named = {
+            named: dict[str, str] = {
                 name: words.of(name)[getattr(scenes, name)[row, role]] for name in (*LOOKS, "item")
             }
             slot = int(scenes.slot[row, role])
