@@ -46,7 +46,7 @@ def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> N
 @pytest.mark.parametrize("split", ["test", "estimation"])
 def test_things_have_their_colour_and_fill_their_region(split: SplitName) -> None:
     scenes = scenes_of(Rule(), 24, split)
-    drawn = draw(scenes, "pair")
+    drawn, regions = draw(scenes, "pair"), LAYOUTS["pair"].boxes(scenes.slot)
     for row in range(len(scenes)):
         for role in range(2):
             mask = drawn.masks[row] == role + 1
@@ -55,7 +55,7 @@ def test_things_have_their_colour_and_fill_their_region(split: SplitName) -> Non
             left, top, right, bottom = drawn.boxes[row, role]
             assert mask.any(axis=1).nonzero()[0][[0, -1]].tolist() == [top, bottom - 1]
             assert mask.any(axis=0).nonzero()[0][[0, -1]].tolist() == [left, right - 1]
-            low, high = scenes.boxes[row, role, :2], scenes.boxes[row, role, 2:]
+            low, high = regions[row, role, :2], regions[row, role, 2:]
             assert (low <= (left, top)).all()
             assert (high >= (right, bottom)).all()
             assert (high - low - (right - left, bottom - top)).min() <= 4
@@ -73,7 +73,9 @@ def test_a_thing_is_seen_in_its_mask_alone(layout: LayoutName) -> None:
     np.testing.assert_array_equal(first.masks, recoloured.masks)
     other = draw(scenes.with_(shape=(scenes.shape + OTHER) % 4), layout)
     np.testing.assert_array_equal(other.boxes[:, 0], first.boxes[:, 0])
-    for row, (left, top, right, bottom) in enumerate(scenes.boxes[:, 0].tolist()):
+    for row, (left, top, right, bottom) in enumerate(
+        LAYOUTS[layout].boxes(scenes.slot[:, 0]).tolist()
+    ):
         part = row, slice(top, bottom), slice(left, right)
         np.testing.assert_array_equal(other.images[part], first.images[part])
 
@@ -108,10 +110,9 @@ def test_sprites_vary_within_their_region() -> None:
     np.testing.assert_array_equal(one.images, again.images)
     assert (np.abs(one.boxes - plain.boxes) <= 1).all()
     assert (one.boxes != plain.boxes).any()
-    inside = (scenes.boxes[..., :2] <= one.boxes[..., :2]) & (
-        one.boxes[..., 2:] <= scenes.boxes[..., 2:]
-    )
-    assert inside.all()
+    regions = LAYOUTS["sprites"].boxes(scenes.slot)
+    assert (regions[..., :2] <= one.boxes[..., :2]).all()
+    assert (one.boxes[..., 2:] <= regions[..., 2:]).all()
     assert len({tuple(pixel) for pixel in one.images[one.masks == 1].tolist()}) > 100
 
 

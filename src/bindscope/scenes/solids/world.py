@@ -35,7 +35,7 @@ def to_srgb(light: NDArray[np.floating]) -> NDArray[np.uint8]:
     return np.asarray(np.rint(255 * encoded), np.uint8)
 
 
-def from_srgb(values: NDArray[np.floating]) -> NDArray[np.float64]:
+def from_srgb(values: NDArray[np.number]) -> NDArray[np.float64]:
     """Return the linear radiance of sRGB values from 0 to 255; what `to_srgb` encodes."""
     share = np.asarray(values, np.float64) / 255
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)

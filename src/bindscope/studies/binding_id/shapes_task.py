@@ -15,7 +15,7 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.prompts import Form, answers, prompts
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs, joined
 from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
 from bindscope.studies.binding_id.vocabulary import SHAPES, SplitName
 
@@ -89,9 +89,9 @@ def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
         slot: left, top, right and bottom in pixels, ends exclusive.
     """
     pairs = {split: task.pairs(split) for split in SHAPES}
-    joined = {split: _joined(found) for split, found in pairs.items()}
-    images = {split: _different(scenes) for split, scenes in joined.items()}
-    shown = [joined[split][first] for split, (_, first) in images.items()]
+    both = {split: joined((found.base, found.source)) for split, found in pairs.items()}
+    images = {split: _different(scenes) for split, scenes in both.items()}
+    shown = [both[split][first] for split, (_, first) in images.items()]
     boxes = _write_images(task.rule.layout, writer, shown) if task.form.image else None
     lines: list[str] = []
     before = 0
@@ -103,15 +103,6 @@ def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
             lines += (json.dumps({**about, **row}) for row in rows)
         before += len(own)
     return "".join(f"{line}\n" for line in lines)
-
-
-def _joined(pairs: Pairs) -> Scenes:
-    """Return the bases and after them the sources."""
-    base, source = pairs.base, pairs.source
-    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
-    return base.with_(
-        **{name: np.concatenate([getattr(base, name), getattr(source, name)]) for name in names}
-    )
 
 
 def _different(scenes: Scenes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -163,7 +154,7 @@ def _rows(
     assert scenes.boxes is not None
     for row, text in enumerate(texts):
         for role in range(scenes.things):
-            named = {
+            named: dict[str, str] = {
                 name: words.of(name)[getattr(scenes, name)[row, role]] for name in (*LOOKS, "item")
             }
             slot = int(scenes.slot[row, role])
