@@ -6,21 +6,21 @@ SUITE = {"binding_id_interventions", "table", "figure"}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
-    "BindingIdSection.tasks": ("tasks.0.rows", 5, {*SUITE, "shapes_task"}),
+    "BindingIdSection.tasks": ("tasks.0.rows", 5, SUITE),
     "BindingIdSection.oracles": ("oracles.0.noise", 0.5, SUITE),
     "BindingIdSection.suites": ("suites.0.resamples", 5, SUITE),
     "BindingIdSection.models": ("models.0.pad", 5, SUITE),
     "BindingIdSection.files": ("files.0.template", "short", {"shapes_task"}),
     **{
-        f"ShapesTask.{key}": (f"tasks.0.{key}", value, {*SUITE, "shapes_task"})
+        f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
         for key, value in {
             "layout": "grid", "order": "independent",
             "shared": "shape", "told_by": "size", "rows": 5, "estimation_rows": 5, "seed": 1,
         }.items()
     },
     # Of the second task, which has slots enough.
-    "ShapesTask.things": ("tasks.1.things", 3, set()),
-    "ShapesTask.name": ("tasks.0.name", "other", SUITE),  # files have names of their own
+    "ShapesTask.things": ("tasks.1.things", 3, {"shapes_task"}),
+    "ShapesTask.name": ("tasks.0.name", "other", SUITE),
     "VisionLanguageModel.name": ("models.0.name", "other", {"weights", *SUITE}),
     "VisionLanguageModel.source": ("models.0.source", f"hf:llava-hf/other@{'1' * 40}",
                                    {"weights", *SUITE}),
@@ -34,7 +34,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     **{
         f"TaskFiles.{key}": (f"files.0.{key}", value, {"shapes_task"})
         for key, value in {
-            "name": "other", "task": "nine-slots", "template": "short", "answer": "slot",
+            "name": "other", "task": "two-things", "template": "short", "answer": "slot",
             "text_only": True,
         }.items()
     },
