@@ -7,7 +7,7 @@ is mentioned first, and what tells two equal things apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -157,23 +157,32 @@ def withheld(scenes: Scenes) -> NDArray[np.bool_]:
 
 
 def exchanged_contents(scenes: Scenes) -> Scenes:
-    """Exchange what stands in the slots of two things; slots, mention order and items stay.
+    """Put each thing where the next one stood; slots, mention order and items stay.
 
-    Things are mentioned by slot order as before, now each in the other role: the second run of
+    The thing of role r is that of role r + 1 afterwards, and the last one's is the first: two
+    things are exchanged. The text mentions slots in the order of before: the second run of
     Delta_O.
     """
     names = ("shape", "colour", "material", "size")
-    return scenes.with_(**{name: getattr(scenes, name)[:, ::-1] for name in names})
+    return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in names})
 
 
 def exchanged_items(scenes: Scenes) -> Scenes:
-    """Exchange the items of two things, in the text alone: the second run of Delta_I."""
-    return scenes.with_(item=scenes.item[:, ::-1])
+    """Give each thing's item to the next one, in the text alone: the second run of Delta_I."""
+    return scenes.with_(item=np.roll(scenes.item, 1, axis=1))
 
 
 def exchanged_sentences(scenes: Scenes) -> Scenes:
-    """Exchange the two sentences; image and items per thing stay: the second run of Delta_C."""
-    return scenes.mentioned(np.arange(scenes.things)[::-1])
+    """Mention each thing one sentence later, the last one first: the second run of Delta_C."""
+    return scenes.mentioned(np.roll(np.arange(scenes.things), 1))
+
+
+def joined(parts: Sequence[Scenes]) -> Scenes:
+    """Return scenes of the same words one after the other."""
+    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
+    return parts[0].with_(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
 
 
 def _accepted(
@@ -192,15 +201,7 @@ def _accepted(
         else:
             good = np.logical_and.reduce(marked)
         found.append(tuple(scenes[good] for scenes in part))
-    return tuple(_joined(parts)[:n] for parts in zip(*found, strict=True))
-
-
-def _joined(parts: tuple[Scenes, ...]) -> Scenes:
-    first = parts[0]
-    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
-    return first.with_(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    )
+    return tuple(joined(parts)[:n] for parts in zip(*found, strict=True))
 
 
 def _drawn(
