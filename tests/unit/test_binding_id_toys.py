@@ -39,7 +39,7 @@ VARIANTS = {
     "zoo tower": {"tower": "zoo:matching-objects-0"},
 }
 FEW = {"steps": 6, "batch_size": 4, "naming_until": 1, "grounding_until": 2,
-       "copying_until": 3, "interchange_from": 4, "gates": False}  # fmt: skip
+       "copying_until": 3, "gates": False}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

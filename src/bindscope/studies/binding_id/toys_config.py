@@ -16,7 +16,7 @@ SCENE_PX = 36  # side of a toy's image: 3 x 3 slots of 12 px
 class ToyTraining(Model):
     """How a toy is trained, and what it must reach."""
 
-    steps: PositiveInt = Field(1000, description="Optimiser steps.")
+    steps: PositiveInt = Field(900, description="Optimiser steps.")
     batch_size: PositiveInt = Field(32, description="Scenes of a step, or pairs of scenes.")
     learning_rate: float = Field(
         1.5e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
@@ -34,22 +34,19 @@ class ToyTraining(Model):
     copying_until: NonNegativeInt = Field(
         350,
         description="From there until this step, also about the text alone (colour to item); "
-        "then about both (shape to item).",
-    )
-    interchange_from: NonNegativeInt = Field(
-        700,
-        description="With `objective: interchange`: from this step on activations are replaced; "
-        "before, the toy is trained as a free one.",
+        "then about both (shape to item), and interchange training replaces activations.",
     )
     gates: bool = Field(
-        True, description="Whether a toy that misses a gate fails; false: for trials of the code."
+        True,
+        description="Whether a toy that misses a gate fails. false: for trials of the code; it is "
+        "then evaluated on fewer scenes, too.",
     )
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        stages = ("naming_until", "grounding_until", "copying_until", "interchange_from")
+        stages = ("naming_until", "grounding_until", "copying_until")
         steps = [getattr(self, stage) for stage in stages]
         if steps != sorted(steps):
             raise ValueError(f"stages are out of order; give {' <= '.join(stages)}")

@@ -9,13 +9,11 @@ from bindscope.core.interfaces import Step
 from bindscope.studies.binding_id.toys_config import Toy
 
 _TOY = "results/binding_id/toys/{toy}-{key}"
-TOY_STEPS = (
-    Step(
-        "toy_vlm",
-        {"manifest": f"{_TOY}.json", "weights": f"{_TOY}.safetensors"},
-        leaf=True,
-        makes="toy vision-language models",
-    ),
+TOY_STEP = Step(
+    "toy_vlm",
+    {"manifest": f"{_TOY}.json", "weights": f"{_TOY}.safetensors"},
+    leaf=True,
+    makes="toy vision-language models",
 )
 
 

@@ -17,7 +17,7 @@ from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked,
 
 ITEM_IN_SENTENCE = 2  # "green has J ."
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
-OBJECT_WEIGHT, ITEM_WEIGHT, PROBE_WEIGHT = 1.0, 0.5, 0.5  # beside 1 for the task
+OBJECT_WEIGHT, ITEM_WEIGHT, PROBE_WEIGHT = 1.0, 0.5, 1.0  # beside 1 for the task
 
 
 class Edited(NamedTuple):
@@ -124,15 +124,18 @@ class SlotProbes(nn.Module):
         passes, scenes, contexts
             The toy, and what it reads.
         asked
-            What enters `PROBED_LAYER` at the last token of the question about each role,
-            (n, k, width).
+            What enters `PROBED_LAYER` at the last tokens of questions, one about each role after
+            the other, of one kind or more: (n, kinds x k, width).
         """
-        slots = torch.from_numpy(scenes.slot).to(asked.device).flatten()
+        slots = torch.from_numpy(scenes.slot).to(asked.device)
         places = [item_token(passes, role) for role in range(scenes.things)]
         at_items = contexts.residual[PROBED_LAYER][:, places]
         return nn.functional.cross_entropy(
-            self.item(at_items).flatten(0, 1), slots
-        ) + nn.functional.cross_entropy(self.question(asked).flatten(0, 1), slots)
+            self.item(at_items).flatten(0, 1), slots.flatten()
+        ) + nn.functional.cross_entropy(
+            self.question(asked).flatten(0, 1),
+            slots.repeat(1, asked.shape[1] // scenes.things).flatten(),
+        )
 
 
 def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
@@ -141,8 +144,10 @@ def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
 
 
-def naming_loss(passes: Passes, scenes: Scenes, images: NDArray[np.uint8]) -> Tensor:
-    """Return the loss of reading shape and colour of every thing off its image tokens, in nats.
+def naming_loss(
+    passes: Passes, scenes: Scenes, images: NDArray[np.uint8], attributes: Sequence[Asked]
+) -> Tensor:
+    """Return the loss of reading attributes of every thing off its image tokens, in nats.
 
     A token's logit of a word is its product with the word's embedding, over the root of the width:
     what a tower that was trained on captions brings with it.
@@ -156,7 +161,6 @@ def naming_loss(passes: Passes, scenes: Scenes, images: NDArray[np.uint8]) -> Te
     tokens = torch.stack([seen[one].view(n, -1, seen.shape[-1]).mean(1) for one in shown], 1)
     logits = tokens @ embeddings.T / seen.shape[-1] ** 0.5
     loss = seen.new_zeros(())
-    attributes: tuple[Asked, ...] = ("shape", "colour")
     for attribute in attributes:
         of_split = toy.vocabulary.of(
             scenes.words, attribute, np.arange(len(scenes.words.of(attribute)))
@@ -166,13 +170,26 @@ def naming_loss(passes: Passes, scenes: Scenes, images: NDArray[np.uint8]) -> Te
 
 
 def free_loss(
-    passes: Passes, scenes: Scenes, images: NDArray[np.uint8], kinds: Sequence[Kind]
+    passes: Passes,
+    scenes: Scenes,
+    images: NDArray[np.uint8],
+    kinds: Sequence[Kind],
+    probes: SlotProbes | None = None,
 ) -> Tensor:
-    """Return the loss of answering questions of some kinds about every thing, in nats."""
+    """Return the loss of answering questions of some kinds about every thing, in nats.
+
+    With probes, the loss of reading slots is beside it, as in interchange training.
+    """
     vocabulary = passes.toy.vocabulary
     questions, answers = vocabulary.questions(scenes, kinds)
     contexts = passes.contexts(images, vocabulary.context(scenes))
-    return answer_loss(passes.answers(contexts, questions).logits, answers)
+    said = passes.answers(contexts, questions)
+    loss = answer_loss(said.logits, answers)
+    if probes is None:
+        return loss
+    return loss + PROBE_WEIGHT * probes.loss(
+        passes, scenes, contexts, said.residual[PROBED_LAYER]
+    )
 
 
 def interchange_loss(
@@ -201,9 +218,10 @@ def interchange_loss(
         for seen, scenes in zip(images, (pairs.base, pairs.source), strict=True)
     )
     said = passes.answers(base, questions)
-    asked = said.residual[PROBED_LAYER][:, : pairs.base.things]  # questions from shape to item
     loss = answer_loss(said.logits, answers)
-    loss = loss + PROBE_WEIGHT * probes.loss(passes, pairs.base, base, asked)
+    loss = loss + PROBE_WEIGHT * probes.loss(
+        passes, pairs.base, base, said.residual[PROBED_LAYER]
+    )
     for weight, replaced in ((OBJECT_WEIGHT, objects_replaced), (ITEM_WEIGHT, items_replaced)):
         edited = replaced(passes, pairs, base, source, roles)
         logits = passes.answers(edited.contexts, edited.questions).logits

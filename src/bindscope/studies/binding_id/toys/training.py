@@ -34,7 +34,7 @@ from bindscope.studies.binding_id.toys.objectives import (
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
 from bindscope.studies.binding_id.toys.images import images
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Kind, Vocabulary
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
 
 logger = logging.getLogger(__name__)
@@ -120,8 +120,8 @@ def train(
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
     found = evaluation.accuracies(
-        Passes(toy), config.seed, EVALUATED_AT_END, held=True,
-        interchange=config.objective == "interchange",
+        Passes(toy), config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
+        held=True, interchange=config.objective == "interchange",
     )  # fmt: skip
     logger.info("%s: %s", run.name, _said(found))
     if config.training.gates:
@@ -174,18 +174,22 @@ class _Task:
         """Return the loss of the scenes of a stream, asked as in this step, in nats."""
         training, split = self.config.training, split_of(step)
         n = training.batch_size
-        asked: tuple[Kind, ...] = KINDS
-        if step < training.copying_until:
-            asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
-        elif self.config.objective == "interchange" and step >= training.interchange_from:
+        interchange = self.config.objective == "interchange"
+        if interchange and step >= training.copying_until:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
             seen = (images(pairs.base, stream), images(pairs.source, stream))
             return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until and self.config.connector == "mlp":
-            return naming_loss(self.passes, scenes, images(scenes, stream))
-        return free_loss(self.passes, scenes, images(scenes, stream), asked)
+            named: tuple[Asked, ...] = ("shape", "colour", "slot")
+            drawn = images(scenes, stream)
+            return naming_loss(self.passes, scenes, drawn, named if interchange else named[:2])
+        asked: tuple[Kind, ...] = KINDS
+        if step < training.copying_until:
+            asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
+        probes = self.trainee.probes if interchange else None
+        return free_loss(self.passes, scenes, images(scenes, stream), asked, probes)
 
     def backward(self, run: Run, batch: int, share: float) -> float:
         """Add the gradients of `share` of a step's loss; return it in bits."""

@@ -15,7 +15,7 @@ from bindscope.studies.binding_id.task import Integers, Scenes, Words
 from bindscope.studies.binding_id.vocabulary import SplitName, words_of
 
 Kind = Literal["cross", "copy", "colour_of_shape", "shape_of_colour"]
-Asked = Literal["shape", "colour", "item"]
+Asked = Literal["shape", "colour", "item", "slot"]
 KINDS: tuple[Kind, ...] = ("cross", "copy", "colour_of_shape", "shape_of_colour")
 SENTENCE = 4  # tokens: "green has J ."
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")
