@@ -45,7 +45,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the models of as many tasks as a figure has room for, those with most rows first.
+    """Return the models of as many tasks as a figure has room for, those with most models first.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
         Models that fit, a model on two tasks counted twice; of one task all are there if they can.
     """
     groups = table.groupby(["suite", "task"], sort=False)
-    sizes = groups.size() / groups["model"].nunique()
+    counts = groups["model"].nunique().to_dict()
+    sizes = groups.size().to_dict()
     kept: list[tuple[str, str]] = []
     free = most
-    for name in sizes.sort_values(ascending=False, kind="stable").index:
-        models = groups.get_group(name)["model"].nunique()
+    for name, models in sorted(counts.items(), key=lambda one: (-one[1], -sizes[one[0]])):
         if not kept or models <= free:
             kept.append(name)
             free -= models
