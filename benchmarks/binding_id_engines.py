@@ -20,7 +20,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import tiny_vlms
 import torch
 from measure import Entry, Options, Other, side_by_side
 from numpy.typing import NDArray
@@ -53,6 +52,8 @@ Batch = tuple[Scenes, NDArray[np.uint8]]
 
 def entries(options: Options) -> list[Entry]:
     """Time the experiments on a model of a toy's size and on one with the paper's image tokens."""
+    import tiny_vlms  # the library's processors take seconds to import
+
     torch.set_num_threads(options.threads)
     found = []
     for name, adapter, side in (("toy", toy(), 36), ("larger", larger(options), 384)):
@@ -65,6 +66,8 @@ def entries(options: Options) -> list[Entry]:
 
 def toy() -> ToyAdapter:
     """Return a model of the toys' size: 36 image tokens of one view, width 96, 3 layers."""
+    import tiny_vlms
+
     network, _ = tiny_vlms.llava(
         ((36, 36),), 36, 6, {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128},
         hidden_size=96, intermediate_size=192,
@@ -85,6 +88,8 @@ def toy() -> ToyAdapter:
 
 def larger(options: Options) -> Any:
     """Return a random LLaVA-OneVision with the paper's 1,485 image tokens, and fewer layers."""
+    import tiny_vlms
+
     width, layers = (128, 4) if options.size == "ci" else (256, 8)
     model, processor = tiny_vlms.llava(
         ((384, 384),), 384, 14,
@@ -97,6 +102,8 @@ def larger(options: Options) -> Any:
 
 def batches(name: str, side: int) -> list[Batch]:
     """Return base, source and scenes to estimate from, and those with contents exchanged."""
+    import tiny_vlms
+
     n = SCENES[name]
     base, source, other, moved = (tiny_vlms.scenes(n, seed, side) for seed in (0, 1, 2, 3))
     alike = (moved[0].with_(slot=other[0].slot, boxes=other[0].boxes), moved[1])
