@@ -8,10 +8,11 @@ import pytest
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.prompts import Form, answers, prompts, vocabulary, with_image
 from bindscope.studies.binding_id.scenes import Rule, draw_pairs, draw_scenes
-from bindscope.studies.binding_id.task import Prompt, Scenes, question
+from bindscope.studies.binding_id.task import Attribute, Prompt, Scenes, question
 from bindscope.studies.binding_id.vocabulary import words_of
 
 WORDS = words_of("test", "pair")
+SHAPE: tuple[Attribute, ...] = ("shape",)
 
 
 def scene(**changes: list[int]) -> Scenes:
@@ -21,8 +22,9 @@ def scene(**changes: list[int]) -> Scenes:
     return Scenes(WORDS, **{name: np.array([value]) for name, value in values.items()})
 
 
-def one(scenes: Scenes, form: Form, *by: str) -> Prompt:
-    asked = [question(scenes, role, name) for name in by or ("shape",) for role in (0, 1)]
+def one(scenes: Scenes, form: Form, *by: Attribute) -> Prompt:
+    names = by or SHAPE
+    asked = [question(scenes, role, name) for name in names for role in (0, 1)]
     return prompts(scenes, asked, form)[0]
 
 
@@ -108,7 +110,7 @@ def test_released_spacing() -> None:
     ],
 )
 def test_texts_that_leave_nothing_to_find_are_refused(
-    scenes: Scenes, form: Form, by: str, problem: str
+    scenes: Scenes, form: Form, by: Attribute, problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
         one(scenes, form, by)

@@ -134,7 +134,7 @@ def test_linear_probes_read_linear_codes(encoder, seed):
 
 @pytest.mark.parametrize(
     ("encoder", "seed"),
-    [("zero", 0), ("features", 1), ("identity", 2), ("hadamard", 0), ("counts", 1)],
+    [("zero", 0), ("features", 1), ("counts", 1)],  # of the others in every default run
 )
 def test_quadratic_probes_read_linear_codes(encoder, seed):
     assert_expressed(*measure(encoder, "quadratic", seed), "quadratic")
@@ -184,8 +184,8 @@ def test_attention_reads_tokens_that_the_mean_has_lost():
 
 
 def test_shuffled_labels_hold_nothing():
-    """Twenty shuffles; neither the paper's estimate nor the bound is clipped at 0."""
-    rows = [measure("identity", "linear", 0, shuffle=i)[0] for i in range(20)]
+    """Ten shuffles; neither the paper's estimate nor the bound is clipped at 0."""
+    rows = [measure("identity", "linear", 0, shuffle=i)[0] for i in range(10)]
     for name in ("binding_bits", *BOUNDS):
         mean = np.mean([row[name] for row in rows])
         assert mean <= SHUFFLED, name

@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
             "same_object_known",
             "scene_statistics",
             "scenes",
+            "shapes_task",
         ),
         _STORE,
     ),
@@ -77,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
             "binding_complexity",
         )
     },
+    "binding_id_interventions": {*_STORE, "scipy", "safetensors"},
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,

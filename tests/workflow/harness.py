@@ -152,5 +152,5 @@ def flip_a_byte(path: Path) -> None:
 
 def forget() -> None:
     """Forget what was computed of modules: the next key reads them again."""
-    for function in (keys.parse_module, keys.closure, keys.own_code):
+    for function in (keys.parse_module, keys.module_file, keys.closure, keys.own_code):
         function.cache_clear()

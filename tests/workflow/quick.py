@@ -89,8 +89,9 @@ def kind(entry: Dataset | AnyModel) -> str:
             return {key: blank(item) for key, item in value.items() if key != "name"}
         if isinstance(value, list):
             return [blank(item) for item in value]
-        if isinstance(value, str):  # encoders of vectors are one kind, with or without a parameter
-            return re.sub(r"^(known-answer:)(?!token).*|\d+", r"\1", value)
+        # Encoders of vectors, with or without a parameter, are one kind; files of the zoo too.
+        if isinstance(value, str):
+            return re.sub(r"^(known-answer:)(?!token).*|^(zoo:).*|\d+", r"\1\2", value)
         return 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     return canonical_json(blank(entry.model_dump(mode="json")))
@@ -118,12 +119,13 @@ def _few(
     """
     few, is_first = dict(block), not stand_in
     for key in ("datasets", "models"):
-        last = {kinds[name]: name for name in block[key]}
+        named = sorted(block[key], key=lambda name: name in beside)
+        last = {kinds[name]: name for name in named}
         new = [name for kind, name in last.items() if kind not in stand_in]
         stand_in |= {kinds[name]: name for name in new}
         few[key] = new or [stand_in[next(iter(last))]]
         first = few[key][0]
-        others = [name for name in block[key] if kinds[name] == kinds[first] and name != first]
+        others = [name for name in named if kinds[name] == kinds[first] and name != first]
         if is_first and others and {first, others[-1]} <= beside:
             few[key].insert(1, others[-1])
     if isinstance(layers := block.get("layers"), list) and len(layers) > 1:

@@ -117,11 +117,11 @@ def kinds(config: Config) -> dict[str, set[object]]:
         "rules": {product.rule for product in products},
         "tables": {product.wildcards["table"] for product in graph.of("table")},
         "figures": {product.wildcards["figure"] for product in graph.of("figure")},
-        # Objectives and files of the zoo; whether the input's size is the model's own. Encoders of
-        # vectors are one kind: the default run has them.
+        # Objectives; whether the input's size is the model's own. Encoders of vectors are one kind,
+        # files of the zoo another: the default run has them.
         "models": {
             (
-                re.sub(r"^known-answer:(?!token).*|-?\d+$", "", model.source),
+                re.sub(r"^(known-answer:)(?!token).*|^(zoo:).*|-?\d+$", r"\1\2", model.source),
                 getattr(model, "input_px", None) is None,
             )
             for model in config.models

@@ -79,6 +79,7 @@ class Graph:
         self.steps = steps
         self.products: dict[tuple[str, tuple[tuple[str, str], ...]], Product] = {}
         self.remembered: dict[tuple[object, ...], tuple[Any, object]] = {}
+        self._by_rule: dict[str, list[Product]] = {}
 
     def add(
         self,
@@ -135,7 +136,9 @@ class Graph:
                 (product.code for given in lists.values() for product in given),
             )
             named = _named(resources)
-            self.products[identity] = Product(step, values, spec, code, lists, reads, named)
+            product = Product(step, values, spec, code, lists, reads, named)
+            self.products[identity] = product
+            self._by_rule.setdefault(rule, []).append(product)
         return self.products[identity]
 
     def find(self, rule: str, wildcards: Mapping[str, str]) -> Product:
@@ -158,9 +161,10 @@ class Graph:
 
     def of(self, *rules: str, **wildcards: str) -> list[Product]:
         """All products of some rules with these wildcards, in the order they were added."""
+        one = self._by_rule.get(rules[0], []) if len(rules) == 1 else self.products.values()
         return [
             product
-            for product in self.products.values()
+            for product in one
             if product.rule in rules and wildcards.items() <= product.wildcards.items()
         ]
 

@@ -105,7 +105,9 @@ def _imports(node: ast.AST) -> Iterator[str]:
         yield from _imports(child)
 
 
-def _module_file(name: str, root: Path) -> Path | None:
+@cache
+def module_file(name: str, root: Path) -> Path | None:
+    """Return the file of a module in `root`; None where there is none."""
     base = root.joinpath(*name.split("."))
     for candidate in (base.with_suffix(".py"), base / "__init__.py"):
         if candidate.is_file():
@@ -113,6 +115,7 @@ def _module_file(name: str, root: Path) -> Path | None:
     return None
 
 
+@cache
 def _is_outside(name: str) -> bool:
     if name.startswith("bindscope.studies.") and name.endswith(_OF_STUDY):
         return True
@@ -140,7 +143,7 @@ def closure(roots: tuple[str, ...]) -> tuple[dict[str, Path], frozenset[str]]:
         name = todo.pop()
         if name in files or _is_outside(name):
             continue
-        path = SCRIPTS / name if name.endswith(".py") else _module_file(name, SOURCE)
+        path = SCRIPTS / name if name.endswith(".py") else module_file(name, SOURCE)
         if path is None and name in roots and name.partition(".")[0] not in NUMERIC:
             path = _user_file(name)
         if path is None:
@@ -171,7 +174,7 @@ def own_code(roots: tuple[str, ...]) -> str:
     files, foreign = closure(roots)
     modules = {name: parse_module(path)[0] for name, path in files.items()}
     versions = {
-        distribution: version(distribution).partition("+")[0]
+        distribution: _version(distribution)
         for package, distribution in NUMERIC.items()
         if package in foreign
     }
@@ -180,7 +183,12 @@ def own_code(roots: tuple[str, ...]) -> str:
 
 def numeric_versions() -> dict[str, str]:
     """Return the versions of all numeric libraries, without what says which build it is."""
-    return {name: version(name).partition("+")[0] for name in sorted(set(NUMERIC.values()))}
+    return {name: _version(name) for name in sorted(set(NUMERIC.values()))}
+
+
+@cache
+def _version(distribution: str) -> str:
+    return version(distribution).partition("+")[0]
 
 
 def chained_code(own: str, inputs: Iterable[str]) -> str:

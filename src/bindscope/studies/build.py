@@ -60,9 +60,11 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
     """
     config = load_config(raw, source)
     try:
-        return build(config)
+        graph = build(config)
     except BindscopeError as error:
         raise ConfigError(f"{source}: {error.where}", error.problem, error.remedy) from None
+    save_cache()
+    return graph
 
 
 def build(config: Config) -> Graph:
@@ -93,7 +95,6 @@ def build(config: Config) -> Graph:
             if wanted is None or figure.name in wanted:
                 _add_entry(graph, shared, section, "figure", figure)
     _add_report(graph, config, [study for study, _ in taking_part.values()])
-    save_cache()
     return graph
 
 

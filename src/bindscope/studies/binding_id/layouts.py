@@ -26,11 +26,14 @@ class Layout:
         within its slot's region, whatever it is.
     places
         A single word for each slot, that fits into "the ... object".
+    sprites
+        Whether images are small ones for toys: on white, things with room to move by a pixel.
     """
 
     size_px: int
     regions: tuple[tuple[int, int, int, int], ...]
     places: tuple[str, ...]
+    sprites: bool = False
 
     def boxes(self, slot: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the regions of slots, int64 (...) -> (..., 4)."""
@@ -47,7 +50,7 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "pair": Layout(384, ((85, 42, 149, 107), (280, 84, 346, 152)), ("left", "right")),
     "level": Layout(384, ((85, 56, 151, 122), (280, 56, 346, 122)), ("left", "right")),
     "grid": Layout(384, _grid(128, 66), COMPASS),
-    "sprites": Layout(36, _grid(12, 12), COMPASS),
+    "sprites": Layout(36, _grid(12, 12), COMPASS, sprites=True),
 }
 """`pair` has the boxes of arXiv 2505.22200's released images (union over all of them, its last
 pixels included); in `level` both things stand equally high; `grid` is for more than two things;

@@ -55,7 +55,8 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
             if level == "role":
                 noise = [one for group in groups for one in _added(batch, group, level, "random")]
                 trials.append(trial(f"{name} random", noise, batch.identity()))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+    queries = {**batch.own_queries(), **batch.calibrating_query()}
+    return Plan([(None, trials)], queries, batch.own_items())
 
 
 def stronger_nulls(batch: Batch, level: Levels) -> Plan:
@@ -146,12 +147,12 @@ def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray
 def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Return the difference to the same role of another row: noise with the data's covariance."""
     own = batch.engine.residual(batch.base, group, role)
-    return np.roll(own, 1, axis=0) - own
+    return np.asarray(np.roll(own, 1, axis=0) - own)
 
 
 def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Return a difference of colours."""
-    return batch.estimates.content * (-1) ** role
+    return np.asarray(batch.estimates.content * (-1) ** role)
 
 
 def _other_layer(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:

@@ -41,6 +41,11 @@ class Answers:
     expected: Sequence[Mapping[str, str]]
 
     @property
+    def in_context(self) -> bool:
+        """Whether all candidates stand in the base's context: only then calibrating is of use."""
+        return not any(name.endswith("'") for name in self.candidates)
+
+    @property
     def real(self) -> list[int]:
         """Places of the queries about things."""
         return [i for i, name in enumerate(self.queries) if name != "null"]
@@ -152,7 +157,7 @@ def effects(
         before, after, full = (lead(answers, t, expected) for t in (0, trial, reference))
         columns = np.stack([after - before, full - before], axis=1)
         means = resampled_means(columns, samples, seed)
-        low, high = interval(means[:, 1])
+        low, _ = interval(means[:, 1])
         if low <= 0:
             found.append(None)
             continue

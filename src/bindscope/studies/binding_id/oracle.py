@@ -20,9 +20,10 @@ layer sweep of an oracle is known exactly is one of its uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
@@ -41,6 +42,7 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
+from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes, Words
 
 Mechanism = Literal["slot", "colour", "gather", "order", "none"]
@@ -394,3 +396,9 @@ def _rank(state: OracleState, group: Group, weights: Floats | None = None) -> Fl
     else:
         at = (weights[:, 0] * state.positions[:, : state.image_tokens]).sum(axis=1, keepdims=True)
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
+
+
+def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    mention = reading.rule.mention
+    return Oracle(model["mechanism"], model["noise"], mention, model["seed"]), None

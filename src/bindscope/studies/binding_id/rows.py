@@ -36,7 +36,9 @@ def rows_of(
     experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> Iterator[Row]:
     """Yield a row per trial, and per cell where the experiment is shown in full."""
-    calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
+    calibrated: Row = {"median": None, "null": None}
+    if answers.in_context:
+        calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
     references = [_reference(trials, i) for i in range(len(trials))]
     found = effects(answers, references, samples, seed)
     tests = [_change(answers, i, samples, seed) for i in range(len(trials))]

@@ -7,7 +7,7 @@ is mentioned first, and what tells two equal things apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -177,6 +177,14 @@ def exchanged_sentences(scenes: Scenes) -> Scenes:
     return scenes.mentioned(np.roll(np.arange(scenes.things), 1))
 
 
+def joined(parts: Sequence[Scenes]) -> Scenes:
+    """Return scenes of the same words one after the other."""
+    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
+    return parts[0].with_(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
+
+
 def _accepted(
     rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
 ) -> tuple[Scenes, ...]:
@@ -193,15 +201,7 @@ def _accepted(
         else:
             good = np.logical_and.reduce(marked)
         found.append(tuple(scenes[good] for scenes in part))
-    return tuple(_joined(parts)[:n] for parts in zip(*found, strict=True))
-
-
-def _joined(parts: tuple[Scenes, ...]) -> Scenes:
-    first = parts[0]
-    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
-    return first.with_(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    )
+    return tuple(joined(parts)[:n] for parts in zip(*found, strict=True))
 
 
 def _drawn(

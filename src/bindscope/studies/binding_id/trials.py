@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -85,7 +85,7 @@ class Batch:
         How scenes were drawn.
     estimates
         Mean differences, from scenes of the other split.
-    null_words
+    null_query
         A question about what is in no scene of a row, for calibration; None for none.
     seed
         Of what is random.
@@ -98,7 +98,6 @@ class Batch:
     estimates: Estimates
     null_query: Question | None = None
     seed: int = 0
-    options: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def things(self) -> int:
@@ -139,11 +138,14 @@ class Batch:
         return {f"O{role}": question(base, role, self.rule.ask) for role in range(self.things)}
 
     def all_queries(self) -> dict[str, Question]:
-        """Return questions about each thing of the base and of the source, and about none."""
+        """Return questions about each thing of the base and of the source."""
         source = self.pairs.source
         others = {f"O{r}'": question(source, r, self.rule.ask) for r in range(self.things)}
-        none = {"null": self.null_query} if self.null_query is not None else {}
-        return {**self.own_queries(), **others, **none}
+        return {**self.own_queries(), **others}
+
+    def calibrating_query(self) -> dict[str, Question]:
+        """Return the question about what is not there, where there is one."""
+        return {"null": self.null_query} if self.null_query is not None else {}
 
     def own_items(self) -> dict[str, NDArray[np.int64]]:
         """Return the items of the base."""
