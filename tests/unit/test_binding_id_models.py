@@ -126,7 +126,9 @@ def unequal():
 
 
 REFUSED = {
-    "an item of two tokens": (lambda: words(items=("J", "Q", "X", "Z", "J Q")), "' J Q': it is 2 tokens"),
+    "an item of two tokens": (
+        lambda: words(items=("J", "Q", "X", "Z", "J Q")), "' J Q': it is 2 tokens"
+    ),
     "two items of one token": (
         lambda: words(items=("J", "Q", "X", "Z", "K", "W")), "items  K,  W: they are the same token"
     ),

@@ -87,6 +87,7 @@ def llava(
     pinpoints: tuple[tuple[int, int], ...] = ((16, 16),),
     side: int = 16,
     patch: int = 8,
+    vision: dict[str, int] | None = None,
     **text: Any,
 ) -> tuple[Any, Any]:
     """Return a LLaVA-OneVision and its processor."""
@@ -96,7 +97,7 @@ def llava(
         vision_config={
             "model_type": "siglip_vision_model", "image_size": side, "patch_size": patch,
             "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "intermediate_size": 48, "vision_use_head": False,
+            "intermediate_size": 48, "vision_use_head": False, **(vision or {}),
         },
         image_grid_pinpoints=places, image_token_id=NUMBER["<image>"],
         video_token_id=NUMBER["<video>"], tie_word_embeddings=False,

@@ -9,6 +9,7 @@ questions stand side by side behind one cache and do not see each other.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,15 +20,21 @@ from torch import Tensor
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.studies.binding_id.interventions import Condition
 from bindscope.studies.binding_id.task import Group, Scenes
-from bindscope.studies.binding_id.vlm.adapters import Inputs, before_layers
-from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs, before_layers
+from bindscope.studies.binding_id.vlm.base import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
     hidden_from_question,
     hide_from_context,
     moved,
 )
-from bindscope.studies.binding_id.vlm.prompts import Contexts
+from bindscope.studies.binding_id.vlm.prefix import (
+    extended,
+    image_end,
+    inherited,
+    same_image,
+)
+from bindscope.studies.binding_id.vlm.prompts import Contexts, Template
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
@@ -35,24 +42,44 @@ Cache = list[tuple[Tensor, Tensor]]
 
 
 class FastEngine(VisionLanguageEngine):
-    """Edits the cache of keys and values."""
+    """Edits the cache of keys and values.
+
+    Contexts that show the same images as others that are still in memory share their beginning.
+    """
+
+    def __init__(
+        self, adapter: Adapter, template: Template, options: Options | None = None
+    ) -> None:
+        super().__init__(adapter, template, options)
+        self._read_before: list[weakref.ref[Frozen]] = []
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
         kept = self.kept(scenes, inputs, text)
-        embedded = self.adapter.embed(inputs)
-        n, length, width = embedded.hidden.shape
-        empty = embedded.hidden.new_empty(self.layers, n, kept.shape[1], width)
+        alive = [state for reference in self._read_before if (state := reference())]
+        old = same_image(alive, inputs, kept)
+        if old is None:
+            embedded, end = self.adapter.embed(inputs), 0
+            n, _, width = embedded.hidden.shape
+            residual = embedded.hidden.new_empty(self.layers, n, kept.shape[1], width)
+        else:
+            embedded, end = extended(self.adapter, old, inputs), image_end(inputs)
+            residual = inherited(old, kept, end)
         state = Frozen(
-            scenes, read, inputs, text, embedded.positions, empty, slots_of(kept, length),
-            self.options.pad, self.options.border, embedded,
+            scenes, read, inputs, text, embedded.positions, residual,
+            slots_of(kept, inputs.ids.shape[1]), self.options.pad, self.options.border, embedded,
         )  # fmt: skip
-        cache = self.context_pass(state, None, kept)
-        return replace(state, keys=tuple(k for k, _ in cache), values=tuple(v for _, v in cache))
+        cache = self.context_pass(state, None, kept, old, end)
+        state = replace(state, keys=tuple(k for k, _ in cache), values=tuple(v for _, v in cache))
+        self._read_before = [weakref.ref(known) for known in (*alive, state)]
+        return state
 
-    def context_pass(self, state: Frozen, edits: Edits | None, kept: Tensor | None = None) -> Cache:
+    def context_pass(
+        self, state: Frozen, edits: Edits | None, kept: Tensor | None = None,
+        old: Frozen | None = None, start: int = 0,
+    ) -> Cache:  # fmt: skip
         """Run the decoder over the contexts; return keys and values of each layer.
 
         Parameters
@@ -63,8 +90,13 @@ class FastEngine(VisionLanguageEngine):
             Interventions whose effect spreads to later tokens and layers; None: none.
         kept
             Tokens whose residual is written to the state, (n, K); None: none is.
+        old, start
+            Contexts that begin like these, and the place where they differ.
         """
         rows = torch.arange(len(state.scenes), device=state.positions.device)[:, None]
+        embedded, cache = state.embedded, new_cache()
+        for layer in range(self.layers if old else 0):
+            cache.update(old.keys[layer][:, :, :start], old.values[layer][:, :, :start], layer)
 
         def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
             if edits is not None:
@@ -73,12 +105,16 @@ class FastEngine(VisionLanguageEngine):
                     "attention_mask": hide_from_context(embedded.mask, edits.hidden, layer)
                 }
             if kept is not None:
-                state.residual[layer] = hidden[rows, kept]
+                here = hidden[rows, (kept - start).clamp(min=0)]
+                new = (kept >= start)[..., None]
+                state.residual[layer] = torch.where(new, here, state.residual[layer])
             return hidden, given
 
-        cache, embedded = new_cache(), state.embedded
         with before_layers(self.adapter, hook):
-            self.adapter.decode(embedded.hidden, embedded.positions, embedded.mask, cache)
+            self.adapter.decode(
+                embedded.hidden[:, start:], embedded.positions[:, :, start:],
+                embedded.mask[:, :, start:], cache,
+            )  # fmt: skip
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def _answer(
