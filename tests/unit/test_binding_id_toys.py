@@ -10,13 +10,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from bindscope.core.errors import InputError, ModelError
+from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.interventions import CONTROL
 from bindscope.studies.binding_id.prompts import Form, prompts
-from bindscope.studies.binding_id.scenes import withheld
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule, withheld
 from bindscope.studies.binding_id.task import Pairs, Scenes, question
-from bindscope.studies.binding_id.toys import evaluation, stored, training
+from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
 from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
@@ -69,7 +71,10 @@ def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: T
     asked, _ = VOCABULARY.questions(scenes, KINDS)
     found = passes.answers(_read(passes, scenes), asked)
     embed = toy.network.get_input_embeddings()
-    seen, text = toy.see(images(scenes, rng(2))), embed(torch.from_numpy(VOCABULARY.context(scenes)))
+    seen, text = (
+        toy.see(images(scenes, rng(2))),
+        embed(torch.from_numpy(VOCABULARY.context(scenes))),
+    )
     assert seen.shape == (3, toy.image_tokens, 96)
     for number in range(asked.shape[1]):
         words = embed(torch.from_numpy(asked[:, number]))
@@ -125,7 +130,8 @@ def test_absolute_positions_leave_keys_as_they_are() -> None:
     network = build(Toy(name="t", positions="absolute"), VOCABULARY).network
     rotary = network.model.language_model.rotary_emb
     cos, sin = rotary(torch.zeros(1, 5, 96), torch.arange(100)[None])
-    assert torch.equal(cos, torch.ones_like(cos)) and sin.abs().max() < 1e-9
+    assert torch.equal(cos, torch.ones_like(cos))
+    assert sin.abs().max() < 1e-9
 
 
 def test_tokens_are_the_words_of_the_short_template() -> None:
@@ -148,8 +154,10 @@ def test_answers_are_those_of_the_scene() -> None:
         [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]  # type: ignore[arg-type]
         for name in ("shape", "colour", "item")
     )
-    assert said[0] == ["?", shape[0], "has"] and said[3] == ["?", colour[1], "has"]
-    assert said[5] == ["?", shape[1], "is"] and said[6] == ["?", colour[0], "is"]
+    assert said[0] == ["?", shape[0], "has"]
+    assert said[3] == ["?", colour[1], "has"]
+    assert said[5] == ["?", shape[1], "is"]
+    assert said[6] == ["?", colour[0], "is"]
     assert said[8] == [*item, *item, *colour, *shape]
 
 
@@ -188,15 +196,18 @@ def test_interchange_reaches_tower_text_and_probes(plain: Passes) -> None:
     interchange_loss(plain, probes, pairs, seen, [0, 1]).backward()  # type: ignore[no-untyped-call]
     reached = [name for name, p in plain.toy.network.named_parameters() if p.grad is not None]
     assert len(reached) == len(list(plain.toy.network.parameters()))
-    assert probes.item.weight.grad.abs().sum() > 0 and probes.question.weight.grad.abs().sum() > 0  # type: ignore[union-attr]
+    assert probes.item.weight.grad.abs().sum() > 0
+    assert probes.question.weight.grad.abs().sum() > 0
     plain.toy.network.zero_grad()
 
 
 def test_training_withholds_pairs_of_some_slots() -> None:
     shown, out = draw("test", rng(1), 200, 3), draw("test", rng(1), 50, 3, "held_out")
-    assert not withheld(shown).any() and withheld(out).any(axis=1).all()
+    assert not withheld(shown).any()
+    assert withheld(out).any(axis=1).all()
     pairs: Pairs = draw_pairs("test", rng(1), 50)
-    assert not withheld(pairs.base).any() and not withheld(pairs.source).any()
+    assert not withheld(pairs.base).any()
+    assert not withheld(pairs.source).any()
 
 
 @pytest.fixture
@@ -228,9 +239,11 @@ def test_killed_training_goes_on_to_the_same_bits(
     resumed = training.train(config, checkpoint=checkpoint)
     found, expected = (t.toy.trained_parameters() for t in (resumed, whole))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert resumed.history == whole.history and resumed.accuracies == whole.accuracies
+    assert resumed.history == whole.history
+    assert resumed.accuracies == whole.accuracies
     splits = [entry["split"] for entry in whole.history]
-    assert splits.count("val") == splits.count("accuracy") == 4 and splits.count("train") == 3
+    assert splits.count("val") == splits.count("accuracy") == 4
+    assert splits.count("train") == 3
     measured = ("object_all_replaced" in whole.accuracies, "held_out_cross_3" in whole.accuracies)
     assert measured == (objective == "interchange", True)
 
@@ -238,14 +251,18 @@ def test_killed_training_goes_on_to_the_same_bits(
 @pytest.mark.usefixtures("quick")
 def test_toy_that_has_not_learnt_fails_half_way() -> None:
     config = Toy(name="t", training=ToyTraining(**{**FEW, "gates": True}))
-    with pytest.raises(ModelError, match=r"after 4 steps .* from the text.*\n.*training.steps \(6\)"):
+    with pytest.raises(
+        ModelError, match=r"after 4 steps .* from the text.*\n.*training.steps \(6\)"
+    ):
         training.train(config)
 
 
 def test_gates_name_all_that_is_missed() -> None:
     good = dict.fromkeys([*evaluation.GATES, *evaluation.INTERCHANGE_GATES], 1.0)
     evaluation.check("toy", good, "train")
-    with pytest.raises(ModelError, match=r"cross_3 is 0.940 \(gate 0.95\), item_all_replaced is nan"):
+    with pytest.raises(
+        ModelError, match=r"cross_3 is 0.940 \(gate 0.95\), item_all_replaced is nan"
+    ):
         evaluation.check("toy", {**good, "cross_3": 0.94, "item_all_replaced": float("nan")}, "-")
 
 
@@ -266,9 +283,11 @@ def test_accuracies_count_what_is_right(plain: Passes, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
     found = evaluation.accuracies(Oracle(plain.toy), 0, 8, held=True, interchange=False)
-    assert set(found.values()) == {1.0} and len(found) == 16
+    assert set(found.values()) == {1.0}
+    assert len(found) == 16
     wrong = evaluation.accuracies(plain, 0, 8, held=False, interchange=True)
-    assert max(wrong.values()) < 0.5 and len(wrong) == 12
+    assert max(wrong.values()) < 0.5
+    assert len(wrong) == 12
 
 
 @pytest.mark.usefixtures("quick")
@@ -280,7 +299,8 @@ def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
     stored.write(made, config, *paths, code="c", cpu_seconds=1.5)
     manifest = json.loads(paths[1].read_text())
     assert (manifest["tower_sha256"] is None) == (tower == "siglip")
-    assert manifest["accuracies"] == {"cross_2": 1.0} and manifest["seed"] == 0
+    assert manifest["accuracies"] == {"cross_2": 1.0}
+    assert manifest["seed"] == 0
     loaded = stored.load(paths[1])
     written, expected = loaded.trained_parameters(), made.toy.trained_parameters()
     assert all(torch.equal(written[name], expected[name].half().float()) for name in expected)
@@ -289,6 +309,39 @@ def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
     paths[0].write_bytes(b"damaged")
     with pytest.raises(ModelError, match="not what its manifest describes"):
         stored.load(paths[1])
+
+
+def _stored(folder: Path) -> Path:
+    config = Toy(name="t", training=ToyTraining(**FEW))
+    made = training.Trained(build(config, VOCABULARY), [], {})
+    stored.write(made, config, folder / "t.safetensors", folder / "t.json", code="c")
+    return folder / "t.json"
+
+
+def test_engine_answers_as_the_passes_that_train(tmp_path: Path) -> None:
+    path, scenes = _stored(tmp_path), _scenes()
+    rule = Rule("sprites", 2, "independent")
+    engine, pictures = loading.load({"name": "t"}, Reading(rule, "short"), path)
+    found = engine.answers(
+        engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
+        scenes.item,
+    )  # fmt: skip
+    passes = Passes(stored.load(path))
+    contexts = passes.contexts(pictures(scenes), VOCABULARY.context(scenes))
+    asked, _ = VOCABULARY.questions(scenes, ["cross"])
+    with torch.no_grad():
+        logs = passes.answers(contexts, asked[:, :1]).logits[:, 0].log_softmax(-1)
+    items = torch.from_numpy(VOCABULARY.of(scenes.words, "item", scenes.item))
+    np.testing.assert_allclose(found[:, 0, 0], logs.gather(1, items), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "reading", [Reading(Rule(), "short"), Reading(Rule("sprites")),
+                Reading(Rule("sprites"), "short", text_only=True)],
+)  # fmt: skip
+def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
+    with pytest.raises(ConfigError, match="layout: sprites"):
+        loading.load({"name": "t"}, reading, None)
 
 
 @pytest.mark.parametrize(

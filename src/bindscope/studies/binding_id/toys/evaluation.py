@@ -12,10 +12,10 @@ from bindscope.core.errors import ModelError
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.scenes import Withheld, withheld
 from bindscope.studies.binding_id.task import Pairs, Scenes
+from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, SPLITS
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
@@ -123,5 +123,3 @@ def check(where: str, found: Mapping[str, float], remedy: str) -> None:
     ]
     if missed:
         raise ModelError(where, f"the toy misses its gates: {', '.join(missed)}", remedy)
-
-

@@ -57,4 +57,6 @@ def load(
         return draw(scenes, reading.rule.layout).images
 
     adapter = ToyAdapter(where, load_toy(weights))
-    return FastEngine(adapter, partial(prompts, form=form), Options(batch_size=1024, lead="")), pictures
+    return FastEngine(
+        adapter, partial(prompts, form=form), Options(batch_size=1024, lead="")
+    ), pictures

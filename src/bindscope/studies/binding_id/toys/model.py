@@ -183,14 +183,15 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     return LlavaOnevisionConfig(
         vision_config=SiglipVisionConfig(
             hidden_size=toy.tower_width, num_hidden_layers=TOWER_LAYERS,
-            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width, image_size=side, patch_size=toy.patch_px,
-            vision_use_head=False,
+            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width,
+            image_size=side, patch_size=toy.patch_px, vision_use_head=False,
         ),
         text_config=Qwen2Config(
             hidden_size=toy.width, num_hidden_layers=toy.n_layers,
             num_attention_heads=LANGUAGE_HEADS, num_key_value_heads=KEY_HEADS,
-            intermediate_size=2 * toy.width, vocab_size=len(vocabulary.tokens), max_position_embeddings=LONGEST,
-            tie_word_embeddings=False, rope_parameters=rope,
+            intermediate_size=2 * toy.width, vocab_size=len(vocabulary.tokens),
+            max_position_embeddings=LONGEST, tie_word_embeddings=False,
+            rope_parameters=rope,
         ),
         image_token_id=vocabulary.tokens.index(IMAGE), vision_feature_layer=-1,
         vision_feature_select_strategy="full", image_grid_pinpoints=[[side, side]],

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
-from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX, SLOTS
+from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked, Kind
 
 ITEM_IN_SENTENCE = 2  # "green has J ."
@@ -67,7 +67,7 @@ def objects_replaced(
 def items_replaced(
     passes: Passes, pairs: Pairs, base: Contexts, source: Contexts, roles: Sequence[int]
 ) -> Edited:
-    """Replace the item tokens of some roles: the new item is to be answered in the old one's place."""
+    """Replace the item tokens of some roles: the new item is to be answered for the same thing."""
     where = np.zeros((len(pairs.base), base.keys[0].shape[2]), bool)
     where[:, [item_token(passes, role) for role in roles]] = True
     vocabulary, words = passes.toy.vocabulary, pairs.base.words
@@ -187,9 +187,7 @@ def free_loss(
     loss = answer_loss(said.logits, answers)
     if probes is None:
         return loss
-    return loss + PROBE_WEIGHT * probes.loss(
-        passes, scenes, contexts, said.residual[PROBED_LAYER]
-    )
+    return loss + PROBE_WEIGHT * probes.loss(passes, scenes, contexts, said.residual[PROBED_LAYER])
 
 
 def interchange_loss(
@@ -219,13 +217,9 @@ def interchange_loss(
     )
     said = passes.answers(base, questions)
     loss = answer_loss(said.logits, answers)
-    loss = loss + PROBE_WEIGHT * probes.loss(
-        passes, pairs.base, base, said.residual[PROBED_LAYER]
-    )
+    loss = loss + PROBE_WEIGHT * probes.loss(passes, pairs.base, base, said.residual[PROBED_LAYER])
     for weight, replaced in ((OBJECT_WEIGHT, objects_replaced), (ITEM_WEIGHT, items_replaced)):
         edited = replaced(passes, pairs, base, source, roles)
         logits = passes.answers(edited.contexts, edited.questions).logits
         loss = loss + weight * answer_loss(logits, edited.answers)
     return loss
-
-

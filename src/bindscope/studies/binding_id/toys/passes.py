@@ -131,8 +131,6 @@ class Passes:
             place = torch.arange(length).repeat(m)
             seen = (question[:, None] == question) & (place[:, None] >= place)
             visible = torch.cat([torch.ones(m * length, before, dtype=torch.bool), seen], 1)
-            mask = torch.zeros(visible.shape).masked_fill(
-                ~visible, torch.finfo(torch.float32).min
-            )
+            mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
             self._masks[key] = (mask[None, None].to(device), (before + place)[None].to(device))
         return self._masks[key]

@@ -24,6 +24,7 @@ from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.binding_id.toys import evaluation
+from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
@@ -33,7 +34,6 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
-from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
 
@@ -44,7 +44,8 @@ EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
 STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
-COPY_GATE = 0.9  # of the evaluation after half of the steps
+COPY_GATE = 0.9  # of evaluations after so many of the steps:
+COPIED_BY = 2 / 3
 ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
 
 
@@ -109,9 +110,9 @@ def train(
     Raises
     ------
     ModelError
-        If training diverges, or the toy misses a gate: half-way, if it has not learnt to copy from
-        the text; at the end, `evaluation.GATES` and, of interchange training, those of
-        replacements.
+        If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
+        learnt to copy from the text; at the end, `evaluation.GATES` and, of interchange training,
+        those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
     trainee = Trainee(toy, config).to(device)
@@ -219,7 +220,7 @@ class _Task:
             self.trainee.accuracies[at, evaluation.MEASURES.index(name)] = value
         logger.info("%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(found))
         copied = min(found[f"copy_{k}"] for k in evaluation.THINGS)
-        if config.training.gates and run.steps >= last / 2 and copied < COPY_GATE:
+        if config.training.gates and run.steps >= COPIED_BY * last and copied < COPY_GATE:
             raise ModelError(
                 run.name,
                 f"after {run.steps} steps it answers {copied:.2f} of the questions from the text "
