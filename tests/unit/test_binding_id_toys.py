@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.interventions import CONTROL
 from bindscope.studies.binding_id.prompts import Form, prompts
@@ -33,7 +34,7 @@ from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
 
-VARIANTS = {
+VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},
     "absolute": {"positions": "absolute"},
     "resampler": {"connector": "resampler"},
@@ -196,8 +197,9 @@ def test_interchange_reaches_tower_text_and_probes(plain: Passes) -> None:
     interchange_loss(plain, probes, pairs, seen, [0, 1]).backward()  # type: ignore[no-untyped-call]
     reached = [name for name, p in plain.toy.network.named_parameters() if p.grad is not None]
     assert len(reached) == len(list(plain.toy.network.parameters()))
-    assert probes.item.weight.grad.abs().sum() > 0
-    assert probes.question.weight.grad.abs().sum() > 0
+    for probe in (probes.item, probes.question):
+        assert probe.weight.grad is not None
+        assert probe.weight.grad.abs().sum() > 0
     plain.toy.network.zero_grad()
 
 
@@ -227,7 +229,7 @@ def test_killed_training_goes_on_to_the_same_bits(
     checkpoint = Checkpoint(tmp_path / "state", "key")
     backward = training._Task.backward
 
-    def dying(task: training._Task, run: training.Run, batch: int, share: float) -> float:
+    def dying(task: training._Task, run: Run, batch: int, share: float) -> float:
         if batch == 5:
             raise KeyboardInterrupt
         return backward(task, run, batch, share)

@@ -180,7 +180,8 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     if toy.positions == "absolute":
         rope = {"rope_type": "linear", "rope_theta": 1e4, "factor": NO_ROTATION}
     side = SIDE * SLOT_PX
-    return LlavaOnevisionConfig(
+    made: Any = LlavaOnevisionConfig  # takes more than its annotations say
+    return made(
         vision_config=SiglipVisionConfig(
             hidden_size=toy.tower_width, num_hidden_layers=TOWER_LAYERS,
             num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width,

@@ -7,7 +7,7 @@ be those of another one at some tokens; no token of the context is computed anew
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class Passes:
             position_ids=torch.arange(length, device=inputs.device)[None],
             past_key_values=cache, use_cache=True, output_hidden_states=True,
         )  # fmt: skip
-        layers = cache.layers
+        layers: list[Any] = cache.layers
         return Contexts(
             [layer.keys for layer in layers], [layer.values for layer in layers],
             list(done.hidden_states[: len(layers)]),

@@ -44,7 +44,7 @@ EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
 STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
-COPY_GATE = 0.9  # of evaluations after so many of the steps:
+COPY_GATE = 0.7  # of evaluations after so many of the steps:
 COPIED_BY = 2 / 3
 ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
 
