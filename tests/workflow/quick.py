@@ -17,6 +17,8 @@ SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
 TRAINING_STEPS = 10
 BATCH = 16
+SHORT_TOY = {"steps": TRAINING_STEPS, "batch_size": BATCH, "naming_until": 2, "grounding_until": 4,
+             "copying_until": 6, "gates": False}  # fmt: skip
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
 CURVES = {"families", "groups"}
@@ -59,6 +61,8 @@ def quick(config: Config) -> dict[str, Any]:
         for key in ("information", "intervals"):
             if hasattr(full, key):
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
+        for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
+            toy["training"] = SHORT_TOY
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
         for task in section.get("tasks", ()):

@@ -32,6 +32,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "pad": 3, "border": "official", "answer": "bare", "keep": "all", "batch_size": 5,
         }.items()
     },
+    "Suite.toys": ("suites.2.toys", ["free", "absolute"], SUITE),
     "BindingIdSection.toys": ("toys.0.seed", 5, TRAINED),
     **{
         f"Toy.{key}": (f"toys.0.{key}", value, TRAINED)

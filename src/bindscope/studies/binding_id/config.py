@@ -69,10 +69,10 @@ class Suite(Model):
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
     tasks: tuple[Slug, ...] = Field(min_length=1, description="Names of tasks.")
     oracles: tuple[Slug, ...] = Field((), description="Names of oracles; one job reads them all.")
-    models: tuple[Slug, ...] = Field(
+    models: tuple[Slug, ...] = Field((), description="Names of vision-language models.")
+    toys: tuple[Slug, ...] = Field(
         (),
-        description="Names of vision-language models, and of toys, which read `layout: sprites` in "
-        "the `short` template.",
+        description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
     )
     template: Literal["paper", "items_first", "short"] = Field(
         "paper", description="In which words models read scenes; see `files`."
@@ -136,8 +136,6 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from _task_problems(f"tasks.{i}", task)
     for i, files in enumerate(section.files):
         yield from unknown(f"files.{i}.task", [files.task], tasks)
-    toys = {toy.name for toy in section.toys}
-    models = {model.name for model in section.models} | toys
     names = [one.name for kind in (section.oracles, section.models, section.toys) for one in kind]
     if len(set(names)) < len(names):
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
@@ -145,18 +143,17 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         where = f"suites.{i}"
         yield from unknown(f"{where}.tasks", suite.tasks, tasks)
         yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
-        yield from unknown(f"{where}.models", suite.models, models)
-        if toys & set(suite.models):
+        yield from unknown(f"{where}.models", suite.models, {m.name: m for m in section.models})
+        yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
+        if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
-        for key in ("tasks", "oracles", "models", "experiments", "levels"):
+        for key in ("tasks", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
-        if not suite.oracles and not suite.models:
-            yield f"{where}: there is no model: give `oracles` or `models`"
+        if not (suite.oracles or suite.models or suite.toys):
+            yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
 
 
-def _unreadable_to_toys(
-    where: str, suite: Suite, tasks: dict[str, ShapesTask]
-) -> Iterator[str]:
+def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     if suite.template != "short" or suite.text_only:
         yield f"{where}: toys read images and `template: short` only"
     for name in suite.tasks:

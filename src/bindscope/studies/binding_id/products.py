@@ -53,12 +53,12 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_interventions(graph, suite, task, ORACLES, planted, [])
-            for name in suite.models:
-                if name in toys:
-                    given, weights = {"kind": "toy", "origin": "toy", "name": name}, [toys[name]]
-                else:
-                    given, weights = _published(models[name]), _weights(graph, models[name])
-                _add_interventions(graph, suite, task, name, [given], weights)
+            for model in (models[name] for name in suite.models):
+                given = _published(model)
+                _add_interventions(graph, suite, task, model.name, [given], _weights(graph, model))
+            for name in suite.toys:
+                given = {"kind": "toy", "origin": "toy", "name": name}
+                _add_interventions(graph, suite, task, name, [given], [toys[name]])
 
 
 def _published(model: VisionLanguageModel) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _add_interventions(
     graph: Graph, suite: Suite, task: ShapesTask, subject: str, models: list[dict[str, Any]],
     weights: list[Product],
 ) -> None:  # fmt: skip
-    own = {"name", "tasks", "oracles", "models"}
+    own = {"name", "tasks", "oracles", "models", "toys"}
     content = {
         **suite.model_dump(mode="json", exclude=own),
         "task": task.model_dump(mode="json", exclude={"name"}),
