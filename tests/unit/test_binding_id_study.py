@@ -158,6 +158,16 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
     assert share(table, "colour", "mean", "O by slot") <= 0.05
 
 
+def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
+    rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
+    for model in MECHANISMS:  # every image says where its things are
+        assert rows[f"by-{model}", "object", "slot", 2] >= 0.95
+    assert rows["by-slot", "item", "slot", 3] >= 0.95
+    assert 0.3 < rows["by-slot", "item", "slot", 1] < 0.7  # not before the item took it over
+    assert 0.3 < rows["by-colour", "item", "slot", 3] < 0.7
+    assert share(found["binding_id"], "colour", "mean", "O by slot") <= 0.05  # read, and not used
+
+
 def test_rows_are_the_answers_that_are_stored(
     found: dict[str, pd.DataFrame], tmp_path: Path
 ) -> None:

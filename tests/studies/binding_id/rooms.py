@@ -24,8 +24,8 @@ ROOMS: dict[str, set[str]] = {
         f"{name}.py": STEP
         for name in (
             "engine", "estimates", "experiments", "interventions", "job", "layouts",
-            "mean_interventions", "metrics", "oracle", "reading", "rows", "scenes", "suite",
-            "task", "trials", "vocabulary",
+            "mean_interventions", "metrics", "oracle", "reading", "reading_out", "rows", "scenes",
+            "suite", "task", "trials", "vocabulary",
         )
     },
     "names.py": SCHEMAS,

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import Engine, State
+from bindscope.studies.binding_id.reading_out import Means
 from bindscope.studies.binding_id.scenes import (
     exchanged_contents,
     exchanged_items,
@@ -136,12 +138,15 @@ class Estimates:
     content
         Mean object of the first colour minus that of the second, float32 (L, t, d): a difference
         of content, for a null that is no binding ID.
+    means
+        Mean tokens of roles and slots.
     rows
         Scenes that were read.
     """
 
     effects: Mapping[tuple[Group, Levels], Effects]
     content: Vectors
+    means: Means
     rows: int
 
 
@@ -164,11 +169,14 @@ def estimate(
     sizes = {"role": scenes.things, "slot": max(len(scenes.words.places), scenes.slot.max() + 1)}
     sums = {(group, levels): _Sums(sizes[levels]) for group in GROUPS for levels in LEVELS}
     content: list[tuple[int, int, Doubles]] = []
+    means = Means(sizes)
     for rows in batches(len(scenes), batch_size):
         first = scenes[rows]
         state = read(engine, first, pictures)
         before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
         content += list(_by_colour(first, before["object"]))
+        for group, role in product(GROUPS, range(first.things)):
+            means.add(first, group, role, before[group][role])
         for group in GROUPS:
             second = _SECOND_RUN[group](first)
             after = read(engine, second, pictures)
@@ -178,7 +186,10 @@ def estimate(
                 for levels in LEVELS:
                     sums[group, levels].add(_levels(levels, first, second, role, other), difference)
     return Estimates(
-        {key: one.solved(key[1]) for key, one in sums.items()}, _content(content), len(scenes)
+        {key: one.solved(key[1]) for key, one in sums.items()},
+        _content(content),
+        means,
+        len(scenes),
     )
 
 

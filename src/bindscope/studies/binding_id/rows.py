@@ -24,6 +24,7 @@ from bindscope.studies.binding_id.metrics import (
     share,
     sign_test,
 )
+from bindscope.studies.binding_id.reading_out import Read
 from bindscope.studies.binding_id.task import Scenes
 from bindscope.studies.binding_id.trials import Trial
 
@@ -146,8 +147,8 @@ def position_rows(
             }  # fmt: skip
 
 
-def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine) -> Iterator[Row]:
-    """Yield rows of `binding_id_vectors`: what mean differences are like, by layer (E5)."""
+def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read) -> Iterator[Row]:
+    """Yield rows of `binding_id_vectors`: mean differences (E5), and what is read (E14)."""
     for (group, levels), one in estimates.effects.items():
         first, second = _compared(one)
         if second < 0:
@@ -158,13 +159,14 @@ def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine) -> Iterato
         truth = _true_cosines(engine, scenes, group, levels, difference, (first, second))
         neighbours = _layer_cosines(difference)
         tokens = _token_cosines(difference)
+        right = read.share((group, levels))
         for layer in range(len(lengths)):
             yield {
                 "group": group, "levels": levels, "layer": layer, "compared": f"{second}-{first}",
                 "length": float(lengths[layer]), "split_half": float(halves[layer]),
                 "explained": float(one.explained[layer]), "cosine_truth": truth[layer],
                 "cosine_last_layer": neighbours[layer], "cosine_tokens": tokens[layer],
-                "n_rows": one.rows,
+                "read": float(right[layer]), "n_rows": one.rows,
             }  # fmt: skip
 
 

@@ -166,6 +166,9 @@ VECTORS_SCHEMA = TableSchema(
         _cosine("cosine_truth", "Cosine with the planted difference; of oracles that have one."),
         _cosine("cosine_last_layer", "Cosine with the difference of the last layer."),
         _cosine("cosine_tokens", "Mean cosine of two tokens' differences; empty of one token."),
+        share("read", "share of tokens", "Whose role, or slot, is that of the nearest mean; tokens "
+              "of the test scenes, means of the others. What is read need not be used.",
+              "`studies.binding_id.reading_out`", null="never"),
         count("n_rows", "differences", "Differences that were averaged.", _VECTORS,
               reference="same"),
         *KEYS,

@@ -16,6 +16,7 @@ from bindscope.studies.binding_id.estimates import Estimates, batches, estimate
 from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.reading_out import Read
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import Rule, draw_pairs
@@ -62,13 +63,15 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
     estimates = estimate(engine, other, pictures, spec["batch_size"])
     asked: dict[str, list[tuple[Plan, NDArray[np.float64], NDArray[np.float64]]]] = {}
+    read = Read.nothing()
     for rows in batches(task["rows"], spec["batch_size"]):
         batch = _batch(engine, pictures, pairs, rows, rule, estimates, spec)
+        read.add(engine, batch.base, estimates.means)
         for name in spec["experiments"]:
             plan = plans(spec)[name](batch)
             moved = _moved(plan, rows) if name == "positions" else np.zeros(0)
             asked.setdefault(name, []).append((plan, plan.answered(engine, batch.base), moved))
-    found = Results([], [], list(vector_rows(estimates, other, engine)), {})
+    found = Results([], [], list(vector_rows(estimates, other, engine, read)), {})
     for name, parts in asked.items():
         trials = [one for _, trials in parts[0][0].trials for one in trials]
         answers = _answers(parts[0][0], trials, np.concatenate([logs for _, logs, _ in parts]))

@@ -54,16 +54,15 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     most
         Models that fit, a model on two tasks counted twice; of one task all are there if they can.
     """
-    groups = table.groupby(["suite", "task"], sort=False)
-    counts = groups["model"].nunique().to_dict()
-    sizes = groups.size().to_dict()
-    kept: list[tuple[str, str]] = []
+    groups = table.groupby(["suite", "task"], sort=False)["model"].agg(["nunique", "size"])
+    kept = pd.Series(False, index=table.index)
     free = most
-    for name, models in sorted(counts.items(), key=lambda one: (-one[1], -sizes[one[0]])):
-        if not kept or models <= free:
-            kept.append(name)
-            free -= models
-    return table[pd.MultiIndex.from_frame(table[["suite", "task"]]).isin(kept)]
+    ordered = groups.sort_values(["nunique", "size"], ascending=False).reset_index()
+    for row in ordered.to_dict("records"):
+        if not kept.any() or row["nunique"] <= free:
+            kept |= table["suite"].eq(row["suite"]) & table["task"].eq(row["task"])
+            free -= row["nunique"]
+    return table[kept]
 
 
 def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:

@@ -58,7 +58,10 @@ def draw(table: pd.DataFrame) -> Figure:
     rows = most_asked(replaced, MOST_MODELS)
     note = left_out(rows, replaced)
     rows = named(rows)
-    names = in_order(rows["name"])[:MOST_MODELS]
+    names = in_order(rows["name"])
+    if len(names) > MOST_MODELS:
+        note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
+        names = names[:MOST_MODELS]
     shown = conditions(table)
     figure = new_figure(0.75 + 1.05 * len(names))
     grid = figure.subplots(len(names), len(shown), squeeze=False)
