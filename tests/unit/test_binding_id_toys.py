@@ -152,7 +152,7 @@ def test_answers_are_those_of_the_scene() -> None:
     tokens, answers = VOCABULARY.questions(scenes, KINDS)
     said = [[VOCABULARY.tokens[i] for i in row] for row in (*tokens[0], answers[0])]
     shape, colour, item = (
-        [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]  # type: ignore[arg-type]
+        [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]
         for name in ("shape", "colour", "item")
     )
     assert said[0] == ["?", shape[0], "has"]
