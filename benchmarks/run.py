@@ -19,8 +19,8 @@ from pathlib import Path
 from measure import Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
-    "probe_fitting", "pair_scoring", "scene_batches", "bounded_memory", "extraction", "rendering",
-    "priors", "planning", "default_run",
+    "probe_fitting", "pair_scoring", "scene_batches", "binding_id_engines", "bounded_memory",
+    "extraction", "rendering", "priors", "planning", "default_run",
 )  # fmt: skip
 
 

@@ -432,7 +432,9 @@ def write_inputs(folder, entry, table):
 
 
 # Those of the other studies, and what is joined with them, are drawn in their own tests.
-OTHERS = ("same_object", "concept", "binding_complexity", "dual_complexity", "together")
+OTHERS = (
+    "same_object", "concept", "binding_complexity", "dual_complexity", "together", "binding_id",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if not name.startswith(OTHERS)])

@@ -17,6 +17,8 @@ SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
 TRAINING_STEPS = 10
 BATCH = 16
+SHORT_TOY = {"steps": TRAINING_STEPS, "batch_size": BATCH, "naming_until": 2, "grounding_until": 4,
+             "copying_until": 6, "gates": False}  # fmt: skip
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
 CURVES = {"families", "groups"}
@@ -63,8 +65,12 @@ def quick(config: Config) -> dict[str, Any]:
         for key in ("information", "intervals"):
             if hasattr(full, key):
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
+        for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
+            toy["training"] = SHORT_TOY
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+        for task in section.get("tasks", ()):
+            task |= {"rows": BATCH, "estimation_rows": BATCH}
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
         for entry in section.values():  # of fits that there are: their stand-ins
@@ -73,7 +79,7 @@ def quick(config: Config) -> dict[str, Any]:
                     entry[key] = [stand_in[kinds[entry[key][0]]]]
     content["models"] = [
         _short_training(given, model)
-        for given, model in zip(content["models"], config.models, strict=True)
+        for given, model in zip(content.get("models", ()), config.models, strict=True)
         if not content.get("studies") or model.name in used
     ]
     used |= {given["training"]["dataset"] for given in content["models"] if "training" in given}

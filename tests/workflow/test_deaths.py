@@ -63,6 +63,10 @@ def change(clone: Clone, sources: Path) -> None:
             ],
             "pixel_encoders": [{"name": "images", "dataset": "pairs", "models": ["reader"]}],
         },
+        "studies.binding_id": {
+            **more_sections()["binding_id"],
+            "files": [{"name": "two-things", "task": "two-things"}],
+        },
         "report.figures": ["tokens"],
     })  # fmt: skip
 

@@ -214,6 +214,18 @@ class Zoo(Model):
         return int(read_manifest(self.source)["seed"])
 
 
+def pinned(source: str) -> str:
+    """Refuse a source on the Hugging Face hub that names no commit."""
+    if source.startswith("hf:") and not source.startswith("hf:path:"):
+        repo, _, revision = source[3:].partition("@")
+        if not re.fullmatch(r"[0-9a-f]{40}", revision):
+            raise ValueError(
+                f"{source!r} has no pinned revision; write hf:{repo}@<40 hex digits of the "
+                "commit>, or the weights could change under your results"
+            )
+    return source
+
+
 class Pretrained(Model):
     """A published checkpoint: timm, Hugging Face, or a local folder."""
 
@@ -240,14 +252,7 @@ class Pretrained(Model):
     @field_validator("source")
     @classmethod
     def _pinned(cls, source: str) -> str:
-        if source.startswith("hf:") and not source.startswith("hf:path:"):
-            repo, _, revision = source[3:].partition("@")
-            if not re.fullmatch(r"[0-9a-f]{40}", revision):
-                raise ValueError(
-                    f"{source!r} has no pinned revision; write hf:{repo}@<40 hex digits of the "
-                    "commit>, or the weights could change under your results"
-                )
-        return source
+        return pinned(source)
 
 
 class Pixels(Model):

@@ -78,6 +78,7 @@ STUDIES = {
     "binding_information": "bindscope.studies.binding_information.study:STUDY",
     "same_object": "bindscope.studies.same_object.study:STUDY",
     "concepts": "bindscope.studies.concepts.study:STUDY",
+    "binding_id": "bindscope.studies.binding_id.study:STUDY",
     "together": "bindscope.studies.together.study:STUDY",
     "datasets": "bindscope.studies.datasets.study:STUDY",
 }

@@ -287,21 +287,31 @@ def _create(
             model = cls(settings, **family.options)
         model.set_attn_implementation(config.extraction.attention)
         return model
+    return from_files(
+        cls, found.folder, where, config=settings, dtype=torch.float32,
+        attn_implementation=config.extraction.attention, **family.options,
+    )  # fmt: skip
+
+
+def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
+    """Return a model of transformers with every weight from safetensors in a folder.
+
+    Raises
+    ------
+    ModelError
+        If files are missing, or do not hold every weight.
+    """
+    remedy = "check that config.json and the weights belong together"
     try:
         model, report = cls.from_pretrained(
-            found.folder, config=settings, dtype=torch.float32, local_files_only=True,
-            use_safetensors=True, output_loading_info=True,
-            attn_implementation=config.extraction.attention, **family.options,
-        )  # fmt: skip
+            folder, local_files_only=True, use_safetensors=True, output_loading_info=True, **options
+        )
     except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(
-            where, f"its weights do not load ({error})",
-            "check that config.json and the weights belong together",
-        ) from error  # fmt: skip
+        raise ModelError(where, f"its weights do not load ({error})", remedy) from error
     missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
     if missing:
         raise ModelError(
             where, f"{len(missing)} weights are missing from the files, the first is {missing[0]}",
-            "check that config.json and the weights belong together",
+            remedy,
         )  # fmt: skip
     return model

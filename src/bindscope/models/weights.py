@@ -25,7 +25,7 @@ _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
 _TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",
+    "merges.txt", "added_tokens.json", "video_preprocessor_config.json",
 )  # fmt: skip
 _SHARDS = "model.safetensors.index.json"
 

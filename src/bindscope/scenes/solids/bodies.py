@@ -1,4 +1,4 @@
-"""The three solids, edges rounded as in CLEVR: as a signed distance, and as a mesh.
+"""CLEVR's three solids, edges rounded as there: as a signed distance, and as a mesh.
 
 Both describe the same body, so labels that are cast against the distance agree with what a
 renderer makes of the mesh. A solid is given by its half sizes and by the radius of its edges; it is
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bindscope.scenes.solids.further_bodies import FURTHER, slope
 
 ROUNDING = 0.12  # radius of the edges of cubes and cylinders, over half their width
 TINY = 1e-12
@@ -44,7 +46,7 @@ def half_width(shape: str, radius: float) -> float:
 
 def bounding_radius(shape: str, radius: float) -> float:
     """Radius of a ball around a solid's middle that holds it."""
-    corner = {"sphere": 1.0, "cylinder": 2.0, "cube": 3.0}[shape]
+    corner = {"sphere": 1.0, "cube": 3.0}.get(shape, 2.0)
     return half_width(shape, radius) * float(np.sqrt(corner))
 
 
@@ -54,7 +56,7 @@ def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
     Parameters
     ----------
     shape
-        cube, sphere or cylinder (upright).
+        cube, sphere, cylinder (upright), or one of `FURTHER` (there a lower bound outside).
     radius
         Radius of the circle on the ground that holds the solid.
     points
@@ -65,6 +67,8 @@ def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
     float64 (...); outside it is exact, so a ray can step that far without missing anything.
     """
     half = half_width(shape, radius)
+    if shape in FURTHER:
+        return radius * FURTHER[shape](points / radius)
     if shape == "sphere":
         return np.asarray(np.sqrt((points**2).sum(axis=-1)) - half)
     edge = ROUNDING * half
@@ -89,6 +93,8 @@ def normal(shape: str, radius: float, points: Floats) -> Floats:
     -------
     float64, as `points`: away from the nearest point of the smaller, sharp solid.
     """
+    if shape in FURTHER:
+        return slope(FURTHER[shape], points / radius)
     if shape == "sphere":
         outward = points
     else:

@@ -33,3 +33,9 @@ def to_srgb(light: NDArray[np.floating]) -> NDArray[np.uint8]:
     clipped = np.clip(light, 0, 1)
     encoded = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** (1 / 2.4) - 0.055)
     return np.asarray(np.rint(255 * encoded), np.uint8)
+
+
+def from_srgb(values: NDArray[np.number]) -> NDArray[np.float64]:
+    """Return the linear radiance of sRGB values from 0 to 255; what `to_srgb` encodes."""
+    share = np.asarray(values, np.float64) / 255
+    return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)

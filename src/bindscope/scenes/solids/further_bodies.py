@@ -1,0 +1,66 @@
+"""Solids beside CLEVR's three, as signed distances: cone, frustum, prism, pyramid and torus.
+
+All stand upright in a circle of radius 1 with their middle at the origin, from -1 to 1 along z; the
+torus stands on its rim, its axis along y. Edges are sharp: a distance is that from the farthest
+face's plane, near an edge less than from the body itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+TUBE = 0.32  # radius of the torus's tube
+
+Floats = NDArray[np.float64]
+
+
+def _tapered(across: Floats, z: Floats, base: float, top: float) -> Floats:
+    """Distance of points `across` from the axis from what narrows from `base` to `top`."""
+    side = (2.0 * (across - base) + (base - top) * (z + 1.0)) / np.hypot(2.0, base - top)
+    return np.asarray(np.maximum(side, np.abs(z) - 1.0))
+
+
+def _cone(points: Floats) -> Floats:
+    return _tapered(np.hypot(points[..., 0], points[..., 1]), points[..., 2], 1.0, 0.0)
+
+
+def _frustum(points: Floats) -> Floats:
+    return _tapered(np.hypot(points[..., 0], points[..., 1]), points[..., 2], 1.0, 0.5)
+
+
+def _pyramid(points: Floats) -> Floats:
+    across = np.maximum(np.abs(points[..., 0]), np.abs(points[..., 1]))
+    return _tapered(across, points[..., 2], float(np.sqrt(0.5)), 0.0)
+
+
+def _prism(points: Floats) -> Floats:
+    """A triangle in the circle, raised; one side faces the front, away from y."""
+    x, y, z = (points[..., axis] for axis in range(3))
+    behind = np.sqrt(0.75) * np.abs(x) + 0.5 * y
+    return np.asarray(np.maximum(np.maximum(behind, -y) - 0.5, np.abs(z) - 1.0))
+
+
+def _torus(points: Floats) -> Floats:
+    ring = np.hypot(points[..., 0], points[..., 2]) - (1 - TUBE)
+    return np.asarray(np.hypot(ring, points[..., 1]) - TUBE)
+
+
+FURTHER: dict[str, Callable[[Floats], Floats]] = {
+    "cone": _cone,
+    "frustum": _frustum,
+    "prism": _prism,
+    "pyramid": _pyramid,
+    "torus": _torus,
+}
+"""Name -> signed distance of points (..., 3), negative inside; outside it is never more than the
+distance from the surface, so a ray may step that far."""
+
+
+def slope(distance: Callable[[Floats], Floats], points: Floats, step: float = 1e-4) -> Floats:
+    """Return the unit vectors along which a distance grows fastest, by central differences."""
+    shifts = step * np.eye(3)
+    found = np.stack([distance(points + s) - distance(points - s) for s in shifts], axis=-1)
+    return np.asarray(found / np.linalg.norm(found, axis=-1, keepdims=True))

@@ -1,0 +1,181 @@
+"""One solid alone in parallel projection: what its pixels show, apart from its colour.
+
+In parallel projection a solid looks the same wherever it stands, so one portrait serves every place
+in an image, and an image is put together in milliseconds. Light: a sun from the left, the front and
+above, and an even sky.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.scenes.solids.bodies import normal
+from bindscope.scenes.solids.description import Solid
+from bindscope.scenes.solids.rays import dot, ray_lengths
+
+Material = Literal["rubber", "metal"]
+PITCH = 32.0  # degrees that the eye looks down
+TURN = {"cube": 28.0, "prism": 14.0, "pyramid": 28.0, "torus": 25.0}  # degrees about the vertical
+SUN = np.array([-0.45, -0.55, 1.0]) / np.linalg.norm([-0.45, -0.55, 1.0])
+SKY = 0.55  # light of the sky, over that of the sun
+SHADE = 0.5  # share of the ground's light that a shadow takes
+FAR = 10.0  # from the eye's plane to the solid
+COARSE = 96  # rays along a side that find how large a solid looks
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Portrait:
+    """What a solid does to the light of the pixels around it; light is linear, 1 = white.
+
+    A pixel is ``(1 - covered) * (1 - shadow) * ground + body * colour + shine``.
+
+    Attributes
+    ----------
+    covered
+        Share of the pixel that the solid covers, float64 (h, w), in the pixels of its region and
+        `margin` more on every side.
+    body
+        Light of a solid of reflectance 1. Where it is covered whole the median is 1, so the median
+        of a solid's pixels is its colour whatever its shape and material.
+    shine
+        Light that has the lamp's colour whatever the solid's.
+    shadow
+        Share of the ground's light that it takes.
+    margin
+        Pixels around the region.
+    """
+
+    covered: Floats
+    body: Floats
+    shine: Floats
+    shadow: Floats
+    margin: int
+
+
+@cache
+def portrait(
+    shape: str, material: Material, width: int, height: int, scale: float, margin: int, samples: int
+) -> Portrait:
+    """Draw a solid as large as its region allows.
+
+    Parameters
+    ----------
+    shape
+        A name that `bodies.signed_distance` knows.
+    material
+        rubber (dull, with a faint highlight) or metal (mirrors sky and ground).
+    width, height
+        Region in pixels; the solid stands in its middle and touches two of its sides.
+    scale
+        Of the solid, 1 = that large.
+    margin
+        Pixels around the region that are drawn too, for the shadow.
+    samples
+        Rays along a side of a pixel.
+    """
+    solid = Solid(shape, "", material, "", 0.0, 0.0, TURN.get(shape, 0.0), 0)
+    left, top, right, bottom = _extent(shape)
+    unit = max((right - left) / width, (bottom - top) / height) / scale  # scene units a pixel
+    centre, size = ((top + bottom) / 2, (left + right) / 2), (height, width)
+
+    def lines(samples: int) -> Iterator[Floats]:
+        for at, n in zip(centre, size, strict=True):
+            steps = (np.arange((n + 2 * margin) * samples) + 0.5) / samples
+            yield at + unit * (steps - n / 2 - margin)
+
+    blocks = (height + 2 * margin, samples, width + 2 * margin, samples)
+    seen = _seen(_unit_solid(solid), *lines(samples))
+    covered, body, shine = (part.reshape(blocks).mean(axis=(1, 3)) for part in seen)
+    shadow = _shadow(_unit_solid(solid), *lines(1))
+    median = np.median((body / np.maximum(covered, 1e-9))[covered > 1 - 1e-9])
+    return Portrait(covered, body / median, shine, shadow, margin)
+
+
+class _UnitSolid(Solid):
+    """A solid of radius 1 that stands on the ground."""
+
+    @property
+    def radius(self) -> float:
+        return 1.0
+
+
+def _unit_solid(solid: Solid) -> Solid:
+    return _UnitSolid(**vars(solid))
+
+
+def _eye() -> tuple[Floats, Floats]:
+    """Return what is right and down in the image, (2, 3), and forward, (3,)."""
+    pitch = np.radians(PITCH)
+    down = (0.0, -np.sin(pitch), -np.cos(pitch))
+    return np.array([(1.0, 0.0, 0.0), down]), np.array([0.0, np.cos(pitch), -np.sin(pitch)])
+
+
+@cache
+def _extent(shape: str) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom of a solid of radius 1 in the image, in scene units."""
+    solid = _unit_solid(Solid(shape, "", "", "", 0.0, 0.0, TURN.get(shape, 0.0), 0))
+    line = np.linspace(-2.6, 2.6, 4 * COARSE)
+    rays, forward = _rays(line, line)
+    hit = np.isfinite(ray_lengths(solid, rays, np.broadcast_to(forward, rays.shape)))
+    rows, columns = np.nonzero(hit.reshape(len(line), len(line)))
+    half = (line[1] - line[0]) / 2
+    return (
+        float(line[columns.min()] - half), float(line[rows.min()] - half),
+        float(line[columns.max()] + half), float(line[rows.max()] + half),
+    )  # fmt: skip
+
+
+def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
+    """Return the starts of parallel rays, (rows * columns, 3), and their direction."""
+    (right, down), forward = _eye()
+    starts = columns[None, :, None] * right + rows[:, None, None] * down - FAR * forward
+    return starts.reshape(-1, 3), forward
+
+
+def _seen(solid: Solid, rows: Floats, columns: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return whether rays hit the solid, and its light, tinted and not, (rows, columns) each."""
+    starts, forward = _rays(rows, columns)
+    lengths = ray_lengths(solid, starts, np.broadcast_to(forward, starts.shape))
+    hit = np.isfinite(lengths)
+    points = starts[hit] + lengths[hit, None] * forward
+    local = (points - solid.centre) @ solid.own_axes.T
+    normals = normal(solid.shape, solid.radius, local) @ solid.own_axes
+    found = np.zeros((3, len(starts)))
+    found[0, hit] = 1.0
+    found[1:, hit] = _reflected(solid.material, normals, forward)
+    covered, body, shine = found.reshape(3, len(rows), len(columns))
+    return covered, body, shine
+
+
+def _shadow(solid: Solid, rows: Floats, columns: Floats) -> Floats:
+    """Return the share of light that the ground loses, a blurred ray per pixel."""
+    starts, forward = _rays(rows, columns)
+    ground = starts - starts[:, 2:] / forward[2] * forward
+    blocked = np.isfinite(ray_lengths(solid, ground, np.broadcast_to(SUN, ground.shape)))
+    hard = np.pad(blocked.reshape(len(rows), len(columns)).astype(np.float64), 1)
+    spread = hard[:-2] + 2 * hard[1:-1] + hard[2:]
+    return SHADE / 16 * (spread[:, :-2] + 2 * spread[:, 1:-1] + spread[:, 2:])
+
+
+def _reflected(material: str, normals: Floats, forward: Floats) -> tuple[Floats, Floats]:
+    """Return the light that leaves a surface: what its colour tints, and what it does not."""
+    sun = np.maximum(normals @ SUN, 0.0)
+    sky = SKY * (0.6 + 0.4 * normals[:, 2])
+    half = (SUN - forward) / np.linalg.norm(SUN - forward)
+    facing = np.maximum(normals @ half, 0.0)
+    if material == "metal":
+        turned = 2 * dot(normals, np.broadcast_to(forward, normals.shape))[:, None] * normals
+        mirrored = forward - turned
+        above = np.clip(0.5 + 2.5 * mirrored[:, 2], 0.0, 1.0)  # the horizon is a soft edge
+        windows = np.maximum(np.sin(5 * np.arctan2(mirrored[:, 1], mirrored[:, 0])), 0.0) * above
+        rim = (1 - np.abs(normals @ forward)) ** 3
+        return 0.2 + 0.4 * above + 0.25 * sun, 1.2 * facing**90 + 0.18 * windows + 0.25 * rim
+    return sun + sky, 0.12 * facing**18

@@ -1,0 +1,244 @@
+"""Mean differences between roles, or between slots: the vectors of mean interventions.
+
+Two runs show the same things in other roles, so that in the mean of the differences all content
+cancels and what tells one role from the next is left (arXiv 2505.22200, Table 1; arXiv 2310.17191,
+section 3.3). Where slot and order of mention go together the difference of roles is that of slots;
+where they do not, it averages out over pairs of slots, and has to be estimated slot by slot. So
+differences are fitted by effects of roles, or of slots:
+
+    Z(thing at role r') - Z(same thing at role r) = effect[r'] - effect[r],
+
+by least squares over all rows, which for two roles is the mean of the differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.engine import Engine, State
+from bindscope.studies.binding_id.reading_out import Means
+from bindscope.studies.binding_id.scenes import (
+    exchanged_contents,
+    exchanged_items,
+    exchanged_sentences,
+)
+from bindscope.studies.binding_id.task import GROUPS, Group, Pictures, Scenes
+
+Levels = Literal["role", "slot"]
+LEVELS: tuple[Levels, ...] = ("role", "slot")
+Vectors = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+_SECOND_RUN = {
+    "object": exchanged_contents, "item": exchanged_items, "colour": exchanged_sentences,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What each role, or each slot, adds to the tokens of a group.
+
+    Attributes
+    ----------
+    levels
+        Whether of roles or of slots.
+    values
+        float32 (levels, L, t, d); only differences between them mean anything.
+    halves
+        The same of the even and of the odd rows, (2, levels, L, t, d).
+    seen
+        Whether a level was in any difference, bool (levels,).
+    rows
+        Rows that were averaged.
+    explained
+        Share of the squared length of a row's difference that the effects have, by layer, (L,).
+    """
+
+    levels: Levels
+    values: Vectors
+    halves: Vectors
+    seen: NDArray[np.bool_]
+    rows: int
+    explained: Doubles
+
+    def towards(self, scenes: Scenes, role: int, other: int) -> Vectors:
+        """Return what makes the thing of a role look as if it had another one.
+
+        Returns
+        -------
+        NDArray
+            float32 (L, t, d) of roles; (n, L, t, d) of slots, by where each scene's things stand.
+        """
+        if self.levels == "role":
+            return np.asarray(self.values[other] - self.values[role], np.float32)
+        first, second = scenes.slot[:, role], scenes.slot[:, other]
+        return np.asarray(self.values[second] - self.values[first], np.float32)
+
+    def split_half(self, first: int, second: int) -> Doubles:
+        """Return the cosine by layer, (L,), of the difference of two levels in both halves."""
+        one, other = self.halves[:, second] - self.halves[:, first]
+        return cosine(one, other)
+
+
+@dataclass
+class _Sums:
+    """Normal equations of one group and one kind of levels, by halves of the rows."""
+
+    size: int
+    design: Doubles = field(init=False)
+    products: Doubles | None = None
+    squares: Doubles | float = 0.0
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.design = np.zeros((2, self.size, self.size))
+
+    def add(self, levels: NDArray[np.int64], difference: Vectors) -> None:
+        """Add differences (n, L, t, d) between the second and the first of `levels` (n, 2)."""
+        marks = np.eye(self.size)[levels[:, 1]] - np.eye(self.size)[levels[:, 0]]
+        flat = difference.reshape(len(difference), -1).astype(np.float64)
+        if self.products is None:
+            self.products = np.zeros((2, self.size, *difference.shape[1:]))
+        for half in (0, 1):
+            own = marks[half::2]
+            self.design[half] += own.T @ own
+            self.products[half] += (own.T @ flat[half::2]).reshape(self.products[half].shape)
+        self.squares = self.squares + np.square(difference, dtype=np.float64).sum(axis=(0, 2, 3))
+        self.rows += len(difference)
+
+    def solved(self, levels: Levels) -> Effects:
+        """Fit effects by least squares; those that cannot be told apart share the difference."""
+        assert self.products is not None
+        values = _fitted(self.design.sum(axis=0), self.products.sum(axis=0))
+        halves = np.stack([_fitted(self.design[i], self.products[i]) for i in (0, 1)])
+        # Squared length of fitted differences: tr(effects' design effects), by layer.
+        design, effects = self.design.sum(axis=0), values.astype(np.float64)
+        fitted = np.einsum("ab,altd,bltd->l", design, effects, effects)
+        total = np.asarray(self.squares)
+        return Effects(
+            levels, values, halves, np.diag(design) > 0, self.rows,
+            np.divide(fitted, total, out=np.zeros_like(fitted), where=total > 0),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """All that interventions are made of.
+
+    Attributes
+    ----------
+    effects
+        By group and kind of levels.
+    content
+        Mean object of the first colour minus that of the second, float32 (L, t, d): a difference
+        of content, for a null that is no binding ID.
+    means
+        Mean tokens of roles and slots.
+    rows
+        Scenes that were read.
+    """
+
+    effects: Mapping[tuple[Group, Levels], Effects]
+    content: Vectors
+    means: Means
+    rows: int
+
+
+def estimate(
+    engine: Engine, scenes: Scenes, pictures: Pictures | None, batch_size: int
+) -> Estimates:
+    """Estimate effects of roles and of slots on each group.
+
+    Parameters
+    ----------
+    engine
+        The model.
+    scenes
+        Of the estimation split.
+    pictures
+        Images of scenes; None for engines that need none.
+    batch_size
+        Scenes of a batch.
+    """
+    sizes = {"role": scenes.things, "slot": max(len(scenes.words.places), scenes.slot.max() + 1)}
+    sums = {(group, levels): _Sums(sizes[levels]) for group in GROUPS for levels in LEVELS}
+    content: list[tuple[int, int, Doubles]] = []
+    means = Means(sizes)
+    for rows in batches(len(scenes), batch_size):
+        first = scenes[rows]
+        state = read(engine, first, pictures)
+        before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
+        content += list(_by_colour(first, before["object"]))
+        for group, role in product(GROUPS, range(first.things)):
+            means.add(first, group, role, before[group][role])
+        for group in GROUPS:
+            second = _SECOND_RUN[group](first)
+            after = read(engine, second, pictures)
+            for role in range(first.things):
+                other = (role + 1) % first.things
+                difference = engine.residual(after, group, other) - before[group][role]
+                for levels in LEVELS:
+                    sums[group, levels].add(_levels(levels, first, second, role, other), difference)
+    return Estimates(
+        {key: one.solved(key[1]) for key, one in sums.items()},
+        _content(content),
+        means,
+        len(scenes),
+    )
+
+
+def _levels(
+    levels: Levels, first: Scenes, second: Scenes, role: int, other: int
+) -> NDArray[np.int64]:
+    if levels == "role":
+        return np.tile([role, other], (len(first), 1))
+    return np.stack([first.slot[:, role], second.slot[:, other]], axis=1)
+
+
+def read(engine: Engine, scenes: Scenes, pictures: Pictures | None) -> State:
+    """Read the contexts of scenes, drawing their images where the engine needs them."""
+    return engine.contexts(scenes, pictures(scenes) if pictures and engine.needs_images else None)
+
+
+def batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the numbers of consecutive rows."""
+    for start in range(0, n, size):
+        yield np.arange(start, min(start + size, n))
+
+
+def cosine(first: NDArray[np.floating], second: NDArray[np.floating]) -> Doubles:
+    """Return cosines by layer, (L,), of arrays (L, ...); 0 where one of them has no length."""
+    one, other = (np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second))
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    dots = (one * other).sum(axis=1)
+    return np.asarray(
+        np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0), np.float64
+    )
+
+
+def _fitted(design: Doubles, products: Doubles) -> Vectors:
+    flat = products.reshape(len(products), -1)
+    return np.asarray((np.linalg.pinv(design) @ flat).reshape(products.shape), np.float32)
+
+
+def _by_colour(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, int, Doubles]]:
+    """Yield the sums of objects of the first two colours: colour, how many, sum."""
+    for role, values in enumerate(objects):
+        for colour in (0, 1):
+            own = scenes.colour[:, role] == colour
+            yield colour, int(own.sum()), values[own].sum(axis=0, dtype=np.float64)
+
+
+def _content(sums: list[tuple[int, int, Doubles]]) -> Vectors:
+    means = [
+        sum(total for c, _, total in sums if c == colour)
+        / max(sum(n for c, n, _ in sums if c == colour), 1)
+        for colour in (0, 1)
+    ]
+    return np.asarray(means[0] - means[1], np.float32)

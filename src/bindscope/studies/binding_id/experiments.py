@@ -1,0 +1,247 @@
+"""The experiments of the paper, and those that tell mechanisms apart.
+
+Every function takes a batch and returns a plan: what to ask. Expectations are those of the slot
+account; `mechanisms` compares what comes out with other accounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.engine import State
+from bindscope.studies.binding_id.interventions import (
+    Add,
+    Intervention,
+    Knockout,
+    Layers,
+    Replace,
+    Rotate,
+    Tokens,
+)
+from bindscope.studies.binding_id.task import GROUPS, Group
+from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+
+_EXCHANGED: tuple[Group, ...] = ("object", "item")
+SHORT: dict[Group, str] = {"object": "O", "item": "I", "colour": "C"}
+
+
+def replaced(group: Group, roles: Sequence[int], layers: Layers = None) -> list[Replace]:
+    """Return the replacement of a group of some roles by the source's."""
+    return [Replace(group, role, layers) for role in roles]
+
+
+def after_replacement(batch: Batch, group: Group, roles: Sequence[int]) -> dict[str, str]:
+    """Return who is expected to have which item after a replacement (paper, Fig. 3)."""
+    expected = {}
+    for role in range(batch.things):
+        there = role in roles
+        asked = f"O{role}'" if there and group == "object" else f"O{role}"
+        expected[asked] = f"I{role}'" if there and group == "item" else f"I{role}"
+    return expected
+
+
+def factorizability(batch: Batch) -> Plan:
+    """Replace a group of one role, or of all, and ask about both scenes' things (Fig. 3)."""
+    single = [(role,) for role in range(batch.things)]
+    every = tuple(range(batch.things))
+    # Of few shapes, one of the other scene may be one of this: a thing alone would stand twice.
+    apart = 2 * batch.things <= len(batch.pairs.base.words.shapes)
+    trials = [batch.control()]
+    for group in GROUPS:
+        for roles in dict.fromkeys((*(single if apart or group != "object" else ()), every)):
+            name = f"{SHORT[group]} all" if roles == every else f"{SHORT[group]}{roles[0]}"
+            expected = after_replacement(batch, group, roles)
+            trials.append(trial(name, replaced(group, roles), expected))
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+
+
+def signatures(batch: Batch) -> Plan:
+    """Replace objects by ones that differ in one respect alone (specification, E2).
+
+    New shapes: a model that stored the shapes in the text cannot find the new ones. New colours: a
+    model that goes from the image to the text by colour is lost. The same things in each other's
+    slots: a model that goes by place answers with the other's item, one that goes by content does
+    not notice.
+    """
+    roles = range(batch.things)
+    same = [Replace("object", role) for role in roles]
+    by_shape = batch.rule.ask == "shape"
+    new = {f"O{r}'" if by_shape else f"O{r}": f"I{r}" for r in roles}
+    moved = [Replace("object", role, by=(role + 1) % batch.things) for role in roles]
+    exchanged = [
+        trial(
+            f"{words} exchanged",
+            [Replace(g, r, by=(r + 1) % batch.things, context="base", rotate=rotate)
+             for r in roles],
+            batch.identity(),
+        )
+        for g in _EXCHANGED for words, rotate in ((g + "s", True), (f"{g}s with keys", False))
+    ]  # fmt: skip
+    plans: list[tuple[State | None, list[Trial]]] = [
+        (None, [batch.control(), *exchanged]),
+        (batch.reshaped, [trial("other shapes", same, new)]),
+        (batch.recoloured, [trial("other colours", same, batch.identity())]),
+        (batch.moved, [trial("from other slots", moved, _from_other_slots(batch))]),
+    ]
+    return Plan(plans, batch.all_queries(), batch.own_items())
+
+
+def _from_other_slots(batch: Batch) -> dict[str, str]:
+    """Return whose item each thing is expected to have when its tokens come from another slot.
+
+    In `moved`, role r + 1 shows what role r shows here: its tokens there are put back where they
+    are shown here. So contents stay, and what the image encoder said of the place is the next's.
+    """
+    return batch.shifted()
+
+
+def steps(layers: int, window: int) -> list[tuple[str, tuple[int, ...]]]:
+    """Return which layers a sweep edits: windows, all up to one, all from one on."""
+    starts = range(0, layers, window)
+    windows = [tuple(range(at, min(at + window, layers))) for at in starts]
+    found = [(_span(w), w) for w in windows]
+    found += [(f"to {w[-1]}", tuple(range(w[-1] + 1))) for w in windows[:-1]]
+    found += [(f"from {w[0]}", tuple(range(w[0], layers))) for w in windows[1:]]
+    return found
+
+
+def _span(layers: tuple[int, ...]) -> str:
+    return str(layers[0]) if len(layers) == 1 else f"{layers[0]} to {layers[-1]}"
+
+
+def layer_sweep(batch: Batch, window: int = 1) -> Plan:
+    """Replace all roles of a group at some layers alone, in both modes (specification, E3).
+
+    With the context frozen this says where what was bound is read; with the context computed anew
+    where it is written.
+    """
+    engine, roles = batch.engine, range(batch.things)
+    trials = [batch.control()]
+    for group in GROUPS:
+        expected = after_replacement(batch, group, list(roles))
+        name = f"{SHORT[group]} all"
+        for words, layers in [("all", None), *steps(engine.layers, window)]:
+            edits = replaced(group, list(roles), layers)
+            trials.append(trial(name, edits, expected, layers=words))
+            if "propagate" in engine.abilities and layers and not words.startswith("to"):
+                anew = f"{name} anew"
+                trials.append(trial(anew, edits, expected, layers=words, frozen=False))
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+
+
+def supports(batch: Batch) -> Plan:
+    """Replace more and fewer image tokens than those of a thing (specification, E4)."""
+    roles = range(batch.things)
+    expected = after_replacement(batch, "object", list(roles))
+    wanted: list[tuple[str, Tokens]] = [("the thing", Tokens())]
+    wanted += [(f"padded by {pad}", Tokens(pad=pad)) for pad in _pads(batch)]
+    if "views" in batch.engine.abilities:
+        wanted += [(f"view {view} alone", Tokens(views=(view,))) for view in (0, 1)]
+        wanted += [("ends of rows", Tokens(support="newline"))]
+    cells = batch.engine.positions(batch.base, "object", 0).shape[1]
+    wanted += [(f"cell {i} alone", Tokens(cells=(i,))) for i in _some(cells)]
+    trials = [batch.control()]
+    trials += [
+        trial(name, [Replace("object", r, tokens=tokens) for r in roles], expected)
+        for name, tokens in wanted
+    ]
+    if batch.engine.positions(batch.base, "object", 0, Tokens(support="background")).shape[1]:
+        rest = [Replace("object", 0, tokens=Tokens(support="background"))]
+        trials.append(trial("all but things", rest, batch.identity()))
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+
+
+def _pads(batch: Batch) -> tuple[int, ...]:
+    return (1, 2, 3) if "views" in batch.engine.abilities else ()
+
+
+def _some(cells: int) -> list[int]:
+    """Return up to four places of a region: its corners' and its middle's part of it."""
+    return sorted({0, cells // 3, cells // 2, cells - 1})
+
+
+def knockout(batch: Batch) -> Plan:
+    """Hide a group from the question, or from the context (specification, E9)."""
+    roles = range(batch.things)
+    expected = batch.identity()
+    trials = [batch.control()]
+    for group in GROUPS:
+        hidden = [Knockout(group, role) for role in roles]
+        trials.append(trial(f"question without {SHORT[group]}", hidden, expected))
+    if "propagate" in batch.engine.abilities:
+        edges: list[tuple[Group, Group]] = [
+            ("colour", "object"), ("item", "object"), ("item", "colour"),
+        ]  # fmt: skip
+        for seen_by, group in edges:
+            hidden = [Knockout(group, role, seen_by=seen_by) for role in roles]
+            name = f"{SHORT[seen_by]} without {SHORT[group]}"
+            trials.append(trial(name, hidden, expected, frozen=False))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def cyclic(batch: Batch) -> Plan:
+    """Move every thing's ID to the next by mean differences (specification, E7).
+
+    With k things the answers after a shift say whether IDs form a list: who answers with the
+    expected item follows, who answers with the thing's own item did not notice.
+    """
+    trials = [batch.control()]
+    for group in _EXCHANGED:
+        trials += _shifts(batch, group)
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def _shifts(batch: Batch, group: Group) -> Iterator[Trial]:
+    effects = batch.estimates.effects[group, "slot"]
+    for step in range(1, batch.things):
+        added: list[Intervention] = []
+        expected = {}
+        for role in range(batch.things):
+            other = (role + step) % batch.things
+            vectors = effects.towards(batch.pairs.base, role, other)
+            added.append(Add(group, role, vectors))
+            # An object that looks like role r + step has that one's item; an item that looks
+            # like it is that one's.
+            if group == "object":
+                expected[f"O{role}"] = f"I{other}"
+            else:
+                expected[f"O{other}"] = f"I{role}"
+        yield trial(f"{SHORT[group]} by {step}", added, expected, dose=float(step))
+
+
+def rotations(batch: Batch, shares: Sequence[float]) -> Plan:
+    """Move the keys of the first two roles towards and past each other (Fig. 5).
+
+    Parameters
+    ----------
+    batch
+        The rows.
+    shares
+        Of the distance between the two: 0 leaves them, 1 exchanges their positions. Where an image
+        has two views, each moves by its own distance (rows of the views differ in length).
+    """
+    trials = [batch.control()]
+    for group in GROUPS:
+        for share in shares:
+            edits: list[Intervention] = []
+            for tokens in _views(batch, group):
+                delta = np.rint(share * distance(batch, group, tokens)).astype(np.int64)
+                edits += [Rotate(group, 0, delta, tokens=tokens),
+                          Rotate(group, 1, -delta, tokens=tokens)]  # fmt: skip
+            trials.append(trial(SHORT[group], edits, batch.identity(), dose=float(share)))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def distance(batch: Batch, group: Group, tokens: Tokens | None = None) -> NDArray[np.int64]:
+    """Return how far the second role's first token stands behind the first's, (n,) or (n, 3)."""
+    ends = [batch.engine.positions(batch.base, group, role, tokens)[:, 0] for role in (0, 1)]
+    return ends[1] - ends[0]
+
+
+def _views(batch: Batch, group: Group) -> list[Tokens]:
+    if group == "object" and "views" in batch.engine.abilities:
+        return [Tokens(views=(view,)) for view in (0, 1)]
+    return [Tokens()]

@@ -1,0 +1,164 @@
+"""What the report says about the study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bindscope.core.interfaces import Inputs
+from bindscope.report.chapter import (
+    Chapter,
+    Column,
+    Finding,
+    PageTable,
+    Section,
+    page_table,
+    points_by_claim,
+)
+from bindscope.studies.binding_id.mechanisms import ACCOUNTS, NO_EFFECT, WORKS, accounts, judged
+from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
+
+_ABOUT = (
+    "A text says which item is in which thing of an image; a question names the thing by what the "
+    "image alone shows (its shape). The context is read once and frozen: its activations are "
+    "replaced or added to at some tokens in all layers, and the question is asked again "
+    "(arXiv 2505.22200). If the answer follows the place of a thing and not its content, place "
+    "and item are tied by a binding ID."
+)
+_NOT_REAL = {
+    "oracle": "oracles have a planted mechanism, so what is found says whether these experiments "
+    "can tell mechanisms apart, and nothing about models that people use",
+    "toy": "toys were trained here on this task alone, their first layers given positional heads; "
+    "one that was trained by interchange binds by slot by construction",
+    "local": "what is in a folder of yours is not known here",
+}
+_NO_PAPER = (
+    "The paper's Table 1 could not be obtained, so no number of it stands beside ours. Of text "
+    "alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers as before without "
+    "intervention, 0.00 to 0.03 with the mean difference on entities or attributes, and 0.97 and "
+    "0.99 with both: another model on another task, to show what the pattern looks like."
+)
+
+TABLE_1 = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("task", "task", "label"),
+    Column("added to", "condition", "label", "O objects, I items, C colours; `random`: as long, "
+           "drawn for each layer and token; `by slot`: estimated slot by slot"),
+    Column("as before", "before", "number", "answers with the thing's own item", ".2f"),
+    Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
+           True),
+    Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
+    Column("null query", "share_null", "number", "as expected, calibrated by a question about "
+           "what is not there", ".2f"),
+    Column("change", "change", "number", "of these answers, against no intervention", "+.2f", True),
+    Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment", ".1e"),
+    Column("rows", "n_rows", "number", "", "d"),
+)  # fmt: skip
+ACCOUNT_COLUMNS = (
+    Column("model", "model", "label", "with what kind of model it is"),
+    Column("things and items are tied", "words", "label"),
+    Column("verdict", "verdict", "label"),
+    Column("against it", "against", "text", "interventions with the share of answers that slots "
+           "expect"),
+)  # fmt: skip
+
+
+def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
+    """Say what was found; see `core.interfaces.Findings`."""
+    table, positions = tables.get("binding_id"), tables.get("binding_id_positions")
+    if table is None and positions is None:
+        return Chapter()
+    shown = [one for one in (table, positions) if one is not None]
+    return Chapter(
+        lead=(_origins(pd.concat([one["origin"] for one in shown])),),
+        headline=("binding_id",),
+        findings=tuple(_findings(table, positions)),
+        sections=tuple(_sections(table, positions)),
+    )
+
+
+def _origins(origins: pd.Series) -> str:
+    """Say what kinds of models were read, before any number of theirs."""
+    kinds = [kind for kind in _NOT_REAL if kind in set(origins)]
+    real = "pretrained" in set(origins)
+    first = "Beside real models there are others here" if real else "No real model was read"
+    words = "; ".join(_NOT_REAL[kind] for kind in kinds)
+    return f"{first}: {words}." if kinds else "All models here are pretrained ones."
+
+
+def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Finding]:
+    found = []
+    if table is not None and (points := _account_points(table)):
+        lead = (
+            "How a model ties items to things, by interventions on which accounts disagree. One "
+            f"works if more than {WORKS:.0%} of the rows answer as slots demand (the whole 95 % "
+            "interval); an account holds if all works that should and nothing that should not:"
+        )
+        found.append(Finding(lead, points))
+    if table is not None:
+        claims = points_by_claim(list(judged(table, positions)), lambda one: one.about)
+        lead = (
+            f"The paper's claims, in answers as expected (to hold, more than {WORKS:.0%}) or in "
+            f"their change (no effect: within {NO_EFFECT:.0%}):"
+        )
+        found.append(Finding(lead, claims))
+    return [one for one in found if one.points]
+
+
+def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    judgements = accounts(table)
+    points = []
+    for model in dict.fromkeys(one.model for one in judgements):
+        own = [one for one in judgements if one.model == model]
+        held = [ACCOUNTS[one.account] for one in own if one.verdict == "holds"]
+        left = [ACCOUNTS[one.account] for one in own if one.verdict == "undecided"]
+        silent = all("none" in one.against.replace(" ", ",").split(",") for one in own)
+        nothing = "does not answer the question" if silent else "agrees with no account here"
+        words = f"ties them {held[0]}" if held else nothing
+        if left:
+            words += f"; undecided: {', '.join(left)}"
+        points.append((model, f"{words}."))
+    return tuple(points)
+
+
+def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:
+    found = []
+    if table is not None:
+        found.append(
+            Section(
+                "interventions",
+                "Replaced and added activations",
+                paragraphs=(_ABOUT, _NO_PAPER),
+                figures=("binding_id_mean",),
+                tables=tuple(_tables(table)),
+            )
+        )
+        if set(table["experiment"]) & {"layers", "doses"}:
+            found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+    if positions is not None:
+        words = (
+            "Keys are rotated as if two things stood elsewhere; values and all else stay. If "
+            "positions tie things to items, answers are exchanged where positions are.",
+        )
+        found.append(
+            Section("positions", "Do positions matter?", words, figures=("binding_id_positions",))
+        )
+    return found
+
+
+def _tables(table: pd.DataFrame) -> list[PageTable]:
+    found = []
+    if "mean" in set(table["experiment"]):
+        before = own_items(table, "mean").rename(columns={"share": "before"})
+        rows = named(summaries(table, "mean")).merge(before, on=[*MODEL, "condition"])
+        found.append(page_table("Mean interventions", TABLE_1, rows))
+    judgements = accounts(table)
+    if judgements:
+        frame = pd.DataFrame(
+            {"model": one.model, "words": ACCOUNTS[one.account], "verdict": one.verdict,
+             "against": one.against}
+            for one in judgements
+        )  # fmt: skip
+        found.append(page_table("Accounts of binding", ACCOUNT_COLUMNS, frame, folded=True))
+    return found

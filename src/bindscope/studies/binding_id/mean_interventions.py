@@ -1,0 +1,174 @@
+"""Mean interventions, and what must not do the same: nulls that are as strong as can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.estimates import Levels, Vectors
+from bindscope.studies.binding_id.experiments import SHORT
+from bindscope.studies.binding_id.interventions import Add, Intervention
+from bindscope.studies.binding_id.task import Group
+from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+
+# As in the paper, and beside it colours and items together.
+COMBINATIONS: tuple[tuple[Group, ...], ...] = (
+    ("object",), ("item",), ("colour",), ("object", "item"), ("colour", "item"),
+    ("object", "item", "colour"),
+)  # fmt: skip
+NULLS = (
+    "random", "shared direction", "permuted", "without delta", "other thing", "content",
+    "other layer",
+)  # fmt: skip
+
+
+def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
+    """Return what makes each role's tokens look like the next role's; of one role or of slots."""
+    effects = batch.estimates.effects[group, levels]
+    k = batch.things
+    return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
+
+
+def expected_after(batch: Batch, groups: Sequence[Group]) -> dict[str, str]:
+    """Return who has which item once every object, or every item, looks like the next role's.
+
+    An object that looks like the next one's has that one's item. An item that looks like the next
+    one's is had by that one, so each thing has the item of the one before it. Both cancel.
+    """
+    step = ("object" in groups) - ("item" in groups)
+    k = batch.things
+    return {f"O{role}": f"I{(role + step) % k}" for role in range(k)}
+
+
+def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
+    """Add mean differences to all roles of some groups (Table 1), and random vectors as long."""
+    trials = [batch.control()]
+    for level in levels:
+        by = "" if level == "role" else " by slot"
+        for groups in COMBINATIONS:
+            name = "+".join(SHORT[group] for group in groups)
+            added = [one for group in groups for one in _added(batch, group, level)]
+            trials.append(trial(name + by, added, expected_after(batch, groups)))
+            if level == "role":
+                noise = [one for group in groups for one in _added(batch, group, level, "random")]
+                trials.append(trial(f"{name} random", noise, batch.identity()))
+    queries = {**batch.own_queries(), **batch.calibrating_query()}
+    return Plan([(None, trials)], queries, batch.own_items())
+
+
+def stronger_nulls(batch: Batch, level: Levels) -> Plan:
+    """Add vectors that are as long as mean differences, and no binding IDs (E10)."""
+    trials = [batch.control()]
+    groups: tuple[Group, ...] = ("object", "item")
+    for group in groups:
+        for null in NULLS:
+            if null != "content" or group == "object":
+                added = _added(batch, group, level, null)
+                name = f"{SHORT[group]} {null}"
+                trials.append(trial(name, added, batch.identity()))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def doses(batch: Batch, level: Levels, scales: Sequence[float]) -> Plan:
+    """Add multiples of mean differences (E10)."""
+    trials = [batch.control()]
+    groups: tuple[Group, ...] = ("object", "item")
+    for group in groups:
+        for scale in scales:
+            added = _added(batch, group, level, scale=scale)
+            trials.append(trial(SHORT[group], added, expected_after(batch, (group,)), dose=scale))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def transfer(batch: Batch, level: Levels) -> Plan:
+    """Add the difference of one group to another: is there one space of IDs? (E11)."""
+    trials = [batch.control()]
+    pairs: tuple[tuple[Group, Group], ...] = (
+        ("item", "object"), ("object", "item"), ("object", "colour"), ("colour", "object"),
+    )  # fmt: skip
+    for source, target in pairs:
+        added: list[Intervention] = []
+        tokens = batch.engine.positions(batch.base, target, 0).shape[1]
+        for role, vectors in enumerate(shifts(batch, source, level)):
+            mean = vectors.mean(axis=-2, keepdims=True).repeat(tokens, axis=-2)
+            added.append(Add(target, role, mean))
+        name = f"{SHORT[source]} on {SHORT[target]}"
+        trials.append(trial(name, added, expected_after(batch, (target,))))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+
+
+def _added(
+    batch: Batch, group: Group, level: Levels, null: str = "", scale: float = 1.0
+) -> list[Intervention]:
+    """Return the addition to every role of a group: of differences, or of a null's vectors."""
+    found: list[Intervention] = []
+    for role, vectors in enumerate(shifts(batch, group, level)):
+        if null:
+            vectors = as_long_as(vectors, _DRAWN[null](batch, group, role, vectors))
+        found.append(Add(group, role, vectors, scale))
+    return found
+
+
+def as_long_as(wanted: Vectors, direction: NDArray[np.floating]) -> Vectors:
+    """Give vectors of one array the lengths of another's, at every layer and token."""
+    lengths = np.linalg.norm(direction, axis=-1, keepdims=True)
+    scale = np.linalg.norm(wanted, axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(direction * scale, np.float32)
+
+
+def _random(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Draw a direction for each layer and token (the paper's null)."""
+    return _draw(batch, group, role).standard_normal(vectors.shape[-3:])
+
+
+def _shared(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Draw one direction for all layers and tokens: independent ones average out over tokens."""
+    drawn = _draw(batch, group, 0).standard_normal(vectors.shape[-1])
+    return np.broadcast_to(drawn * (-1) ** role, vectors.shape[-3:])
+
+
+def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Shuffle the coordinates, in the same way everywhere."""
+    shuffled = _draw(batch, group, 0).permutation(vectors.shape[-1])
+    return np.asarray(vectors[..., shuffled])
+
+
+def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Take the difference's own direction out of what tells the group's tokens of rows apart."""
+    other = _other(batch, group, role, vectors)
+    lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
+    along = (other * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(other - along * vectors)
+
+
+def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Return the difference to the same role of another row: noise with the data's covariance."""
+    own = batch.engine.residual(batch.base, group, role)
+    return np.asarray(np.roll(own, 1, axis=0) - own)
+
+
+def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Return a difference of colours."""
+    return np.asarray(batch.estimates.content * (-1) ** role)
+
+
+def _other_layer(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+    """Return the difference of a layer half the network away."""
+    return np.roll(vectors, vectors.shape[-3] // 2, axis=-3)
+
+
+def _draw(batch: Batch, group: Group, role: int) -> np.random.Generator:
+    return rng(batch.seed, list(SHORT).index(group), role)
+
+
+_DRAWN: dict[str, Callable[[Batch, Group, int, Vectors], NDArray[np.floating]]] = dict(
+    zip(NULLS, (_random, _shared, _permuted, _without, _other, _content, _other_layer), strict=True)
+)
+
+
+def trials_of(plan: Plan) -> list[Trial]:
+    """Return the trials of a plan in the order of its answers."""
+    return [one for _, trials in plan.trials for one in trials]

@@ -1,0 +1,174 @@
+"""Which account of binding a model's answers agree with, and which of the paper's claims hold.
+
+Every account says before the measurement which interventions give the answer that *slots* would
+give (specification, section 3.1). An intervention works if more than `WORKS` of the rows give it,
+and does not if fewer do; an account holds if all that it says does, and is refuted if one is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from bindscope.statistics.verdict import Verdict, verdict
+from bindscope.studies.binding_id.views import MODEL, named, rows_with, summaries
+
+WORKS = 0.75  # share of rows: half-way between chance between two things and all
+NO_EFFECT = 0.05  # share of rows
+
+# (experiment, condition) -> which accounts say that it works.
+_SLOT, _COLOUR, _GATHER, _ORDER = "slot", "colour", "gather", "order"
+ACCOUNTS = {
+    _SLOT: "by the thing's slot, which its item points to",
+    _COLOUR: "by colour: from the image to the text by the thing's colour",
+    _GATHER: "by content: the item took over what is seen of its thing",
+    _ORDER: "by position alone: the n-th thing with the n-th item",
+}
+_ALL = frozenset(ACCOUNTS)
+SIGNATURES: dict[tuple[str, str], frozenset[str]] = {
+    ("signatures", "none"): _ALL,
+    ("signatures", "other shapes"): frozenset({_SLOT, _COLOUR, _ORDER}),
+    ("signatures", "other colours"): frozenset({_SLOT, _GATHER, _ORDER}),
+    ("signatures", "from other slots"): frozenset({_SLOT}),
+    ("signatures", "objects exchanged"): frozenset({_SLOT, _COLOUR, _GATHER}),
+    ("signatures", "items exchanged"): frozenset({_SLOT, _COLOUR, _GATHER}),
+    ("factorizability", "O all"): frozenset({_SLOT, _ORDER}),
+    ("factorizability", "I all"): frozenset({_SLOT, _ORDER}),
+    ("mean", "O by slot"): frozenset({_SLOT}),
+    ("mean", "I by slot"): frozenset({_SLOT}),
+}
+# Claims of the paper: words after "that" -> (experiment, condition) that works, or has no effect.
+CLAIMS: dict[str, tuple[str, str]] = {
+    "questions are answered without intervention": ("factorizability", "none"),
+    "replaced objects take over the item of the place": ("factorizability", "O all"),
+    "replaced items are found by the thing of the place": ("factorizability", "I all"),
+    "adding the mean difference to objects exchanges their items": ("mean", "O"),
+    "adding the mean difference to items exchanges their things": ("mean", "I"),
+    "adding both at once leaves the answers as they were": ("mean", "O+I"),
+}
+DENIED: dict[str, tuple[str, str]] = {
+    "replacing colours changes nothing": ("factorizability", "C all"),
+    "adding the mean difference to colours changes nothing": ("mean", "C"),
+    "random vectors on objects change nothing": ("mean", "O random"),
+    "random vectors on items change nothing": ("mean", "I random"),
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim about one model.
+
+    Attributes
+    ----------
+    claim
+        Read after "that".
+    verdict
+        Whether it holds.
+    about
+        The model, and the numbers.
+    """
+
+    claim: str
+    verdict: Verdict
+    about: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account of binding, judged for one model.
+
+    Attributes
+    ----------
+    model
+        Its name, with its kind.
+    account
+        Of `ACCOUNTS`.
+    verdict
+        Whether all it says holds.
+    against
+        What speaks against it, in words; empty if nothing does.
+    """
+
+    model: str
+    account: str
+    verdict: Verdict
+    against: str
+
+
+def _conditions(table: pd.DataFrame) -> Iterator[tuple[str, dict[tuple[str, str], Any]]]:
+    """Yield each model's name, with its rows of whole conditions by experiment and condition."""
+    rows = named(summaries(table))
+    rows = rows[rows["layers"].eq("all") & rows["dose"].isna()]
+    for _, own in rows.groupby(MODEL, sort=False):
+        found = {(row["experiment"], row["condition"]): row for row in own.to_dict("records")}
+        yield str(own["name"].iloc[0]).replace("\n", ", "), found
+
+
+def accounts(table: pd.DataFrame) -> list[Account]:
+    """Judge every account of every model by the interventions that its suite has."""
+    found = []
+    for name, rows in _conditions(table):
+        asked = {key: says for key, says in SIGNATURES.items() if key in rows}
+        if not {key for key in asked if key[1] != "none"}:
+            continue
+        for account in ACCOUNTS:
+            judged = {
+                key: verdict(
+                    rows[key]["share_low"], rows[key]["share_high"],
+                    "above" if account in says else "below", WORKS,
+                )
+                for key, says in asked.items()
+            }  # fmt: skip
+            found.append(_account(name, account, judged, rows))
+    return found
+
+
+def _account(
+    name: str, account: str, judged: Mapping[tuple[str, str], Verdict], rows: Mapping[Any, Any]
+) -> Account:
+    values = set(judged.values())
+    whole: Verdict = (
+        "does not" if "does not" in values else "undecided" if "undecided" in values else "holds"
+    )
+    against = [
+        f"{condition} {rows[experiment, condition]['share']:.2f}"
+        for (experiment, condition), one in judged.items()
+        if one == whole and one != "holds"
+    ]
+    return Account(name, account, whole, ", ".join(against))
+
+
+def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:
+    """Judge the paper's claims of every model."""
+    for name, rows in _conditions(table):
+        for claim, key in CLAIMS.items():
+            if key in rows:
+                yield _works(claim, name, rows[key])
+        for claim, key in DENIED.items():
+            if key in rows:
+                row = rows[key]
+                found = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
+                about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
+                yield Judged(claim, found, about)
+    if positions is not None:
+        yield from _moved(positions)
+
+
+def _moved(positions: pd.DataFrame) -> Iterator[Judged]:
+    rows = named(rows_with(positions, query="all", share_of_distance=1.0))
+    for group, word in (("O", "objects"), ("I", "items"), ("C", "colours")):
+        for row in rows_with(rows, group=group).to_dict("records"):
+            claim = f"answers stay when the keys of {word} exchange positions"
+            yield _works(claim, str(row["name"]).replace("\n", ", "), row)
+
+
+def _works(claim: str, name: str, row: Mapping[Any, Any]) -> Judged:
+    found = verdict(row["share_low"], row["share_high"], "above", WORKS)
+    return Judged(claim, found, f"{name} {row['share']:.2f} {_ends(row, 'share')}")
+
+
+def _ends(row: Mapping[Any, Any], name: str) -> str:
+    return f"[{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"

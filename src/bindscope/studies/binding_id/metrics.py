@@ -1,0 +1,181 @@
+"""From log-probabilities to numbers: shares, calibration, changes against the control, effects.
+
+All arrays are (rows, trials, queries, candidates); the row, a pair of contexts, is the unit of
+every interval and test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.statistics.multiple_tests import holm
+from bindscope.statistics.proportions import wilson_interval
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of one experiment.
+
+    Attributes
+    ----------
+    logs
+        Natural log-probabilities, float64 (n, trials, queries, candidates); trial 0 is the control.
+    queries, candidates
+        Names; a query `null` asks about what is not there.
+    expected
+        By trial: query -> candidate.
+    """
+
+    logs: Doubles
+    queries: Sequence[str]
+    candidates: Sequence[str]
+    expected: Sequence[Mapping[str, str]]
+
+    @property
+    def in_context(self) -> bool:
+        """Whether all candidates stand in the base's context: only then calibrating is of use."""
+        return not any(name.endswith("'") for name in self.candidates)
+
+    @property
+    def real(self) -> list[int]:
+        """Places of the queries about things."""
+        return [i for i, name in enumerate(self.queries) if name != "null"]
+
+
+def chosen(logs: Doubles) -> Doubles:
+    """Return who is the most probable candidate, 1 for it and 0 for the others.
+
+    Candidates that tie share the 1, so that a model that tells nothing apart is at chance.
+    """
+    best = logs >= logs.max(axis=-1, keepdims=True)
+    return np.asarray(best / best.sum(axis=-1, keepdims=True), np.float64)
+
+
+def median_calibrated(answers: Answers) -> Doubles:
+    """Take off each candidate's median over queries and rows, per trial (arXiv 2505.22200's code).
+
+    Models prefer some roles, the last one for one; what is left is what the query adds.
+    """
+    asked = answers.logs[:, :, answers.real]
+    return np.asarray(answers.logs - np.median(asked, axis=(0, 2), keepdims=True), np.float64)
+
+
+def null_calibrated(answers: Answers) -> Doubles | None:
+    """Take off each candidate's median answer to the null query (arXiv 2310.17191, Table 1)."""
+    if "null" not in answers.queries:
+        return None
+    null = answers.logs[:, :, [list(answers.queries).index("null")]]
+    return np.asarray(answers.logs - np.median(null, axis=0, keepdims=True), np.float64)
+
+
+def share(per_row: Doubles) -> Interval:
+    """Return the mean of numbers in [0, 1], one per row, with Wilson's interval of as many trials.
+
+    Where a row holds several answers its mean counts as one trial, which is conservative.
+    """
+    mean, n = float(per_row.mean()), len(per_row)
+    low, high = wilson_interval(min(max(mean, 0.0), 1.0) * n, n)
+    return Interval(mean, float(low), float(high))
+
+
+def right(answers: Answers, logs: Doubles, trial: int, expected: Mapping[str, str]) -> Doubles:
+    """Return which share of the expected answers each row gives in a trial, float64 (n,)."""
+    best = chosen(logs[:, trial])
+    cells = [
+        best[:, answers.queries.index(query), answers.candidates.index(candidate)]
+        for query, candidate in expected.items()
+    ]
+    return np.asarray(np.mean(cells, axis=0), np.float64)
+
+
+def lead(answers: Answers, trial: int, expected: Mapping[str, str]) -> Doubles:
+    """Return by how much the expected candidate leads the mean of the others, nats (n,)."""
+    found = []
+    for query, candidate in expected.items():
+        own = answers.logs[:, trial, answers.queries.index(query)]
+        place = answers.candidates.index(candidate)
+        found.append(own[:, place] - np.delete(own, place, axis=1).mean(axis=1))
+    return np.asarray(np.mean(found, axis=0), np.float64)
+
+
+def paired_change(after: Doubles, before: Doubles, samples: int, seed: int) -> Interval:
+    """Return the mean of a paired difference with its bootstrap interval.
+
+    Rows that all change alike give an interval of no width; Wilson's interval of as many rows that
+    all agree says what they can exclude, and takes its place.
+    """
+    difference = after - before
+    means = resampled_means(difference[:, None], samples, seed)[:, 0]
+    low, high = interval(means)
+    value = float(difference.mean())
+    if high - low == 0:
+        width = float(wilson_interval(0, len(difference))[1])
+        low, high = max(value - width, -1.0), min(value + width, 1.0)
+    return Interval(value, low, high)
+
+
+def sign_test(after: Doubles, before: Doubles) -> float:
+    """Return the exact two-sided p-value that as many rows rise as fall; 1 where none moves."""
+    up, down = int((after > before).sum()), int((after < before).sum())
+    return float(binomtest(up, up + down).pvalue) if up + down else 1.0
+
+
+def effects(
+    answers: Answers, references: Sequence[int | None], samples: int, seed: int
+) -> list[Interval | None]:
+    """Return each trial's lead as a share of the way from the control's to a reference trial's.
+
+    Parameters
+    ----------
+    answers
+        The experiment.
+    references
+        By trial: the one that counts as 1, asked the same questions; None: no effect is given.
+    samples, seed
+        Of the bootstrap, in which numerator and denominator are resampled together.
+
+    Returns
+    -------
+    list
+        None too where the reference cannot be told from the control.
+    """
+    found: list[Interval | None] = []
+    for trial, reference in enumerate(references):
+        if reference is None:
+            found.append(None)
+            continue
+        expected = answers.expected[trial]
+        before, after, full = (lead(answers, t, expected) for t in (0, trial, reference))
+        columns = np.stack([after - before, full - before], axis=1)
+        means = resampled_means(columns, samples, seed)
+        low, _ = interval(means[:, 1])
+        if low <= 0:
+            found.append(None)
+            continue
+        value = float(columns[:, 0].mean() / columns[:, 1].mean())
+        found.append(Interval(value, *interval(means[:, 0] / means[:, 1])))
+    return found
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Adjust the p-values of one experiment (one figure) by Holm's procedure."""
+    return [float(p) for p in holm(p_values)] if p_values else []
+
+
+def ends(name: str, found: Interval | None) -> dict[str, Any]:
+    """Return the columns of a number with its interval."""
+    values: tuple[float | None, ...] = (None, None, None) if found is None else found
+    return dict(zip((name, f"{name}_low", f"{name}_high"), map(_number, values), strict=True))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)

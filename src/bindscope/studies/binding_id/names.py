@@ -1,0 +1,32 @@
+"""Kinds of models, and the order in which conditions stand in tables and figures."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+ORIGINS = ("oracle", "toy", "pretrained", "local")
+"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, and what
+a local folder holds is not known here."""
+
+_WHAT = (
+    "none", "O", "I", "C", "O+I", "C+I", "O+I+C", "objects", "items", "other", "from", "the",
+    "padded", "view", "ends", "cell", "all", "question",
+)  # fmt: skip
+_HOW = (
+    "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
+    "other thing", "content", "other layer",
+)  # fmt: skip
+
+
+def place_of(condition: str) -> str:
+    """Return a text by which conditions sort: controls, groups, combinations, then the rest."""
+    first, _, rest = condition.partition(" ")
+    letters = first.rstrip("0123456789")
+    what = _WHAT.index(letters) if letters in _WHAT else len(_WHAT)
+    how = _HOW.index(rest) if rest in _HOW else len(_HOW)
+    return f"{what:02d} {len(first):02d} {how:02d} {condition}"
+
+
+def in_place(conditions: pd.Series) -> pd.Series:
+    """Return what a column of conditions is sorted by."""
+    return conditions.map(place_of)

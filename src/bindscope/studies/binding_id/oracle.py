@@ -1,0 +1,404 @@
+"""Planted oracles: models of known mechanism, in closed form, behind the interface of the engines.
+
+An oracle is a tiny transformer without weights. Its residual stream has one part for each kind of
+content (shape, colour, look, item), one for binding IDs and two for content that text tokens carry;
+a fixed rotation mixes the parts, so that no coordinate gives them away. Four blocks of softmax
+attention do what one mechanism says (specification, section 3.1):
+
+block 0
+    the tokens that mention a thing look at the image for what they mention;
+block 1
+    the item takes over what they found;
+block 2
+    the question looks at the image for the thing it names;
+block 3
+    it looks at the items for what it found there, and answers.
+
+Blocks 0 and 1 make the context, so a frozen context is blind to edits before block 2; that the
+layer sweep of an oracle is known exactly is one of its uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.engine import Ability
+from bindscope.studies.binding_id.interventions import (
+    ALL_TOKENS,
+    Add,
+    Condition,
+    Intervention,
+    Knockout,
+    Replace,
+    Rotate,
+    Tokens,
+)
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes, Words
+
+Mechanism = Literal["slot", "colour", "gather", "order", "none"]
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+_SIZES = {"shape": 16, "colour": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
+          "carried_colour": 16}  # fmt: skip
+_ENDS = np.cumsum(list(_SIZES.values()))
+PART = {name: slice(int(end) - _SIZES[name], int(end))
+        for name, end in zip(_SIZES, _ENDS, strict=True)}  # fmt: skip
+WIDTH = int(_ENDS[-1])
+LAYERS = 4
+CELLS = 2  # image tokens of a slot
+SHARPNESS = 24.0  # of attention
+CONFIDENCE = 12.0  # of the answer's logits
+_KIND: dict[Attribute, str] = {
+    "shape": "shape", "colour": "colour", "material": "look", "size": "look", "slot": "id",
+    "item": "item",
+}  # fmt: skip
+# What the item takes over from the tokens that mention its thing.
+_CARRIED: dict[Mechanism, tuple[str, ...]] = {
+    "slot": ("id",), "colour": ("carried_colour",), "gather": ("carried_shape", "carried_colour"),
+    "order": (), "none": (),
+}  # fmt: skip
+
+
+@cache
+def word_vector(kind: str, word: str) -> Floats:
+    """Return the unit vector of a word, float32 (size of the part,); the same in every oracle."""
+    draw = np.random.Generator(np.random.PCG64(crc32(f"{kind} {word}".encode())))
+    vector = draw.standard_normal(_SIZES[kind])
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+@cache
+def mixing(seed: int) -> Floats:
+    """Return an orthogonal matrix, float32 (WIDTH, WIDTH): parts times it is the residual."""
+    draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
+    orthogonal, _ = np.linalg.qr(draw.standard_normal((WIDTH, WIDTH)))
+    return np.asarray(orthogonal, np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class OracleState:
+    """Frozen contexts: parts before each block, float32 (L, n, tokens, WIDTH), and positions."""
+
+    scenes: Scenes
+    parts: Floats
+    positions: Floats
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of the image, before those of the text."""
+        return int(self.parts.shape[2]) - 2 * self.scenes.things
+
+    def tokens(self, group: Group, role: int, tokens: Tokens = ALL_TOKENS) -> Integers:
+        """Return the places of a group's tokens, int64 (n, t)."""
+        if group != "object":
+            place = self.image_tokens + 2 * role + (group == "item")
+            return np.full((len(self.scenes), 1), place, np.int64)
+        if tokens.support == "background":
+            return self._background()
+        cells = np.arange(CELLS) if tokens.cells is None else np.array(tokens.cells, np.int64)
+        return np.asarray(self.scenes.slot[:, [role]] * CELLS + cells, np.int64)
+
+    def _background(self) -> Integers:
+        """Return the tokens of slots where nothing stands; as many in every scene."""
+        there = np.zeros((len(self.scenes), self.image_tokens // CELLS), bool)
+        np.put_along_axis(there, self.scenes.slot, True, axis=1)
+        empty = np.argsort(there, axis=1, kind="stable")[:, : there.shape[1] - self.scenes.things]
+        return np.asarray(
+            (empty[:, :, None] * CELLS + np.arange(CELLS)).reshape(len(empty), -1), np.int64
+        )
+
+
+class Oracle:
+    """A model whose mechanism is known; an `engine.Engine`.
+
+    Parameters
+    ----------
+    mechanism
+        `slot`: the item takes over the ID of its thing's slot, and the question looks it up (the
+        pattern of arXiv 2505.22200); `colour`: the item carries its thing's colour, and the
+        question reads the colour in the image; `gather`: the item carries all that is seen of its
+        thing; `order`: the n-th thing from the left goes with the n-th item, by position alone;
+        `none`: any item of the text is as good.
+    noise
+        Standard deviation of Gaussian noise in each coordinate of every token (vectors of words
+        have length 1).
+    mention
+        The attribute by which the text mentions a thing.
+    seed
+        Of noise and mixing.
+    """
+
+    abilities: frozenset[Ability] = frozenset({"rotate", "knockout", "propagate"})
+    layers = LAYERS
+    width = WIDTH
+    needs_images = False
+
+    def __init__(
+        self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "colour",
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.mechanism, self.noise, self.mention, self.seed = mechanism, noise, mention, seed
+        self._mixing = mixing(seed)
+
+    def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None = None) -> OracleState:
+        """Read the contexts of a batch; see `engine.Engine`."""
+        content = self._content(scenes)
+        n, tokens = content.shape[:2]
+        positions = np.broadcast_to(np.arange(tokens, dtype=np.float32), (n, tokens))
+        state = OracleState(scenes, np.broadcast_to(content, (LAYERS, *content.shape)), positions)
+        return OracleState(scenes, self._context(state, (), None), positions)
+
+    def residual(
+        self, state: OracleState, group: Group, role: int, tokens: Tokens | None = None
+    ) -> Floats:
+        """Return the residual before each block; see `engine.Engine`."""
+        chosen = _take(state.parts, state.tokens(group, role, tokens or ALL_TOKENS))
+        return np.asarray(np.moveaxis(chosen, 0, 1) @ self._mixing, np.float32)
+
+    def positions(
+        self, state: OracleState, group: Group, role: int, tokens: Tokens | None = None
+    ) -> Integers:
+        """Return where tokens stand; see `engine.Engine`."""
+        return state.tokens(group, role, tokens or ALL_TOKENS)
+
+    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
+        """Return what tells one role from another in a group, where the things are in two slots.
+
+        Returns
+        -------
+        NDArray
+            float32 (L, WIDTH): of the thing of slot `slots[1]` minus that of `slots[0]`, the same
+            at every token; zero where the mechanism has none.
+        """
+        found = np.zeros((LAYERS, WIDTH), np.float32)
+        first = {"object": 0, "colour": 1, "item": 2}[group]
+        if group == "object" or self.mechanism == "slot":
+            ends = [word_vector("id", words.places[slot]) for slot in slots]
+            found[first:, PART["id"]] = ends[1] - ends[0]
+        return np.asarray(found @ self._mixing, np.float32)
+
+    def answers(
+        self,
+        base: OracleState,
+        source: OracleState | None,
+        conditions: Sequence[Condition],
+        questions: Sequence[Question],
+        candidates: Integers,
+    ) -> NDArray[np.float64]:
+        """Answer questions under conditions; see `engine.Engine`."""
+        items = np.stack([word_vector("item", word) for word in base.scenes.words.items])
+        found = np.empty((len(candidates), len(conditions), len(questions), candidates.shape[1]))
+        for i, condition in enumerate(conditions):
+            edited = self._edited(base, source, condition)
+            hidden = _hidden(base, condition.interventions, "question")
+            for j, question in enumerate(questions):
+                answer = CONFIDENCE * self._answer(edited, question, hidden) @ items.T
+                logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
+                found[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
+        return found
+
+    def _edited(
+        self, base: OracleState, source: OracleState | None, condition: Condition
+    ) -> OracleState:
+        """Carry out a condition."""
+        if condition.frozen:
+            parts = base.parts.copy()
+            for layer in range(LAYERS):
+                self._edit(parts[layer], layer, base, source, condition.interventions)
+        else:
+            parts = self._context(base, condition.interventions, source)
+        positions = base.positions.copy()
+        for one in condition.interventions:
+            if isinstance(one, Rotate):
+                rows = np.arange(len(positions))[:, None]
+                delta = np.broadcast_to(np.asarray(one.delta), (len(positions),))[:, None]
+                positions[rows, base.tokens(one.group, one.role, one.tokens)] += delta
+        return OracleState(base.scenes, parts, positions)
+
+    def _edit(
+        self, parts: Floats, layer: int, base: OracleState, source: OracleState | None,
+        interventions: Iterable[Intervention],
+    ) -> None:  # fmt: skip
+        """Replace, then add, in what stands before one block."""
+        rows = np.arange(parts.shape[0])[:, None]
+        there = [one for one in interventions if one.layers is None or layer in one.layers]
+        for one in there:
+            if isinstance(one, Replace):
+                taken = base if one.context == "base" else source
+                if taken is None:
+                    raise InputError("condition", "it replaces tokens without a source", "give one")
+                by = one.role if one.by is None else one.by
+                places = taken.tokens(one.group, by, one.tokens)
+                parts[rows, base.tokens(one.group, one.role, one.tokens)] = _take(
+                    taken.parts[layer], places
+                )
+        for one in there:
+            if isinstance(one, Add):
+                vectors = one.vectors[layer] if one.vectors.ndim == 3 else one.vectors[:, layer]
+                places = base.tokens(one.group, one.role, one.tokens)
+                parts[rows, places] += one.scale * (vectors @ self._mixing.T)
+
+    def _content(self, scenes: Scenes) -> Floats:
+        """Return what stands before block 0, float32 (n, tokens, WIDTH)."""
+        words, k = scenes.words, scenes.things
+        n, rows = len(scenes), np.arange(len(scenes))[:, None]
+        image = np.zeros((n, len(words.places), WIDTH), np.float32)
+        image[:, :, PART["id"]] = _vectors(words, "slot", np.arange(len(words.places)))
+        for attribute in ("shape", "colour", "material", "size"):
+            if words.of(attribute):
+                values = _vectors(words, attribute, getattr(scenes, attribute))
+                image[rows, scenes.slot, PART[_KIND[attribute]]] += values
+        text = np.zeros((n, 2 * k, WIDTH), np.float32)
+        said = _vectors(words, self.mention, getattr(scenes, self.mention))
+        text[:, 0::2, PART[_KIND[self.mention]]] = said
+        text[:, 1::2, PART["item"]] = _vectors(words, "item", scenes.item)
+        content = np.concatenate([np.repeat(image, CELLS, axis=1), text], axis=1)
+        arrays = (scenes.shape, scenes.colour, scenes.item, scenes.slot)
+        entropy = [self.seed, crc32(b"".join(array.tobytes() for array in arrays))]
+        draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+        noise = draw.standard_normal(content.shape, dtype=np.float32)
+        return np.asarray(content + self.noise * noise, np.float32)
+
+    def _context(
+        self, base: OracleState, interventions: Sequence[Intervention], source: OracleState | None
+    ) -> Floats:
+        """Compute the context anew under interventions, float32 (L, n, tokens, WIDTH)."""
+        parts = np.empty_like(base.parts)
+        now = base.parts[0].copy()
+        for layer in range(LAYERS):
+            self._edit(now, layer, base, source, interventions)
+            parts[layer] = now
+            if layer < 2:
+                now = now + self._block(layer, now, base, interventions)
+        return parts
+
+    def _block(
+        self, layer: int, now: Floats, base: OracleState, interventions: Sequence[Intervention]
+    ) -> Floats:
+        """Return what block 0 or 1 adds."""
+        added, image = np.zeros_like(now), base.image_tokens
+        mentions = now[:, image::2]
+        hidden = _hidden(base, interventions, "colour" if layer == 0 else "item", layer)
+        if layer == 1:
+            seen = ~hidden[:, image::2, None]
+            for part in _CARRIED[self.mechanism]:
+                added[:, image + 1 :: 2, PART[part]] = seen * mentions[:, :, PART[part]]
+            return added
+        if self.mechanism == "colour":
+            added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
+        elif self.mechanism in ("slot", "gather"):
+            key = PART[_KIND[self.mention]]
+            weights = _attention(mentions[:, :, key], now[:, :image, key], hidden[:, None, :image])
+            seen_parts = weights @ now[:, :image]
+            pairs = (("id", "id"),) if self.mechanism == "slot" else (
+                ("shape", "carried_shape"), ("colour", "carried_colour"))  # fmt: skip
+            for read, written in pairs:
+                added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
+        return added
+
+    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
+        """Return what the question makes of the items, float32 (n, size of the part)."""
+        image = state.image_tokens
+        now = state.parts[3][:, image + 1 :: 2]
+        key = PART[_KIND[question.by]]
+        asked = _vectors(question.words, question.by, question.values)[:, None]
+        seen = state.parts[2][:, :image]
+        weights = _attention(asked, seen[:, :, key], hidden(2)[:, None, :image])
+        thing = weights @ seen
+        blocked = hidden(3)[:, None, image + 1 :: 2]
+        if self.mechanism == "order":
+            scores = -4 * SHARPNESS * (_rank(state, "object", weights) - _rank(state, "item")) ** 2
+            weights = _softmax(np.where(blocked, -np.inf, scores[:, None]))
+        else:
+            weights = self._lookup(question.by, asked, thing, now, blocked)
+        return np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
+
+    def _lookup(
+        self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
+    ) -> Floats:
+        """Return the attention of the question to items, by what the mechanism compares."""
+        if self.mechanism == "slot":
+            return _attention(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
+        if self.mechanism == "colour":
+            found = thing[:, :, PART["colour"]]
+            return _attention(found, items[:, :, PART["carried_colour"]], blocked)
+        if self.mechanism == "gather":
+            kind = by if by in ("shape", "colour") else "shape"
+            found = asked if by == kind else thing[:, :, PART[kind]]
+            return _attention(found, items[:, :, PART[f"carried_{kind}"]], blocked)
+        return _softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2])[:, None]))
+
+
+Hidden = Callable[[int], NDArray[np.bool_]]
+
+
+def _hidden(
+    state: OracleState, interventions: Iterable[Intervention], seen_by: str, layer: int = -1
+) -> Any:
+    """Return which tokens cannot be seen: bool (n, tokens) at a layer, or a function of it."""
+    if layer < 0:
+        return lambda at: _hidden(state, interventions, seen_by, at)
+    found = np.zeros(state.positions.shape, bool)
+    for one in interventions:
+        if not isinstance(one, Knockout) or one.seen_by != seen_by:
+            continue
+        if one.layers is None or layer in one.layers:
+            np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
+    return found
+
+
+def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:
+    table = np.stack([word_vector(_KIND[attribute], word) for word in words.of(attribute)])
+    return np.asarray(table[values], np.float32)
+
+
+def _take(parts: Floats, tokens: Integers) -> Floats:
+    """Take tokens (n, t) of each scene from (..., n, tokens, WIDTH)."""
+    return np.asarray(parts[..., np.arange(len(tokens))[:, None], tokens, :], np.float32)
+
+
+def _softmax(scores: NDArray[Any]) -> Floats:
+    """Return attention; where nothing can be seen it is 0."""
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
+
+
+def _attention(queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
+    """Return softmax attention (n, queries, keys)."""
+    scores = SHARPNESS * queries @ keys.swapaxes(-1, -2)
+    return _softmax(np.where(hidden, -np.inf, scores))
+
+
+def _rank(state: OracleState, group: Group, weights: Floats | None = None) -> Floats:
+    """Return where tokens stand among those of their group, about -1/2 to 1/2.
+
+    Of the items (n, k); of objects that one which is attended to, (n, 1).
+    """
+    k, rows = state.scenes.things, np.arange(len(state.scenes))
+    ends = [state.tokens(group, role)[:, 0] for role in range(k)]
+    places = np.stack(ends, axis=1)
+    low, high = places.min(axis=1, keepdims=True), places.max(axis=1, keepdims=True)
+    if weights is None:
+        at = state.positions[rows[:, None], places]
+    else:
+        at = (weights[:, 0] * state.positions[:, : state.image_tokens]).sum(axis=1, keepdims=True)
+    return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
+
+
+def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    mention = reading.rule.mention
+    return Oracle(model["mechanism"], model["noise"], mention, model["seed"]), None

@@ -1,0 +1,273 @@
+"""The texts: contexts with the characters of every group, and the questions that follow them.
+
+Source: the prompt of arXiv 2505.22200's released code (no system turn, no chat template, ends
+without a space), a template of few words for the toys, and one that names the item first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.task import Attribute, Group, Prompt, Question, Scenes
+
+Template = Literal["short", "paper", "items_first"]
+Answer = Literal["item", "slot", "colour", "shape"]
+IMAGE = "<image>"
+"""Where the image stands in a context; `with_image` puts a model's own token there."""
+
+USER, ASSISTANT = "<|im_start|>user ", "<|im_end|><|im_start|>assistant\n"
+TASK = "Answer the question based on the {} below. Keep the answer short.\n\nContext:"
+VARYING: tuple[Attribute, ...] = ("size", "material", "colour", "shape")
+EXTRA_SPACES = {"pyramid": "  pyramid", "prism": "  prism"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How scenes are put into words.
+
+    Attributes
+    ----------
+    template
+        `paper`: "The green object contains item J."; `items_first`: "Item J is in the green
+        object."; `short`: "green has J .", its words parted by spaces.
+    mention
+        The attribute by which the text mentions a thing, see `Rule.mention`.
+    answer
+        What is asked for. `slot` by `item` is the two-hop question: from the item to its thing in
+        the text, from the thing to its place in the image.
+    image
+        Whether there is one. If not, the text says what it would show, thing by thing from slot to
+        slot ("There is a green sphere and a red cube."): the text-only twin.
+    extra_spaces
+        Whether `pyramid` and `prism` have two more spaces before them in questions, which the
+        released code puts there so that all questions have equally many tokens.
+    """
+
+    template: Template = "paper"
+    mention: Attribute = "colour"
+    answer: Answer = "item"
+    image: bool = True
+    extra_spaces: bool = False
+
+
+def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:
+    """Put scenes and questions into words.
+
+    Parameters
+    ----------
+    scenes
+        n scenes.
+    questions
+        Each holds n questions.
+    form
+        How.
+
+    Returns
+    -------
+    list
+        A prompt per scene. Spans of `colour` are the words that mention the thing ("green object",
+        "green has"), of `item` "item J" or "J ."; without an image those of `object` are the words
+        that describe it, else they have none. `context` and a question after it are the whole
+        prompt.
+
+    Raises
+    ------
+    InputError
+        If two things of a scene would be mentioned alike, or questions do not fit the scenes.
+    """
+    _check(scenes, questions, form)
+    asked = [_questions(question, form) for question in questions]
+    named = {form.mention, form.answer, *(question.by for question in questions)}
+    shown = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
+    return [
+        _prompt(scenes, row, tuple(texts[row] for texts in asked), form, shown)
+        for row in range(len(scenes))
+    ]
+
+
+def answers(scenes: Scenes, form: Form, by: Attribute, question: Question) -> list[str]:
+    """Return the right answer to a question about each scene.
+
+    Parameters
+    ----------
+    scenes
+        n scenes, with one thing each that the question names.
+    form
+        What is asked for.
+    by
+        The attribute that the question names it by.
+    question
+        n questions.
+
+    Raises
+    ------
+    InputError
+        If a scene has no such thing, or several.
+    """
+    named = getattr(scenes, by) == question.values[:, None]
+    if question.words != scenes.words or (named.sum(axis=1) != 1).any():
+        raise InputError(
+            f"questions by {by}",
+            "some scene has no thing, or several, that the question names",
+            "ask by an attribute that tells the things of a scene apart (`Rule.ask`)",
+        )
+    words = scenes.words.of(form.answer)
+    return [words[value] for value in getattr(scenes, form.answer)[named]]
+
+
+def with_image(prompt: Prompt, token: str) -> Prompt:
+    """Return a prompt with a model's own text for the image; spans move along.
+
+    Parameters
+    ----------
+    prompt
+        With `IMAGE` in it, once.
+    token
+        What stands there for this model.
+    """
+    at = prompt.context.index(IMAGE)
+    moved = len(token) - len(IMAGE)
+    spans = {
+        key: (start + moved, end + moved) if start > at else (start, end)
+        for key, (start, end) in prompt.spans.items()
+    }
+    return replace(prompt, context=prompt.context.replace(IMAGE, token, 1), spans=spans)
+
+
+def thing_name(by: Attribute, word: str) -> str:
+    """Return what a thing is called: "sphere", "green object", "left object"."""
+    return word if by == "shape" else f"{word} object"
+
+
+def vocabulary(scenes: Scenes) -> tuple[str, ...]:
+    """Return every word of the short template for these scenes' words, for a toy's tokenizer."""
+    words = scenes.words
+    things = (words.shapes, words.colours, words.items, words.places, words.materials, words.sizes)
+    return ("?", "has", "at", "is", ".", IMAGE, *(word for part in things for word in part))
+
+
+class _Text:
+    """A text under construction that remembers where its parts are."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.spans: dict[tuple[Group, int], tuple[int, int]] = {}
+
+    def add(self, text: str, group: Group | None = None, role: int = 0) -> None:
+        if group is not None:
+            self.spans[group, role] = (len(self.text), len(self.text) + len(text))
+        self.text += text
+
+
+def _varies(scenes: Scenes, name: Attribute) -> bool:
+    """Tell whether a description has to name an attribute, whoever asks."""
+    return name in ("colour", "shape") or (name != "slot" and bool(getattr(scenes, name).any()))
+
+
+def _prompt(
+    scenes: Scenes, row: int, questions: tuple[str, ...], form: Form, shown: Sequence[Attribute]
+) -> Prompt:
+    out = _Text()
+    short = form.template == "short"
+    if not short:
+        out.add(USER)
+    if form.image:
+        out.add(IMAGE + ("" if short else "\n\n"))
+    if not short:
+        out.add(TASK.format("provided image and the context" if form.image else "context"))
+    if not form.image:
+        _describe(out, scenes, row, form, shown)
+    for role in range(scenes.things):
+        if out.text and (short or role or not form.image):
+            out.add(" ")
+        _sentence(out, scenes, row, role, form)
+    return Prompt(out.text, questions, out.spans)
+
+
+def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> None:
+    """Add the sentence that gives a thing its item."""
+    word = scenes.words.of(form.mention)[getattr(scenes, form.mention)[row, role]]
+    item, name = scenes.words.items[scenes.item[row, role]], thing_name(form.mention, word)
+    if form.template == "short":
+        out.add(f"{word} has", "colour", role)
+        out.add(" ")
+        out.add(f"{item} .", "item", role)
+    elif form.template == "paper":
+        out.add("The ")
+        out.add(name, "colour", role)
+        out.add(" contains ")
+        out.add(f"item {item}", "item", role)
+        out.add(".")
+    else:
+        out.add(f"Item {item}", "item", role)
+        out.add(" is in the ")
+        out.add(name, "colour", role)
+        out.add(".")
+
+
+def _describe(out: _Text, scenes: Scenes, row: int, form: Form, shown: Sequence[Attribute]) -> None:
+    """Add what the image would show, in the order of slots."""
+    order = np.argsort(scenes.slot[row])
+    for place, role in enumerate(order.tolist()):
+        words = (scenes.words.of(name)[getattr(scenes, name)[row, role]] for name in shown)
+        named = " ".join(words)
+        if form.template == "short":
+            out.add(" " if out.text else "")
+            out.add(named, "object", role)
+            out.add(" .")
+            continue
+        before = "There is " if place == 0 else " and " if place == len(order) - 1 else ", "
+        out.add(before + ("an " if named[0] in "aeiou" else "a "))
+        out.add(named, "object", role)
+    if form.template != "short":
+        out.add(".")
+
+
+def _questions(question: Question, form: Form) -> list[str]:
+    """Return the text of a question for each scene, from the end of the context on."""
+    words = question.texts()
+    if form.template == "short":
+        link = {"item": "has", "slot": "at", "colour": "is", "shape": "is"}[form.answer]
+        return [f" ? {word} {link}" for word in words]
+    if question.by == "item":
+        names = [f"object that contains item {word}" for word in words]
+    else:
+        spaced = [EXTRA_SPACES.get(word, word) if form.extra_spaces else word for word in words]
+        names = [thing_name(question.by, word) for word in spaced]
+    asked, start = {
+        "item": ("Which item does the {} contain?", "The {} contains item"),
+        "slot": ("Where is the {}?", "The {} is at the"),
+        "colour": ("Which colour is the {}?", "The {} is"),
+        "shape": ("Which shape is the {}?", "The {} is a"),
+    }[form.answer]
+    text = f"\n\nQuestion: {asked}{ASSISTANT}Answer: {start}"
+    return [text.replace("{}", name) for name in names]
+
+
+def _check(scenes: Scenes, questions: Sequence[Question], form: Form) -> None:
+    named = np.sort(getattr(scenes, form.mention), axis=1)
+    if (named[:, 1:] == named[:, :-1]).any():
+        raise InputError(
+            f"form.mention: {form.mention}",
+            f"two things of a scene have the same {form.mention}, so the text would not tell them "
+            "apart",
+            "mention them by `Rule.mention` of the rule that drew them",
+        )
+    for question in questions:
+        if len(question) != len(scenes):
+            raise InputError(
+                "questions",
+                f"there are {len(question)} of them for {len(scenes)} scenes",
+                "give each scene its own",
+            )
+        if question.by == form.answer:
+            raise InputError(
+                f"form.answer: {form.answer}",
+                f"a question that names the thing by its {question.by} holds the answer",
+                "ask by another attribute",
+            )

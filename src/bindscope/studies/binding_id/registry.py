@@ -1,0 +1,29 @@
+"""Engines by the kind of model, and experiments by the name that a configuration gives them."""
+
+from __future__ import annotations
+
+_HERE = "bindscope.studies.binding_id"
+
+# kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
+ENGINES = {
+    "oracle": f"{_HERE}.oracle:load",
+    "published": f"{_HERE}.published:load",
+    "toy": f"{_HERE}.toys.loading:load",
+}
+
+_EXPERIMENTS = f"{_HERE}.experiments"
+_MEANS = f"{_HERE}.mean_interventions"
+# name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
+EXPERIMENTS = {
+    "factorizability": f"{_EXPERIMENTS}:factorizability",
+    "positions": f"{_EXPERIMENTS}:rotations",
+    "mean": f"{_MEANS}:mean_interventions",
+    "nulls": f"{_MEANS}:stronger_nulls",
+    "doses": f"{_MEANS}:doses",
+    "transfer": f"{_MEANS}:transfer",
+    "signatures": f"{_EXPERIMENTS}:signatures",
+    "layers": f"{_EXPERIMENTS}:layer_sweep",
+    "tokens": f"{_EXPERIMENTS}:supports",
+    "knockout": f"{_EXPERIMENTS}:knockout",
+    "cyclic": f"{_EXPERIMENTS}:cyclic",
+}

@@ -1,0 +1,204 @@
+"""Rows of the tables, from the answers of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.studies.binding_id.engine import Engine
+from bindscope.studies.binding_id.estimates import Effects, Estimates, cosine
+from bindscope.studies.binding_id.metrics import (
+    Answers,
+    adjusted,
+    chosen,
+    effects,
+    ends,
+    lead,
+    median_calibrated,
+    null_calibrated,
+    paired_change,
+    right,
+    share,
+    sign_test,
+)
+from bindscope.studies.binding_id.reading_out import Read
+from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.trials import Trial
+
+Row = dict[str, Any]
+DETAILED = ("factorizability", "signatures", "mean", "cyclic")
+"""Experiments whose every cell (query, candidate) has a row."""
+
+
+def rows_of(
+    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+) -> Iterator[Row]:
+    """Yield a row per trial, and per cell where the experiment is shown in full."""
+    calibrated: Row = {"median": None, "null": None}
+    if answers.in_context:
+        calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
+    references = [_reference(trials, i) for i in range(len(trials))]
+    found = effects(answers, references, samples, seed)
+    tests = [_change(answers, i, samples, seed) for i in range(len(trials))]
+    p_adjusted = adjusted([p for _, p in tests[1:]])
+    for i, one in enumerate(trials):
+        names = {
+            "experiment": experiment, "condition": one.condition.name, "layers": one.layers,
+            "dose": None if np.isnan(one.dose) else one.dose, "n_rows": len(answers.logs),
+        }  # fmt: skip
+        per_row = right(answers, answers.logs, i, one.expected)
+        leads = resampled_means(lead(answers, i, one.expected)[:, None], samples, seed)[:, 0]
+        value = float(lead(answers, i, one.expected).mean())
+        yield {
+            **names, "query": "all", "candidate": "expected", "expected": 1,
+            **ends("share", share(per_row)),
+            **ends("lead", Interval(value, *interval(leads))),
+            **_calibrated_shares(answers, calibrated, i, one),
+            **ends("effect", found[i]),
+            **(ends("change", tests[i][0]) if i else {}),
+            **({"p_value": tests[i][1], "p_adjusted": p_adjusted[i - 1]} if i else {}),
+        }  # fmt: skip
+        if experiment in DETAILED:
+            for row in _cells(answers, calibrated, i, one, samples, seed):
+                yield {**names, **row}
+
+
+def _change(answers: Answers, trial: int, samples: int, seed: int) -> tuple[Interval, float]:
+    """Compare a trial with the control under the trial's expectation."""
+    expected = answers.expected[trial]
+    after, before = (right(answers, answers.logs, t, expected) for t in (trial, 0))
+    return paired_change(after, before, samples, seed), sign_test(after, before)
+
+
+def _reference(trials: Sequence[Trial], place: int) -> int | None:
+    """Return the trial of the same edit at all layers, for a sweep over layers."""
+    one = trials[place]
+    if one.layers == "all":
+        return None
+    name = one.condition.name.removesuffix(" anew")
+    return next(
+        i for i, other in enumerate(trials)
+        if other.layers == "all" and other.condition.name == name
+    )  # fmt: skip
+
+
+def _calibrated_shares(answers: Answers, calibrated: Row, trial: int, one: Trial) -> Row:
+    return {
+        f"share_{kind}": float(right(answers, logs, trial, one.expected).mean())
+        for kind, logs in calibrated.items()
+        if logs is not None
+    }
+
+
+def _cells(
+    answers: Answers, calibrated: Row, trial: int, one: Trial, samples: int, seed: int
+) -> Iterator[Row]:
+    """Yield a row per query and candidate of a trial."""
+    logs = answers.logs[:, trial]
+    best = {"share": chosen(logs)} | {
+        f"share_{kind}": chosen(values[:, trial])
+        for kind, values in calibrated.items()
+        if values is not None
+    }
+    means = resampled_means(logs.reshape(len(logs), -1), samples, seed)
+    for place in answers.real:
+        query = answers.queries[place]
+        for column, candidate in enumerate(answers.candidates):
+            own = means[:, place * len(answers.candidates) + column]
+            yield {
+                "query": query, "candidate": candidate,
+                "expected": int(one.expected.get(query) == candidate),
+                **ends("mean_logprob", Interval(float(logs[:, place, column].mean()),
+                                                *interval(own))),
+                **ends("share", share(best["share"][:, place, column])),
+                **{kind: float(values[:, place, column].mean())
+                   for kind, values in best.items() if kind != "share"},
+            }  # fmt: skip
+
+
+def position_rows(
+    answers: Answers, trials: Sequence[Trial], moved: Sequence[float], samples: int, seed: int
+) -> Iterator[Row]:
+    """Yield rows of `binding_id_positions`: a row per group, share of the distance and cell.
+
+    Parameters
+    ----------
+    answers, trials
+        Of `experiments.rotations`; the first is the control.
+    moved
+        Mean number of positions that keys move in each trial.
+    samples, seed
+        Of the bootstrap.
+    """
+    calibrated: Row = {"median": None, "null": None}
+    for i, one in enumerate(trials):
+        if i == 0:
+            continue
+        per_row = right(answers, answers.logs, i, one.expected)
+        summary = {"query": "all", "candidate": "expected", "expected": 1,
+                   **ends("share", share(per_row))}  # fmt: skip
+        for row in (summary, *_cells(answers, calibrated, i, one, samples, seed)):
+            yield {
+                "group": one.condition.name, "share_of_distance": one.dose,
+                "positions": moved[i], "n_rows": len(answers.logs), **row,
+            }  # fmt: skip
+
+
+def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read) -> Iterator[Row]:
+    """Yield rows of `binding_id_vectors`: mean differences (E5), and what is read (E14)."""
+    for (group, levels), one in estimates.effects.items():
+        first, second = _compared(one)
+        if second < 0:
+            continue
+        difference = one.values[second] - one.values[first]
+        lengths = np.linalg.norm(difference.astype(np.float64), axis=-1).mean(axis=-1)
+        halves = one.split_half(first, second)
+        truth = _true_cosines(engine, scenes, group, levels, difference, (first, second))
+        neighbours = _layer_cosines(difference)
+        tokens = _token_cosines(difference)
+        right = read.share((group, levels))
+        for layer in range(len(lengths)):
+            yield {
+                "group": group, "levels": levels, "layer": layer, "compared": f"{second}-{first}",
+                "length": float(lengths[layer]), "split_half": float(halves[layer]),
+                "explained": float(one.explained[layer]), "cosine_truth": truth[layer],
+                "cosine_last_layer": neighbours[layer], "cosine_tokens": tokens[layer],
+                "read": float(right[layer]), "n_rows": one.rows,
+            }  # fmt: skip
+
+
+def _compared(one: Effects) -> tuple[int, int]:
+    """Return the first two levels that were seen; -1 where there are none."""
+    seen = np.flatnonzero(one.seen)
+    return (int(seen[0]), int(seen[1])) if len(seen) > 1 else (0, -1)
+
+
+def _true_cosines(
+    engine: Any, scenes: Scenes, group: str, levels: str, difference: Any, pair: tuple[int, int]
+) -> list[float | None]:
+    """Return cosines with the planted difference, where the model is an oracle and has one."""
+    fixed = levels == "slot" or len({tuple(row) for row in scenes.slot}) == 1
+    if not hasattr(engine, "true_difference") or not fixed:
+        return [None] * len(difference)
+    truth = engine.true_difference(group, scenes.words, pair)
+    found = cosine(difference.mean(axis=-2), truth)
+    there = np.linalg.norm(truth, axis=-1) > 0
+    return [float(c) if ok else None for c, ok in zip(found, there, strict=True)]
+
+
+def _layer_cosines(difference: Any) -> list[float]:
+    return [float(cosine(layer[None], difference[-1:])[0]) for layer in difference]
+
+
+def _token_cosines(difference: Any) -> list[float | None]:
+    """Return the mean cosine between a layer's tokens; None of a single token."""
+    if difference.shape[1] < 2:
+        return [None] * len(difference)
+    unit = difference / np.maximum(np.linalg.norm(difference, axis=-1, keepdims=True), 1e-12)
+    t = difference.shape[1]
+    products = np.einsum("lad,lbd->lab", unit, unit)
+    off = products.sum(axis=(1, 2)) - np.trace(products, axis1=1, axis2=2)
+    return [float(value) for value in off / (t * (t - 1))]

@@ -1,0 +1,249 @@
+"""Drawing scenes and pairs of scenes by chance.
+
+Source: the shapes task of arXiv 2505.22200 (two things whose shapes, colours and items all differ,
+pairs of contexts that share none of them), with what its images confound taken apart: which slot
+is mentioned first, and what tells two equal things apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import ConfigError
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.task import Attribute, Integers, Pairs, Scenes, Words
+from bindscope.studies.binding_id.vocabulary import SplitName, words_of
+
+Order = Literal["left_first", "independent"]
+Shared = Literal["none", "shape", "colour", "both"]
+ToldBy = Literal["material", "size", "slot"]
+Withheld = Literal["none", "training", "held_out"]
+PERIOD = 5  # a pair of colour and shape is withheld in one slot of this many
+PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How scenes are drawn.
+
+    Attributes
+    ----------
+    layout
+        Which slots there are; things take different ones by chance.
+    things
+        Things of a scene, k.
+    order
+        `left_first`: the lowest slot is mentioned first (in the released images the left one
+        always is); `independent`: any order of mention is as likely.
+    shared
+        What all things of a scene have in common.
+    told_by
+        What tells them apart then: material or size (of two things), or the slot.
+    withheld
+        `training`: no thing is one that `withheld` marks; `held_out`: every scene has one.
+    """
+
+    layout: LayoutName = "pair"
+    things: int = 2
+    order: Order = "left_first"
+    shared: Shared = "none"
+    told_by: ToldBy = "slot"
+    withheld: Withheld = "none"
+
+    @property
+    def mention(self) -> Attribute:
+        """The attribute by which the text mentions a thing: no two things of a scene share it."""
+        if self.shared == "both":
+            return "slot"
+        if self.shared == "colour":
+            return self.told_by
+        return "colour" if self.things <= 6 else "slot"
+
+    @property
+    def ask(self) -> Attribute:
+        """The attribute by which a question names a thing; unlike `mention` where there is one."""
+        if self.shared in ("shape", "both"):
+            return self.told_by
+        return "shape" if self.things <= 4 else "slot"
+
+    @property
+    def needs_image(self) -> bool:
+        """Whether the text alone leaves the answer open."""
+        return self.mention != self.ask
+
+
+def check_rule(rule: Rule, where: str) -> None:
+    """Refuse a rule that no scene fits.
+
+    Raises
+    ------
+    ConfigError
+        If there are more things than slots or letters, or than materials or sizes can tell apart.
+    """
+    slots = len(LAYOUTS[rule.layout].regions)
+    if not 1 <= rule.things <= slots:
+        raise ConfigError(
+            f"{where}.things",
+            f"{rule.things} things do not fit into the {slots} slots of `layout: {rule.layout}`",
+            f"set things to at most {slots}" + (", or `layout: grid`" if slots == 2 else ""),
+        )
+    if rule.shared != "none" and rule.told_by != "slot" and rule.things != 2:
+        raise ConfigError(
+            f"{where}.told_by",
+            f"there are two {rule.told_by}s, which do not tell {rule.things} things apart",
+            "set `told_by: slot`, or `things: 2`",
+        )
+
+
+def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> Scenes:
+    """Draw scenes.
+
+    Parameters
+    ----------
+    rule
+        What they are like.
+    words
+        The words of their split, see `words_of`.
+    n
+        How many.
+    draw
+        Where chance comes from.
+    """
+    return _accepted(rule, words, n, draw, paired=False)[0]
+
+
+def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
+    """Draw pairs of a base and a source.
+
+    Both have their things in the same slots. Where there are words enough they share no shape, no
+    colour and no item; else as few as can be, and never in the same role. What tells equal things
+    apart (material or size) goes with the role, so that a question by it has one answer.
+
+    Parameters
+    ----------
+    rule
+        What scenes are like.
+    split
+        Whose words.
+    n
+        How many rows.
+    seed
+        Of the draw; splits have different streams.
+    """
+    words = words_of(split, rule.layout)
+    draw = rng(seed, PURPOSE[split])
+    base, source = _accepted(rule, words, n, draw, paired=True)
+    return Pairs(base, source, split)
+
+
+def withheld(scenes: Scenes) -> NDArray[np.bool_]:
+    """Mark the things that training never shows: each (colour, shape) in a fifth of the slots.
+
+    A pair that is never shown at all is answered below chance by every toy that was tried, so
+    pairs are withheld in some slots only (specification, section 9).
+
+    Returns
+    -------
+    NDArray
+        bool (n, k).
+    """
+    return np.asarray((scenes.colour + 2 * scenes.shape + scenes.slot) % PERIOD == 0)
+
+
+def exchanged_contents(scenes: Scenes) -> Scenes:
+    """Put each thing where the next one stood; slots, mention order and items stay.
+
+    The thing of role r is that of role r + 1 afterwards, and the last one's is the first: two
+    things are exchanged. The text mentions slots in the order of before: the second run of
+    Delta_O.
+    """
+    names = ("shape", "colour", "material", "size")
+    return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in names})
+
+
+def exchanged_items(scenes: Scenes) -> Scenes:
+    """Give each thing's item to the next one, in the text alone: the second run of Delta_I."""
+    return scenes.with_(item=np.roll(scenes.item, 1, axis=1))
+
+
+def exchanged_sentences(scenes: Scenes) -> Scenes:
+    """Mention each thing one sentence later, the last one first: the second run of Delta_C."""
+    return scenes.mentioned(np.roll(np.arange(scenes.things), 1))
+
+
+def joined(parts: Sequence[Scenes]) -> Scenes:
+    """Return scenes of the same words one after the other."""
+    names = ("shape", "colour", "item", "slot", "material", "size", "boxes")
+    return parts[0].with_(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    )
+
+
+def _accepted(
+    rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
+) -> tuple[Scenes, ...]:
+    """Draw scenes, or pairs of them, until `n` rows are as `rule.withheld` wants them."""
+    check_rule(rule, "rule")
+    if rule.withheld == "none":
+        return tuple(_drawn(rule, words, n, draw, paired))
+    found: list[tuple[Scenes, ...]] = []
+    while sum(len(part[0]) for part in found) < n:
+        part = tuple(_drawn(rule, words, max(2 * n, 64), draw, paired))
+        marked = [withheld(scenes).any(axis=1) for scenes in part]
+        if rule.withheld == "training":
+            good = ~np.logical_or.reduce(marked)
+        else:
+            good = np.logical_and.reduce(marked)
+        found.append(tuple(scenes[good] for scenes in part))
+    return tuple(joined(parts)[:n] for parts in zip(*found, strict=True))
+
+
+def _drawn(
+    rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
+) -> Iterator[Scenes]:
+    """Draw `n` scenes, and with `paired` as many that go with them."""
+    k, layout = rule.things, LAYOUTS[rule.layout]
+    slot = _orders(draw, n, len(layout.regions))[:, :k]
+    if rule.order == "left_first":
+        slot = np.sort(slot, axis=1)
+    told = {"material": np.zeros((n, k), np.int64), "size": np.zeros((n, k), np.int64)}
+    if rule.shared != "none" and rule.told_by != "slot":
+        told[rule.told_by] = _orders(draw, n, k)
+    shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
+    columns = {
+        "shape": _columns(draw, n, k, len(words.shapes), rule.shared in ("shape", "both"), shuffle),
+        "colour": _columns(
+            draw, n, k, len(words.colours), rule.shared in ("colour", "both"), shuffle
+        ),
+        "item": _columns(draw, n, k, len(words.items), False, shuffle),
+    }
+    for side in range(2 if paired else 1):
+        own = {name: both[side] for name, both in columns.items()}
+        yield Scenes(words, slot=slot, boxes=layout.boxes(slot), **told, **own)
+
+
+def _columns(
+    draw: np.random.Generator, n: int, k: int, size: int, shared: bool, shuffle: Integers
+) -> tuple[Integers, Integers]:
+    """Draw the words of k roles for a base and a source, int64 (n, k) each.
+
+    They are two stretches of one random order of all words, as far apart as it allows; where it is
+    shorter than k it is gone through again.
+    """
+    order = _orders(draw, n, size)
+    if shared:
+        return tuple(np.repeat(order[:, [side]], k, axis=1) for side in (0, 1))  # type: ignore[return-value]
+    shift = min(k, max(size - k, 1))
+    first, second = (order[np.arange(n)[:, None], (shuffle + s) % size] for s in (0, shift))
+    return first, second
+
+
+def _orders(draw: np.random.Generator, n: int, size: int) -> Integers:
+    """Draw a random order of `size` numbers per row, int64 (n, size)."""
+    return np.asarray(draw.random((n, size)).argsort(axis=1), np.int64)

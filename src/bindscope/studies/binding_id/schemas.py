@@ -1,0 +1,177 @@
+"""What the study's tables hold: type, unit, meaning, and where each column comes from."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bindscope.studies.binding_id.names import ORIGINS, in_place
+from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
+
+_ENTRY = "config `suites[]`"
+_TRIALS = "`studies.binding_id.trials`"
+_METRICS = "`studies.binding_id.metrics`"
+_VECTORS = "`studies.binding_id.estimates`"
+_ANSWERS = "share of rows"
+
+_NAMES: tuple[Column, ...] = (
+    label("suite", "Name of the suite.", _ENTRY, pattern=SLUG),
+    label("task", "Name of the task.", "config `tasks[]`", pattern=SLUG),
+    label("model", "Name of the model.", _ENTRY, pattern=SLUG),
+)
+_ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted, a toy is "
+                "trained here, `random` has no trained weights: none of them says what a real "
+                "model does.", _ENTRY, values=ORIGINS)  # fmt: skip
+_CELL: tuple[Column, ...] = (
+    label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
+          "one of the source; `all`: those that the account of slots expects an answer of.",
+          _TRIALS),
+    label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
+          "source; `expected`: what the account of slots expects.", _TRIALS),
+    count("expected", "", "1 where the account of slots expects this answer to this question.",
+          _TRIALS),
+)  # fmt: skip
+_ROWS = count("n_rows", "rows", "Pairs of contexts that were asked about.", _TRIALS,
+              reference="same")  # fmt: skip
+
+
+def _interval(name: str, unit: str, meaning: str, how: str, **ends: float) -> tuple[Column, ...]:
+    low, high = ends.get("low"), ends.get("high")
+    middle = Column(name, "float64", unit, meaning, _METRICS, "allowed", low, high,
+                    reference="close" if name == "share" else "")  # fmt: skip
+    sides = (("low", "Lower"), ("high", "Upper"))
+    return (middle, *(
+        Column(f"{name}_{end}", "float64", unit, f"{side} end of its 95 % interval: {how}.",
+               _METRICS, "allowed", low, high)
+        for end, side in sides
+    ))  # fmt: skip
+
+
+_LOGS = _interval("mean_logprob", "nats", "Mean log-probability over the whole vocabulary; of "
+                  "cells.", "bootstrap over rows", high=0.0)  # fmt: skip
+_SHARE = _interval("share", _ANSWERS, "Share of rows whose most probable candidate this is; "
+                   "candidates that tie share the row.", "Wilson's, a row counts once", low=0.0,
+                   high=1.0)  # fmt: skip
+
+
+def _inside(name: str) -> Rule:
+    def rule(frame: pd.DataFrame) -> pd.Series[bool]:
+        value, low, high = frame[name], frame[f"{name}_low"], frame[f"{name}_high"]
+        return value.isna() | ((low <= value + 1e-9) & (value <= high + 1e-9))
+
+    return f"{name} is inside its interval", rule
+
+
+_INTERVENTION = (
+    *_NAMES,
+    label("experiment", "What was done.", _TRIALS, values=tuple(EXPERIMENTS)),
+    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
+          "of role 0, `O all` of all), or in words; `anew`: the context after the edit was "
+          "computed again; `none`: the control.", _TRIALS),
+    label("layers", "Layers whose input was edited.", _TRIALS),
+    Column("dose", "float64", "1", "Multiple of the mean difference, or the number of roles by "
+           "which IDs move on.", _TRIALS, "allowed"),
+    *_CELL[:2],
+)  # fmt: skip
+
+BINDING_ID_SCHEMA = TableSchema(
+    name="binding_id",
+    version=1,
+    description="Answers of models under interventions on a frozen context: a row per experiment "
+    "and condition, and of some experiments per question and candidate.",
+    columns=(
+        *_INTERVENTION,
+        _ORIGIN,
+        _CELL[2],
+        *_LOGS,
+        *_SHARE,
+        share("share_median", _ANSWERS, "The same after each candidate's median over questions and "
+              "rows is taken off; where all candidates stand in the context.", _METRICS,
+              null="allowed"),
+        share("share_null", _ANSWERS, "The same after its median answer to a question about what "
+              "is not there is taken off.", _METRICS, null="allowed"),
+        *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
+                   "others; of `all`.", "bootstrap over rows"),
+        *_interval("effect", "1", "Lead, from the control's (0) to that of the same edit at all "
+                   "layers (1); empty where the latter makes no difference.",
+                   "bootstrap over rows"),
+        *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
+                   "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
+                   low=-1.0, high=1.0),
+        share("p_value", "probability", "Exact sign test that as many rows rise as fall.",
+              _METRICS, null="allowed"),
+        share("p_adjusted", "probability", "Adjusted by Holm's procedure over the experiment.",
+              _METRICS, null="allowed"),
+        _ROWS,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _INTERVENTION),
+    rules=tuple(_inside(name) for name in ("share", "mean_logprob", "lead")),
+    order={"condition": in_place},
+)  # fmt: skip
+
+_MOVED = (
+    *_NAMES,
+    label("group", "Whose keys move: objects, items or colours.", _TRIALS, values=("O", "I", "C")),
+    Column("share_of_distance", "float64", "1", "How far, as a share of the distance of the two "
+           "things: 0 leaves keys where they are, 1 exchanges their positions.", _ENTRY),
+    *_CELL[:2],
+)  # fmt: skip
+
+POSITIONS_SCHEMA = TableSchema(
+    name="binding_id_positions",
+    version=1,
+    description="Answers after the keys of two things were moved towards and past each other, a "
+    "row per group, way, question and candidate.",
+    columns=(
+        *_MOVED,
+        _ORIGIN,
+        _CELL[2],
+        Column("positions", "float64", "positions", "Mean way of the first role's keys; of the "
+               "first view, and of the part that moves most.", _TRIALS),
+        *_LOGS,
+        *_SHARE,
+        _ROWS,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _MOVED),
+    rules=tuple(_inside(name) for name in ("share", "mean_logprob")),
+)  # fmt: skip
+
+_VECTOR = (
+    *_NAMES,
+    label("group", "Group of tokens.", _VECTORS, values=("object", "item", "colour")),
+    label("levels", "Difference of two roles, or of two slots.", _VECTORS,
+          values=("role", "slot")),
+    count("layer", "", "Decoder layer whose input it is added to.", _VECTORS),
+)  # fmt: skip
+
+
+def _cosine(name: str, meaning: str) -> Column:
+    return Column(name, "float64", "1", meaning, _VECTORS, "allowed", -1.0001, 1.0001)
+
+
+VECTORS_SCHEMA = TableSchema(
+    name="binding_id_vectors",
+    version=1,
+    description="What mean differences are like, a row per group, kind of levels and layer.",
+    columns=(
+        *_VECTOR,
+        _ORIGIN,
+        label("compared", "Which level minus which.", _VECTORS),
+        Column("length", "float64", "1", "Mean length over tokens.", _VECTORS, low=0.0),
+        _cosine("split_half", "Cosine of the estimates from even and from odd rows."),
+        share("explained", "share of squared length", "Of the rows' differences, the part that "
+              "effects of levels have.", _VECTORS, null="never", high=1.0001),
+        _cosine("cosine_truth", "Cosine with the planted difference; of oracles that have one."),
+        _cosine("cosine_last_layer", "Cosine with the difference of the last layer."),
+        _cosine("cosine_tokens", "Mean cosine of two tokens' differences; empty of one token."),
+        share("read", "share of tokens", "Whose role, or slot, is that of the nearest mean; tokens "
+              "of the test scenes, means of the others. What is read need not be used.",
+              "`studies.binding_id.reading_out`", null="never"),
+        count("n_rows", "differences", "Differences that were averaged.", _VECTORS,
+              reference="same"),
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _VECTOR),
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""Study four, binding IDs: which item goes with which thing, by interventions on activations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bindscope.core.graph import Graph, Product
+from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.graph.shared import Shared
+from bindscope.graph.steps import NAME
+from bindscope.studies.binding_id.config import BindingIdSection, problems
+from bindscope.studies.binding_id.products import STEPS, add_products
+
+_HERE = "bindscope.studies.binding_id"
+_RULE = "binding_id_interventions"
+
+
+def _experiments(product: Product) -> set[str]:
+    return set(json.loads(product.spec)["experiments"])
+
+
+def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions"}]
+    return Request({"rows": jobs}) if jobs else None
+
+
+def _positions(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = [job for job in graph.of(_RULE) if "positions" in _experiments(job)]
+    return Request({"rows": jobs}, reads={"rows": ("positions",)}) if jobs else None
+
+
+def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = [job for job in graph.of(_RULE) if _experiments(job) & {"doses", "nulls", "transfer"}]
+    return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
+
+
+def _table_of(name: str, *wanted: str) -> Any:
+    """Ask for a table, where some job has one of the experiments that a figure shows."""
+
+    def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+        tables = graph.of("table", table=name)
+        asked = set().union(*(_experiments(job) for job in graph.of(_RULE)), set())
+        return Request({"table": tables}) if tables and asked & set(wanted) else None
+
+    return request
+
+
+STUDY = Study(
+    name="binding_id",
+    title="Binding IDs between image and text",
+    section=f"{_HERE}.config:BindingIdSection",
+    problems=problems,
+    products=add_products,
+    steps=STEPS,
+    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "files": NAME, "toy": NAME},
+    tables=(
+        TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
+        TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),
+        TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
+    ),
+    figures=(
+        FigureEntry.of(_HERE, "binding_id", "Binding IDs: replaced activations",
+                       _table_of("binding_id", "factorizability")),
+        FigureEntry.of(_HERE, "binding_id_mean", "Binding IDs: mean interventions",
+                       _table_of("binding_id", "mean", "nulls", "signatures")),
+        FigureEntry.of(_HERE, "binding_id_sweeps", "Binding IDs: by layer and by dose",
+                       _table_of("binding_id", "layers", "doses")),
+        FigureEntry.of(_HERE, "binding_id_positions", "Binding IDs: moved keys",
+                       _table_of("binding_id_positions", "positions")),
+    ),
+    findings=f"{_HERE}.findings:chapter",
+)  # fmt: skip

@@ -1,0 +1,133 @@
+"""Runs the experiments of a suite on one task and some models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.registries import resolve
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.engine import Engine
+from bindscope.studies.binding_id.estimates import Estimates, batches, estimate
+from bindscope.studies.binding_id.interventions import Rotate
+from bindscope.studies.binding_id.metrics import Answers
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.reading_out import Read
+from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
+from bindscope.studies.binding_id.trials import Batch, Plan, Trial
+from bindscope.studies.binding_id.vocabulary import words_of
+
+Row = dict[str, Any]
+_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")  # others are the same in both splits
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What a model answered, and what it says.
+
+    Attributes
+    ----------
+    rows, positions, vectors
+        Rows of the three tables, without names and keys.
+    answers
+        Log-probabilities by experiment, float32 (n, trials, queries, candidates).
+    """
+
+    rows: list[Row]
+    positions: list[Row]
+    vectors: list[Row]
+    answers: dict[str, NDArray[np.float32]]
+
+
+def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
+    """Run all experiments of a job on one model.
+
+    Parameters
+    ----------
+    engine
+        The model.
+    pictures
+        Images of scenes, for engines that need them.
+    spec
+        The job's specification: the suite's options, and `task`.
+    """
+    task, rule = spec["task"], Reading.of(spec).rule
+    pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
+    other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
+    estimates = estimate(engine, other, pictures, spec["batch_size"])
+    asked: dict[str, list[tuple[Plan, NDArray[np.float64], NDArray[np.float64]]]] = {}
+    read = Read.nothing()
+    for rows in batches(task["rows"], spec["batch_size"]):
+        batch = _batch(engine, pictures, pairs, rows, rule, estimates, spec)
+        read.add(engine, batch.base, estimates.means)
+        for name in spec["experiments"]:
+            plan = plans(spec)[name](batch)
+            moved = _moved(plan, rows) if name == "positions" else np.zeros(0)
+            asked.setdefault(name, []).append((plan, plan.answered(engine, batch.base), moved))
+    found = Results([], [], list(vector_rows(estimates, other, engine, read)), {})
+    for name, parts in asked.items():
+        trials = [one for _, trials in parts[0][0].trials for one in trials]
+        answers = _answers(parts[0][0], trials, np.concatenate([logs for _, logs, _ in parts]))
+        found.answers[name] = answers.logs.astype(np.float32)
+        statistics = (spec["resamples"], spec["seed"])
+        if name == "positions":
+            distances = np.concatenate([moved for _, _, moved in parts]).mean(axis=0)
+            found.positions.extend(position_rows(answers, trials, distances, *statistics))
+        else:
+            found.rows.extend(rows_of(name, answers, trials, *statistics))
+    return found
+
+
+def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
+    """Return the experiments of a job by name, each a function of the batch alone."""
+    level = spec["levels"][-1]
+    options: dict[str, tuple[Any, ...]] = {
+        "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
+        "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
+    }  # fmt: skip
+
+    def bound(name: str) -> Callable[[Batch], Plan]:
+        plan = resolve(EXPERIMENTS[name])
+        return lambda batch: plan(batch, *options.get(name, ()))
+
+    return {name: bound(name) for name in spec["experiments"]}
+
+
+def _batch(
+    engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64], rule: Rule,
+    estimates: Estimates, spec: Mapping[str, Any],
+) -> Batch:  # fmt: skip
+    chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
+    null = None
+    if spec["null_query"] and rule.ask in _NULL_WORDS:
+        words = words_of("estimation", rule.layout)
+        draw = rng(spec["seed"], int(rows[0]), 1)
+        null = Question(rule.ask, words, draw.integers(len(words.of(rule.ask)), size=len(rows)))
+    return Batch(engine, pictures, chosen, rule, estimates, null, spec["seed"])
+
+
+def _answers(plan: Plan, trials: list[Trial], logs: NDArray[np.float64]) -> Answers:
+    expected = [one.expected for one in trials]
+    return Answers(logs, list(plan.queries), list(plan.candidates), expected)
+
+
+def _moved(plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return by how many positions each trial moves the first role's keys, float64 (n, trials).
+
+    Of several views the first counts, of positions of several parts the one that moves most.
+    """
+
+    def moved(one: Trial) -> NDArray[np.float64]:
+        first = next(iter(one.condition.interventions), None)
+        delta = np.asarray(first.delta if isinstance(first, Rotate) else 0, np.float64)
+        parts = delta if delta.ndim < 2 else np.abs(delta).max(axis=1)
+        return np.asarray(np.broadcast_to(parts, (len(rows),)))
+
+    return np.stack([moved(one) for _, trials in plan.trials for one in trials], axis=1)

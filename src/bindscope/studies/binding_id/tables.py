@@ -1,0 +1,14 @@
+"""The study's tables, from the rows of its jobs."""
+
+from __future__ import annotations
+
+from bindscope.studies.binding_id.schemas import (
+    BINDING_ID_SCHEMA,
+    POSITIONS_SCHEMA,
+    VECTORS_SCHEMA,
+)
+from bindscope.tables.schema import RowTable
+
+BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
+BINDING_ID_POSITIONS = RowTable(POSITIONS_SCHEMA, "rows", "positions")
+BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")

@@ -1,0 +1,217 @@
+"""What a scene of the shapes task is, in numbers and in words (NumPy only).
+
+A scene is an image of k *things* and a text that mentions each of them with an *item*: "The green
+object contains item J." A thing's *role* is its place in the text (sentence k, from 0), its *slot*
+is its place in the image. What can be intervened on are the tokens of a *group* of one role:
+`object` are the image tokens where the thing stands, `colour` and `item` tokens of its sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import InputError
+
+Group = Literal["object", "item", "colour"]
+GROUPS: tuple[Group, ...] = ("object", "item", "colour")
+Attribute = Literal["shape", "colour", "slot", "item", "material", "size"]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one split; a number in `Scenes` is a place in one of these.
+
+    Splits share no word, so that what is estimated on one is tested on things never seen.
+
+    Attributes
+    ----------
+    shapes, colours, items, materials, sizes
+        As they stand in the text.
+    places
+        One word or phrase per slot of the image, in the order of slots.
+    """
+
+    shapes: tuple[str, ...]
+    colours: tuple[str, ...]
+    items: tuple[str, ...]
+    places: tuple[str, ...] = ()
+    materials: tuple[str, ...] = ()
+    sizes: tuple[str, ...] = ()
+
+    def of(self, attribute: Attribute) -> tuple[str, ...]:
+        """Return the words of an attribute."""
+        names = {
+            "shape": self.shapes,
+            "colour": self.colours,
+            "slot": self.places,
+            "item": self.items,
+            "material": self.materials,
+            "size": self.sizes,
+        }
+        return names[attribute]
+
+
+@dataclass(frozen=True, eq=False)
+class Scenes:
+    """Scenes of k things each; axis 1 of every array is the role, the order of mention.
+
+    Attributes
+    ----------
+    words
+        The split's words.
+    shape, colour, item
+        Places in `words`, int64 (n, k).
+    slot
+        Number of the slot of the image where the thing stands, int64 (n, k).
+    material, size
+        Places in `words`, int64 (n, k); zeros where they do not vary.
+    boxes
+        The region of the image that stands for the thing's slot, in pixels: left, top, right and
+        bottom (both exclusive), int64 (n, k, 4). It is the slot's, not the thing's own tight box,
+        so that every thing has equally many tokens. None where there is no image.
+
+    Raises
+    ------
+    InputError
+        If arrays differ in shape.
+    """
+
+    words: Words
+    shape: Integers
+    colour: Integers
+    item: Integers
+    slot: Integers
+    material: Integers
+    size: Integers
+    boxes: Integers | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.shape.shape
+        names = ("colour", "item", "slot", "material", "size")
+        wrong = [name for name in names if getattr(self, name).shape != shape]
+        if self.boxes is not None and self.boxes.shape != (*shape, 4):
+            wrong.append("boxes")
+        if wrong or len(shape) != 2:
+            raise InputError(
+                "scenes",
+                f"`shape` is an array of shape {shape} and differs from {', '.join(wrong) or 'it'}",
+                "give every array a row per scene and a column per role, and boxes four numbers",
+            )
+
+    def __len__(self) -> int:
+        return len(self.shape)
+
+    @property
+    def things(self) -> int:
+        """Things of a scene, k."""
+        return int(self.shape.shape[1])
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Scenes:
+        """Return some of the scenes."""
+        return self._each(lambda values: values[rows])
+
+    def mentioned(self, order: Integers) -> Scenes:
+        """Return the same images with the things, and their items, mentioned in another order.
+
+        Parameters
+        ----------
+        order
+            Which role of now takes each role, int64 (k,) or (n, k).
+        """
+        rows = np.arange(len(self))[:, None]
+        order = np.broadcast_to(order, self.shape.shape)
+        return self._each(lambda values: values[rows, order])
+
+    def with_(self, **arrays: Integers) -> Scenes:
+        """Return the scenes with some arrays replaced."""
+        changed: dict[str, Any] = dict(arrays)
+        return replace(self, **changed)
+
+    def _each(self, change: Callable[[Integers], Integers]) -> Scenes:
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "words"}
+        changed: dict[str, Any] = {
+            name: None if values is None else change(values) for name, values in arrays.items()
+        }
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two contexts per row: row i of `base` goes with row i of `source`.
+
+    Attributes
+    ----------
+    base, source
+        Scenes of equal length; things of a row's two scenes share no shape, colour and item.
+    split
+        `test` or `estimation`.
+    """
+
+    base: Scenes
+    source: Scenes
+    split: str
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One question about one thing, for each scene of a batch ("Which item is in the cube?").
+
+    Attributes
+    ----------
+    by
+        The attribute that names the thing.
+    words
+        Words that `values` are places in; those of another split ask about what is not there.
+    values
+        Place of the word for each scene, int64 (n,).
+    """
+
+    by: Attribute
+    words: Words
+    values: Integers
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Question:
+        """Return the question of some of the scenes."""
+        return replace(self, values=self.values[rows])
+
+    def texts(self) -> list[str]:
+        """Return the word that names the thing, for each scene."""
+        words = self.words.of(self.by)
+        return [words[value] for value in self.values]
+
+
+def question(scenes: Scenes, role: int, by: Attribute = "shape") -> Question:
+    """Ask about the thing of a role of some scenes (of the base's own, or of the source's)."""
+    return Question(by, scenes.words, getattr(scenes, by)[:, role])
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The text of one scene.
+
+    Attributes
+    ----------
+    context
+        All that stands before the question: it is frozen.
+    questions
+        What follows the context, one per question, up to where the answer is read.
+    spans
+        First and past-the-last character in `context` of each group and role.
+    """
+
+    context: str
+    questions: tuple[str, ...]
+    spans: Mapping[tuple[Group, int], tuple[int, int]]
+
+
+Pictures = Callable[[Scenes], NDArray[np.uint8]]
+"""Gives the image of each scene, uint8 (n, height, width, 3): drawn, or looked up in a store."""

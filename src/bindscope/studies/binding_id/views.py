@@ -1,0 +1,93 @@
+"""Parts of the tables that figures and the report read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+MODEL = ["suite", "task", "model", "origin"]
+KINDS = {"oracle": "oracle", "toy": "toy", "local": "from a folder"}  # said beside every name
+
+
+def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    """Return the rows that have a value in each of some columns."""
+    kept = pd.Series(True, index=table.index)
+    for name, value in wanted.items():
+        kept &= table[name] == value
+    return table[kept]
+
+
+def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
+    """Return the rows of whole conditions, of one experiment or of all."""
+    rows = rows_with(table, query="all")
+    return rows_with(rows, experiment=experiment) if experiment else rows
+
+
+def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return the rows of single questions and candidates."""
+    rows = rows_with(table, experiment=experiment)
+    return rows[rows["query"] != "all"]
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with `name`: the model, what kind it is, and the task where there are several.
+
+    What is no real model is never shown without saying so.
+    """
+    kind = table["origin"].map(KINDS)
+    name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    if table["task"].nunique() > 1:
+        name = name + "\n" + table["task"]
+    if table.groupby(["task", "model"])["suite"].nunique().max() > 1:
+        name = name + "\n" + table["suite"]
+    return table.assign(name=name)
+
+
+def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the models of as many tasks as a figure has room for, those with most models first.
+
+    Parameters
+    ----------
+    table
+        Rows of models.
+    most
+        Models that fit, a model on two tasks counted twice; of one task all are there if they can.
+    """
+    groups = table.groupby(["suite", "task"], sort=False)["model"].agg(["nunique", "size"])
+    kept = pd.Series(False, index=table.index)
+    free = most
+    ordered = groups.sort_values(["nunique", "size"], ascending=False).reset_index()
+    for row in ordered.to_dict("records"):
+        if not kept.any() or row["nunique"] <= free:
+            kept |= table["suite"].eq(row["suite"]) & table["task"].eq(row["task"])
+            free -= row["nunique"]
+    return table[kept]
+
+
+def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say which tasks a figure does not show; empty where it shows all."""
+    missing = sorted(set(table["task"]) - set(shown["task"]))
+    return f"Not shown, see the table: {', '.join(missing)}." if missing else ""
+
+
+def own_items(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
+    """Return how many answers are as before, whatever is expected: a row per model and condition.
+
+    This is the accuracy of arXiv 2310.17191's Table 1, with respect to the original pairing: the
+    mean over things of the share of rows that answer with the thing's own item.
+    """
+    rows = cells(table, experiment)
+    own = rows[rows["query"].str[1:] == rows["candidate"].str[1:]]
+    keys = [*MODEL, "condition"]
+    return own.groupby(keys, sort=False).agg(share=("share", "mean")).reset_index()
+
+
+def in_order(values: pd.Series) -> list[str]:
+    """Return the values that there are, in the order of their first row."""
+    return [str(value) for value in dict.fromkeys(values)]
+
+
+def roles_in_order(names: pd.Series) -> list[str]:
+    """Return names like O1' that there are: those of the base first, by role."""
+    return sorted(set(names), key=lambda name: (name.endswith("'"), len(name), name))

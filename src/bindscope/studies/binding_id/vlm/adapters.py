@@ -1,0 +1,436 @@
+"""Vision-language models of transformers behind one set of names.
+
+What differs between families is little: how the prompt says where the image is, what the tokens
+of the image show, and how keys are rotated. All else is the library's own code: it is run up to
+its decoder to get embeddings, positions and mask, and its own layers compute keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bindscope.core.errors import ModelError
+from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens
+from bindscope.studies.binding_id.vlm.rotary import Rotary
+
+OWN_PROCESSOR = "use the processor that belongs to the weights (save both in one folder)"
+
+
+class _Reached(Exception):  # noqa: N818  it ends a pass that has given what was wanted
+    """What was wanted has been computed; the rest of the pass is not needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What the model reads: prompts cut into tokens, and images.
+
+    Attributes
+    ----------
+    ids
+        Tokens of the whole prompts, int64 (n, T).
+    tensors
+        What else the model is given, with the library's names.
+    image
+        The tokens of the image, the same for all rows.
+    start
+        Place in the prompt where the image's tokens begin.
+    """
+
+    ids: Tensor
+    tensors: Mapping[str, Tensor]
+    image: ImageTokens
+    start: int
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What the decoder reads.
+
+    Attributes
+    ----------
+    hidden
+        Embeddings, the image's among them, (n, T, d).
+    positions
+        int64 (1, n, T); (3, n, T) with M-RoPE.
+    mask
+        What each token may see, to be added to attention's logits, (n or 1, 1, T, T).
+    """
+
+    hidden: Tensor
+    positions: Tensor
+    mask: Tensor
+
+
+class Adapter(Protocol):
+    """What the engines need of a model."""
+
+    where: str
+    image_text: str
+    n_views: int
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The decoder's layers; the first argument of each is the residual stream before it."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Width of the residual stream."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        ...
+
+    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return token numbers and their characters, of texts where `image_text` is one token."""
+        ...
+
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3), if there are any."""
+        ...
+
+    def embed(self, inputs: Inputs) -> Embedded:
+        """Run everything before the decoder."""
+        ...
+
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """Return the embeddings of further text, (n, S) to (n, S, d)."""
+        ...
+
+    def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
+        """Run the decoder and its final norm; `cache` is extended by keys and values."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits over the vocabulary, (..., d) to (..., V)."""
+        ...
+
+    def kv_from_residual(
+        self, layer: int, residual: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the keys (rotated) and values that a layer makes of residuals (n, t, d)."""
+        ...
+
+    def rotary(self, layer: int) -> Rotary:
+        """Return the rotations of a layer's keys."""
+        ...
+
+    def position_embeddings(self, layer: int, hidden: Tensor, positions: Tensor) -> Any:
+        """Return what the library gives a layer for these positions."""
+        ...
+
+    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
+        """Run the whole model as the library does, on prompts and further text, (n, T) each.
+
+        Returns the final norm's output, (n, T + S, d).
+        """
+        ...
+
+
+class Catch:
+    """Stands in for a cache and keeps the keys and values of one layer."""
+
+    kept: tuple[Tensor, Tensor]
+
+    def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> None:
+        """Keep them and end the pass."""
+        self.kept = keys, values
+        raise _Reached
+
+
+class Decoder:
+    """The language model inside a model of transformers: `model.model.language_model`.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    model
+        The whole model.
+    device
+        Where it is to run.
+
+    Raises
+    ------
+    ModelError
+        If its attention slides, or its rotations change with the length of the text.
+    """
+
+    def __init__(self, where: str, model: Any, device: torch.device | str = "cpu") -> None:
+        self.where = where
+        self.model = model.eval().requires_grad_(False).to(device)
+        self.language = model.model.language_model
+        settings = self.language.config
+        if set(getattr(settings, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
+            raise ModelError(
+                where, "some of its layers see a sliding window only",
+                "use a model whose layers see the whole context",
+            )  # fmt: skip
+        kind = (settings.rope_parameters or {}).get("rope_type", "default")
+        if kind in ("dynamic", "longrope"):
+            raise ModelError(
+                where, f"its rotations ({kind}) change with the length of the text",
+                "use a model with fixed rotations: keys of one length cannot be moved to another",
+            )  # fmt: skip
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The decoder's layers."""
+        return list(self.language.layers)
+
+    @property
+    def width(self) -> int:
+        """Width of the residual stream."""
+        return int(self.language.config.hidden_size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        found: torch.device = self.model.lm_head.weight.device
+        return found
+
+    @torch.inference_mode()
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """Return embeddings of further text."""
+        found: Tensor = self.language.embed_tokens(ids)
+        return found
+
+    @torch.inference_mode()
+    def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
+        """Run the decoder on embeddings."""
+        found: Tensor = self.language(
+            inputs_embeds=hidden, position_ids=self._library_positions(positions),
+            attention_mask=mask, past_key_values=cache, use_cache=cache is not None,
+        ).last_hidden_state  # fmt: skip
+        return found
+
+    def _library_positions(self, positions: Tensor) -> Tensor:
+        return positions[0]
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return logits over the vocabulary."""
+        found: Tensor = self.model.lm_head(hidden)
+        return found
+
+    @torch.inference_mode()
+    def kv_from_residual(
+        self, layer: int, residual: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Let the layer itself compute keys and values: (n, heads, t, d_head) each."""
+        catch = Catch()
+        try:
+            self.layers[layer](
+                residual, attention_mask=None, past_key_values=catch, use_cache=True,
+                position_embeddings=self.position_embeddings(layer, residual, positions),
+            )  # fmt: skip
+        except _Reached:
+            return catch.kept
+        raise ModelError(
+            self.where, f"layer {layer} does not give its keys and values to a cache",
+            "use a family of models that docs/studies/binding_id_engines.md names",
+        )  # fmt: skip
+
+    def position_embeddings(self, layer: int, hidden: Tensor, positions: Tensor) -> Any:
+        """Return cosines and sines."""
+        return self.language.rotary_emb(hidden, self._library_positions(positions))
+
+    def rotary(self, layer: int) -> Rotary:
+        """Return the rotations of a layer."""
+        return Rotary(self.language.rotary_emb.inv_freq)
+
+
+class HuggingFace(Decoder):
+    """A model of transformers with its processor.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    model, processor
+        Of one checkpoint.
+    device
+        Where it is to run.
+
+    Raises
+    ------
+    ModelError
+        Besides those of `Decoder`, if the processor marks images by another token than the model.
+    """
+
+    image_text = "<image>"
+    n_views = 2
+
+    def __init__(
+        self, where: str, model: Any, processor: Any, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__(where, model, device)
+        self.processor = processor
+        marked = self._image_number(processor.image_token_id)
+        if marked != model.config.image_token_id:
+            raise ModelError(
+                where, f"its processor marks the image by token {marked}, the model looks for "
+                f"token {model.config.image_token_id}", OWN_PROCESSOR,
+            )  # fmt: skip
+
+    def _image_number(self, marked: int) -> int:
+        """Return the token that the processor fills with the image, given its placeholder."""
+        return marked
+
+    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return token numbers and their characters (first, past the last)."""
+        found = self.processor.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True
+        )
+        pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
+        return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
+
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Run the processor and find the image among its tokens.
+
+        Raises
+        ------
+        ModelError
+            If texts of a batch have unequal lengths, the mask is missing, or the image's tokens
+            are not those of the model.
+        """
+        from PIL import Image
+
+        found = dict(self.processor(
+            text=list(texts), return_tensors="pt", padding=True,
+            images=None if images is None else [Image.fromarray(image) for image in images],
+        ))  # fmt: skip
+        ids, mask = found.pop("input_ids"), found.pop("attention_mask", None)
+        if mask is None:
+            raise ModelError(
+                self.where, "its processor gives no attention mask, and without one the library "
+                "takes steps in the positions for the ends of texts",
+                "give `attention_mask` among the tokenizer's `model_input_names`",
+            )  # fmt: skip
+        if not bool(mask.all()):
+            lengths = sorted({int(row) for row in mask.sum(-1)})
+            raise ModelError(
+                self.where, f"the prompts of a batch take {lengths} tokens",
+                "use words of equally many tokens, or read the scenes in batches of one length",
+            )  # fmt: skip
+        if images is None:
+            return Inputs(ids.to(self.device), {}, NO_IMAGE, 0)
+        image = self.image_tokens(found, images.shape[1:3])
+        marks = ids == self.model.config.image_token_id
+        counts = sorted({int(row) for row in marks.sum(-1)})
+        if counts != [image.features]:
+            raise ModelError(
+                self.where, f"its processor makes {counts} tokens of an image of "
+                f"{images.shape[1]} x {images.shape[2]} pixels, the model {image.features}",
+                OWN_PROCESSOR,
+            )  # fmt: skip
+        first = min(view.start for view in image.views)
+        tensors = {name: value.to(self.device) for name, value in found.items()}
+        start = int(marks[0].long().argmax()) - first
+        return Inputs(ids.to(self.device), tensors, image, start)
+
+    def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
+        """Return what the tokens of an image show, given what the processor made of it."""
+        raise NotImplementedError
+
+    @torch.inference_mode()
+    def embed(self, inputs: Inputs) -> Embedded:
+        """Let the library prepare what it gives to its decoder, and no more."""
+        with caught(self.language) as calls:
+            self.model.model(input_ids=inputs.ids, **self._tensors(inputs, inputs.ids))
+        given = calls[0]
+        hidden, positions = given["inputs_embeds"], given.get("position_ids")
+        n, length = hidden.shape[:2]
+        if positions is None:
+            positions = torch.arange(length, device=hidden.device)[None]
+        positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
+        return Embedded(hidden, positions, additive(given["attention_mask"], hidden))
+
+    def _tensors(self, inputs: Inputs, ids: Tensor) -> dict[str, Tensor]:
+        """Return what the model is given beside the tokens, for prompts with further text."""
+        more = ids.shape[1] - inputs.ids.shape[1]
+        found = dict(inputs.tensors, attention_mask=torch.ones_like(ids))
+        if (types := found.get("mm_token_type_ids")) is not None:
+            found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
+        return found
+
+    @torch.inference_mode()
+    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
+        """Run the whole model, images and all."""
+        whole = torch.cat([inputs.ids, ids], 1)
+        found: Tensor = self.model.model(
+            input_ids=whole, use_cache=False, **self._tensors(inputs, whole)
+        ).last_hidden_state
+        return found
+
+
+@contextmanager
+def caught(module: nn.Module) -> Iterator[list[dict[str, Any]]]:
+    """Keep what a module is called with, and end the pass there."""
+    calls: list[dict[str, Any]] = []
+
+    def keep(_: nn.Module, __: Any, given: dict[str, Any]) -> None:
+        calls.append(given)
+        raise _Reached
+
+    handle = module.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        yield calls
+    except _Reached:
+        pass
+    finally:
+        handle.remove()
+
+
+Hook = Callable[[int, Tensor, dict[str, Any]], tuple[Tensor, dict[str, Any]]]
+
+
+@contextmanager
+def before_layers(adapter: Adapter, hook: Hook) -> Iterator[None]:
+    """Let a function see and replace what each decoder layer is given.
+
+    It is called with the layer, the residual stream and the other arguments. It must not change
+    the residual in place, which later layers share.
+    """
+
+    def at(layer: int) -> Callable[..., Any]:
+        def call(_: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            hidden, changed = hook(layer, arguments[0], given)
+            return (hidden, *arguments[1:]), changed
+
+        return call
+
+    handles = [
+        layer.register_forward_pre_hook(at(number), with_kwargs=True)
+        for number, layer in enumerate(adapter.layers)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def additive(mask: Tensor | None, hidden: Tensor) -> Tensor:
+    """Return a mask to be added to logits, (n or 1, 1, T, T), from whatever the library made.
+
+    None and masks of ones per token mean that a token sees itself and those before it.
+    """
+    length, lowest = hidden.shape[1], torch.finfo(hidden.dtype).min
+    if mask is None or mask.ndim == 2:
+        allowed = torch.ones(length, length, dtype=torch.bool, device=hidden.device).tril()
+        mask = allowed[None, None]
+    if mask.dtype == torch.bool:
+        zeros = torch.zeros(mask.shape, dtype=hidden.dtype, device=hidden.device)
+        return zeros.masked_fill(~mask, lowest)
+    return mask.to(hidden.dtype)

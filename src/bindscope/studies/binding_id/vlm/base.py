@@ -1,0 +1,253 @@
+"""What the fast and the reference engine share: everything but the forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.engine import Ability
+from bindscope.studies.binding_id.interventions import Condition, Tokens
+from bindscope.studies.binding_id.task import Group, Question, Scenes
+from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
+from bindscope.studies.binding_id.vlm.edits import Edits, resolve
+from bindscope.studies.binding_id.vlm.image_tokens import Border
+from bindscope.studies.binding_id.vlm.prompts import (
+    Answer,
+    Contexts,
+    Template,
+    answer_tokens,
+    contexts,
+    question_tokens,
+    token_spans,
+)
+from bindscope.studies.binding_id.vlm.state import Frozen, Places, kept_tokens, token_map
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an engine reads.
+
+    Attributes
+    ----------
+    pad
+        Cells around a thing's region that belong to it where an intervention does not say.
+    border
+        What is done at the border of the image's grid (`image_tokens.View.cells`).
+    answer
+        Which token of an item is scored (`prompts.answer_tokens`).
+    keep
+        Whose residual is kept: `groups` of all roles, or `all` tokens (L x T x d per scene).
+    batch_size
+        Contexts that are answered about at once: scenes of a batch times conditions.
+    images
+        Whether prompts have an image; false for the text-only twin.
+    lead
+        What every question begins with, and is read as the end of the context. Needed where the
+        tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
+        two line breaks.
+    """
+
+    pad: int = 0
+    border: Border = "clip"
+    answer: Answer = "space"
+    keep: Literal["groups", "all"] = "groups"
+    batch_size: int = 64
+    images: bool = True
+    lead: str = ""
+
+
+class VisionLanguageEngine:
+    """An `engine.Engine` on a model of transformers; see `FastEngine` and `ReferenceEngine`.
+
+    Parameters
+    ----------
+    adapter
+        The model.
+    template
+        Puts scenes and questions into words.
+    options
+        How it reads.
+    """
+
+    def __init__(
+        self, adapter: Adapter, template: Template, options: Options | None = None
+    ) -> None:
+        self.adapter, self.template = adapter, template
+        self.options = options or Options()
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers."""
+        return len(self.adapter.layers)
+
+    @property
+    def width(self) -> int:
+        """Width of the residual stream."""
+        return self.adapter.width
+
+    @property
+    def needs_images(self) -> bool:
+        """Whether prompts have an image."""
+        return self.options.images
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What it can do; `views` where the model sees an image more than once."""
+        found: set[Ability] = {"rotate", "knockout", "propagate"}
+        return frozenset(found | {"views"} if self.n_views > 1 else found)
+
+    @property
+    def n_views(self) -> int:
+        """How often the model sees an image."""
+        return self.adapter.n_views if self.options.images else 0
+
+    def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
+        """Read the contexts of a batch (`engine.Engine.contexts`).
+
+        Raises
+        ------
+        InputError
+            If there are no images, not one per scene, or contexts of unequal length.
+        """
+        images = _images(scenes, images) if self.needs_images else None
+        read = contexts(
+            self.template(scenes, ()), self.adapter.image_text, self.needs_images,
+            self.options.lead,
+        )  # fmt: skip
+        inputs = self.adapter.read(read.texts, images)
+        text = token_spans(self.adapter, read, inputs.ids)
+        with torch.inference_mode():
+            return self._read(scenes, read, inputs, text)
+
+    def _read(
+        self, scenes: Scenes, read: Contexts, inputs: Inputs,
+        text: dict[tuple[Group, int], Tensor],
+    ) -> Frozen:  # fmt: skip
+        raise NotImplementedError
+
+    def kept(self, scenes: Scenes, inputs: Inputs, text: dict[tuple[Group, int], Tensor]) -> Tensor:
+        """Return the tokens whose residual is kept, int64 (n, K)."""
+        n, length = inputs.ids.shape
+        if self.options.keep == "all":
+            return torch.arange(length, device=inputs.ids.device).expand(n, -1)
+        return kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
+
+    def token_map(
+        self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
+    ) -> Places:
+        """Return which tokens of the contexts are meant."""
+        return token_map(state, group, role, tokens)
+
+    def residual(
+        self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
+    ) -> NDArray[np.float32]:
+        """Return the residual before each layer, float32 (n, L, t, d).
+
+        Raises
+        ------
+        InputError
+            If scenes have unequal numbers of these tokens, or the engine has not kept them.
+        """
+        index = self._even(state, group, role, tokens)
+        found = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
+        return np.asarray(found.float().cpu().numpy(), np.float32)
+
+    def positions(
+        self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
+    ) -> NDArray[np.int64]:
+        """Return positions of tokens, int64 (n, t), or (n, t, 3) for M-RoPE."""
+        index = self._even(state, group, role, tokens)
+        found = state.positions.gather(2, index[None].expand(len(state.positions), -1, -1))
+        parts = found.movedim(0, -1).cpu().numpy()
+        return np.asarray(parts[..., 0] if parts.shape[-1] == 1 else parts, np.int64)
+
+    def _even(self, state: Frozen, group: Group, role: int, tokens: Tokens | None) -> Tensor:
+        places = token_map(state, group, role, tokens)
+        if not places.even:
+            raise InputError(
+                f"{group} of role {role}",
+                f"it has {sorted(set(places.counts))} tokens, depending on the scene",
+                "use a padding that the grid's border does not clip, or `border: official`",
+            )
+        return places.index
+
+    def answers(
+        self,
+        base: Frozen,
+        source: Frozen | None,
+        conditions: Sequence[Condition],
+        questions: Sequence[Question],
+        candidates: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """Return log-probabilities of candidates (`engine.Engine.answers`).
+
+        Raises
+        ------
+        InputError
+            If a condition or question does not fit the scenes, or an item is not one token.
+        """
+        if not conditions or not questions or len(candidates) != len(base.scenes):
+            raise InputError(
+                "answers", f"{len(conditions)} conditions, {len(questions)} questions and "
+                f"candidates for {len(candidates)} of {len(base.scenes)} scenes were asked for",
+                "ask for at least one condition and question, and give candidates per scene",
+            )  # fmt: skip
+        prompts = self.template(base.scenes, questions)
+        device = base.inputs.ids.device
+        asked = question_tokens(self.adapter, base.read, prompts, device)
+        tokens = answer_tokens(self.adapter, base.scenes.words.items, self.options.answer)
+        wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
+        edits = [resolve(base, source, condition) for condition in conditions]
+        step = max(1, self.options.batch_size // len(base.scenes))
+        with torch.inference_mode():
+            found = [
+                self._answer(base, conditions[i : i + step], edits[i : i + step], asked, wanted)
+                for i in range(0, len(conditions), step)
+            ]
+        return torch.cat(found, 1).cpu().numpy()
+
+    def _answer(
+        self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
+        asked: Sequence[Tensor], wanted: Tensor,
+    ) -> Tensor:  # fmt: skip
+        """Return log-probabilities, float64 (n, conditions, questions, c)."""
+        raise NotImplementedError
+
+    def log_probabilities(self, last: Tensor, wanted: Tensor) -> Tensor:
+        """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
+        logits = self.adapter.logits(last).double().log_softmax(-1)
+        shape = (len(wanted), *[1] * (logits.ndim - 2), wanted.shape[1])
+        index = wanted.view(shape).expand(*logits.shape[:-1], wanted.shape[1])
+        return logits.gather(-1, index)
+
+
+def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
+    """Refuse missing images, and boxes that are empty or reach beyond the image."""
+    if images is None or len(images) != len(scenes) or images.ndim != 4:
+        raise InputError(
+            "the images", f"there are {len(scenes)} scenes and "
+            + ("no images" if images is None else f"images of shape {images.shape}"),
+            "give uint8 (scenes, height, width, 3)",
+        )  # fmt: skip
+    if scenes.boxes is None:
+        return images
+    height, width = images.shape[1:3]
+    left, top, right, bottom = np.moveaxis(scenes.boxes, -1, 0)
+    good = (left >= 0) & (top >= 0) & (left < right) & (top < bottom)
+    good &= (right <= width) & (bottom <= height)
+    if not good.all():
+        row, role = np.argwhere(~good)[0]
+        raise InputError(
+            f"the box of role {role} in scene {row}",
+            f"{tuple(int(x) for x in scenes.boxes[row, role])} is empty or reaches beyond the "
+            f"image of {height} x {width} pixels",
+            "give left, top, right and bottom in pixels, the last two exclusive",
+        )
+    return images

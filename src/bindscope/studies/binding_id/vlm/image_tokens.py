@@ -1,0 +1,278 @@
+"""Which tokens of a prompt show which part of the image (NumPy only).
+
+An image becomes a *block* of tokens. Its *views* are rasters of cells: the whole image once, and
+in some models the same image again at a finer or equal resolution. A row of a view may end in a
+token that shows nothing (LLaVA's newline, Molmo's column token). Here every cell knows its square
+in pixels of the image as it was given, whatever was resized, padded and cropped on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.interventions import Tokens
+
+Edges = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Border = Literal["clip", "official"]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One raster of image tokens.
+
+    Attributes
+    ----------
+    name
+        In words, for errors.
+    start
+        Place in the block of the cell at row 0, column 0.
+    stride
+        Tokens from one row to the next: columns, and 1 more where rows end in a token of their own.
+    x, y
+        Where cells begin and end in pixels of the image, float64 (columns + 1,) and (rows + 1,).
+        They may reach beyond the image where it was padded.
+    """
+
+    name: str
+    start: int
+    stride: int
+    x: Edges
+    y: Edges
+
+    @property
+    def rows(self) -> int:
+        """Rows of cells."""
+        return len(self.y) - 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of cells."""
+        return len(self.x) - 1
+
+    def cells(self, box: Sequence[int], pad: int, border: Border) -> Indices:
+        """Return places in the block of the cells that overlap a box, and `pad` around, in raster.
+
+        Parameters
+        ----------
+        box
+            Left, top, right, bottom in pixels, the last two exclusive.
+        pad
+            Further cells on each side.
+        border
+            `clip` leaves out cells beyond the grid. `official` counts on in the block, as the
+            paper's code does: beyond the last column comes what stands there, the row's end or
+            the next row.
+
+        Raises
+        ------
+        InputError
+            If the box is outside the grid, or reaches beyond the block under `official`.
+        """
+        left, top, right, bottom = box
+        rows, columns = _overlap(self.y, top, bottom), _overlap(self.x, left, right)
+        if rows is None or columns is None:
+            raise InputError(
+                f"box {tuple(int(side) for side in box)}",
+                f"it is empty or outside {self.name} ({self.rows} x {self.columns} cells, x "
+                f"{self.x[0]:g} to {self.x[-1]:g} px, y {self.y[0]:g} to {self.y[-1]:g} px)",
+                "give left, top, right and bottom in pixels of the image that the model reads",
+            )
+        r = np.arange(rows[0] - pad, rows[1] + pad + 1)
+        c = np.arange(columns[0] - pad, columns[1] + pad + 1)
+        if border == "clip":
+            r, c = r[(r >= 0) & (r < self.rows)], c[(c >= 0) & (c < self.columns)]
+        found: Indices = (r[:, None] * self.stride + c).reshape(-1)
+        if found[0] < 0 or found[-1] >= self.rows * self.stride:
+            raise InputError(
+                f"box {tuple(int(side) for side in box)}",
+                f"with {pad} cells around it, it begins or ends outside {self.name}",
+                "use a smaller padding, or clip it at the grid",
+            )
+        return self.start + found
+
+    def ends(self) -> Indices:
+        """Return places in the block of the tokens that end rows."""
+        if self.stride == self.columns:
+            return np.zeros(0, np.int64)
+        found: Indices = self.start + np.arange(self.rows) * self.stride + self.columns
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTokens:
+    """The block of tokens of one image.
+
+    Attributes
+    ----------
+    views
+        Its rasters, in the order of the block.
+    length
+        Tokens of the block, those that show nothing with them.
+    features
+        How many of them are made from the image by the model (its placeholders).
+    """
+
+    views: tuple[View, ...]
+    length: int
+    features: int
+
+    def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border) -> Indices:
+        """Return places in the block that an intervention means.
+
+        Parameters
+        ----------
+        boxes
+            Regions of the things of one scene, int64 (k, 4).
+        role
+            Whose region.
+        tokens
+            Which tokens; its `pad` must be a number.
+        border
+            See `View.cells`.
+
+        Returns
+        -------
+        NDArray
+            int64; none where the model has no such tokens.
+        """
+        pad, views = tokens.pad or 0, self._views(tokens)
+        if tokens.support == "newline":
+            found = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
+        elif tokens.support == "background":
+            taken = [view.cells(box, pad, border) for view in views for box in boxes]
+            everything = [
+                view.start + np.arange(view.rows * view.stride, dtype=np.int64) for view in views
+            ]
+            found = np.setdiff1d(np.concatenate(everything), np.concatenate(taken))
+        else:
+            parts = [view.cells(boxes[role], pad, border) for view in views]
+            if tokens.cells is not None:
+                parts = [_places(part, tokens.cells) for part in parts]
+            found = np.concatenate(parts)
+        return found
+
+    def _views(self, tokens: Tokens) -> list[View]:
+        numbers = range(len(self.views)) if tokens.views is None else tokens.views
+        if wrong := [n for n in numbers if not 0 <= n < len(self.views)]:
+            raise InputError(
+                f"view {wrong[0]}", f"this model has {len(self.views)} views of an image",
+                "views are counted from 0; name those that there are",
+            )  # fmt: skip
+        return [self.views[n] for n in numbers]
+
+
+NO_IMAGE = ImageTokens((), 0, 0)
+"""Of a prompt without an image."""
+
+
+def plain_view(name: str, start: int, stride: int, rows: int, columns: int,
+               height: float, width: float) -> View:  # fmt: skip
+    """Return a view whose cells share the image evenly."""
+    x, y = np.linspace(0, width, columns + 1), np.linspace(0, height, rows + 1)
+    return View(name, start, stride, x, y)
+
+
+def llava_views(
+    size: tuple[int, int], side: int, patch: int, pinpoints: Sequence[Sequence[int]],
+    max_crops: int,
+) -> ImageTokens:  # fmt: skip
+    """Return the two views of LLaVA-OneVision: the whole image, and anyres crops of it.
+
+    Parameters
+    ----------
+    size
+        Height and width of the image in pixels.
+    side, patch
+        Side of a crop and of a patch in pixels. Where patches do not fill a crop, its last row and
+        column are counted to the crop's end.
+    pinpoints
+        Resolutions (height, width) to choose from, multiples of `side`.
+    max_crops
+        More crops' worth of cells than this, by a tenth in each direction, are shrunk to it.
+    """
+    height, width = size
+    grid = side // patch
+    base = np.minimum(np.arange(grid + 1) * patch, side).astype(np.float64)
+    base[-1] = side
+    whole = View("the base view", 0, grid, base * width / side, base * height / side)
+    target = best_resolution(size, pinpoints)
+    scaled = _fitted(size, target)
+    edges = [
+        (_crop_edges(target[i] // side, side, patch) - (target[i] - scaled[i]) // 2)
+        * (size[i] / scaled[i])
+        for i in (0, 1)
+    ]
+    # Padding is cut off in whole cells, as many on both sides.
+    rows, columns = len(edges[0]) - 1, len(edges[1]) - 1
+    if width / height > columns / rows:
+        cut = (rows - int(round(height * (columns / width), 7))) // 2
+        edges[0] = edges[0][cut : rows - cut + 1]
+    else:
+        cut = (columns - int(round(width * (rows / height), 7))) // 2
+        edges[1] = edges[1][cut : columns - cut + 1]
+    rows, columns = len(edges[0]) - 1, len(edges[1]) - 1
+    ratio = math.sqrt(rows * columns / (max_crops * grid**2))
+    if ratio > 1.1:
+        edges = [_shrunk(edge, int((len(edge) - 1) // ratio)) for edge in edges]
+        rows, columns = len(edges[0]) - 1, len(edges[1]) - 1
+    crops = View("the anyres view", grid**2, columns + 1, edges[1], edges[0])
+    length = grid**2 + rows * (columns + 1)
+    return ImageTokens((whole, crops), length, length)
+
+
+def best_resolution(size: tuple[int, int], resolutions: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """Return the resolution that keeps most pixels of an image, and of those the smallest."""
+
+    def worth(resolution: Sequence[int]) -> tuple[int, int]:
+        scale = min(resolution[1] / size[1], resolution[0] / size[0])
+        kept = min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
+        return kept, kept - resolution[0] * resolution[1]
+
+    height, width = max(resolutions, key=worth)
+    return int(height), int(width)
+
+
+def _fitted(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int]:
+    """Return height and width of an image scaled to fit a target, rounded up."""
+    if target[1] / size[1] < target[0] / size[0]:
+        return min(math.ceil(size[0] * (target[1] / size[1])), target[0]), target[1]
+    return target[0], min(math.ceil(size[1] * (target[0] / size[0])), target[1])
+
+
+def _crop_edges(crops: int, side: int, patch: int) -> Edges:
+    """Return where the cells of adjacent crops begin and end, in pixels of the target."""
+    starts = np.arange(side // patch) * patch
+    edges = (np.arange(crops)[:, None] * side + starts).reshape(-1)
+    return np.append(edges, crops * side).astype(np.float64)
+
+
+def _shrunk(edges: Edges, cells: int) -> Edges:
+    """Return the edges of fewer cells over the same pixels."""
+    old = len(edges) - 1
+    return np.interp(np.arange(cells + 1) * old / cells, np.arange(old + 1), edges)
+
+
+def _overlap(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
+    """Return the first and last cell that [start, stop) overlaps, None where there is none."""
+    if start >= stop or start < min(0, edges[0]) or start >= edges[-1] or stop <= edges[0]:
+        return None
+    first = max(int(np.searchsorted(edges, start, side="right")) - 1, 0)
+    last = min(int(np.searchsorted(edges, stop, side="left")) - 1, len(edges) - 2)
+    return first, last
+
+
+def _places(cells: Indices, places: Sequence[int]) -> Indices:
+    if wrong := [place for place in places if not 0 <= place < len(cells)]:
+        raise InputError(
+            f"cell {wrong[0]}", f"the thing has {len(cells)} cells in a view",
+            "cells are counted from 0, in raster order; change the list or the padding",
+        )  # fmt: skip
+    return cells[list(places)]

@@ -1,0 +1,101 @@
+"""The reference engine: the library's own forward pass with hooks, once per condition and question.
+
+It is slow and plain, and is what the fast engine is tested against. Of the adapter it uses the
+whole forward pass; it has no cache, and rotates nothing itself: tokens whose keys are to be moved
+are given other positions at that layer. Their queries move along, which has no effect where the
+context is frozen, as what those queries give is overwritten before the next layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bindscope.studies.binding_id.interventions import Condition
+from bindscope.studies.binding_id.task import Group, Scenes
+from bindscope.studies.binding_id.vlm.adapters import Inputs, additive, before_layers
+from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.edits import (
+    Edits,
+    hidden_from_question,
+    hide_from_context,
+    moved,
+    spread,
+)
+from bindscope.studies.binding_id.vlm.prompts import Contexts
+from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
+
+
+class ReferenceEngine(VisionLanguageEngine):
+    """Runs the whole model for every condition and question."""
+
+    def _read(
+        self, scenes: Scenes, read: Contexts, inputs: Inputs,
+        text: dict[tuple[Group, int], Tensor],
+    ) -> Frozen:  # fmt: skip
+        n, length = inputs.ids.shape
+        residual: list[Tensor] = []
+
+        def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+            residual.append(hidden)
+            return hidden, given
+
+        with before_layers(self.adapter, hook):
+            self.adapter.forward(inputs, inputs.ids[:, :0])
+        embedded = self.adapter.embed(inputs)
+        everything = torch.arange(length, device=inputs.ids.device).expand(n, -1)
+        return Frozen(
+            scenes, read, inputs, text, embedded.positions, torch.stack(residual),
+            slots_of(everything, length), self.options.pad, self.options.border, embedded,
+        )  # fmt: skip
+
+    def _answer(
+        self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
+        asked: Sequence[Tensor], wanted: Tensor,
+    ) -> Tensor:  # fmt: skip
+        found = [
+            torch.stack([self._asked(base, edit, condition.frozen, ids) for ids in asked], 1)
+            for condition, edit in zip(conditions, edits, strict=True)
+        ]
+        return self.log_probabilities(torch.stack(found, 1), wanted)
+
+    def _asked(self, base: Frozen, edits: Edits, frozen: bool, ids: Tensor) -> Tensor:
+        """Return the final norm's output at a question's last token, (n, d)."""
+        length, more = base.length, ids.shape[1]
+
+        def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+            context = base.residual[layer] if frozen else hidden[:, :length]
+            hidden = torch.cat([edits.residual(layer, context), hidden[:, length:]], 1)
+            mask = additive(given["attention_mask"], hidden)
+            return hidden, given | {
+                "attention_mask": self._masked(mask, edits, layer, base),
+                "position_embeddings": self.adapter.position_embeddings(
+                    layer, hidden, self._positions(base, edits, layer, more)
+                ),
+            }
+
+        with before_layers(self.adapter, hook):
+            return self.adapter.forward(base.inputs, ids)[:, -1]
+
+    def _masked(self, mask: Tensor, edits: Edits, layer: int, base: Frozen) -> Tensor:
+        mask = hide_from_context(mask, edits.hidden, layer)
+        n, length = len(base.scenes), base.length
+        unseen = hidden_from_question(edits.hidden, layer, n, mask.shape[-1]).to(mask.device)
+        asks = torch.arange(mask.shape[-1], device=mask.device) >= length
+        return mask.expand(n, -1, -1, -1).masked_fill(
+            (unseen[:, None] & asks[:, None])[:, None], torch.finfo(mask.dtype).min
+        )
+
+    def _positions(self, base: Frozen, edits: Edits, layer: int, more: int) -> Tensor:
+        """Return the positions (parts, n, T + S) that a layer is to rotate by."""
+        positions = edits.positions(layer, base.positions)
+        for turn in edits.turned:
+            if layer in turn.layers:
+                there = moved(positions, turn.index) + turn.delta
+                positions = positions.scatter(2, spread(turn.index, positions), there)
+        steps = torch.arange(more, device=positions.device)
+        further = (base.next_positions()[:, None] + steps).expand(len(positions), -1, -1)
+        return torch.cat([positions, further], 2)

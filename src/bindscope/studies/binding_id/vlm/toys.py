@@ -1,0 +1,138 @@
+"""The toys behind the same names: words parted by spaces, one view of an image, no processor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.prompts import IMAGE
+from bindscope.studies.binding_id.vlm.adapters import Decoder, Embedded, Inputs, additive
+from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, plain_view
+
+
+class Words(Protocol):
+    """The words that a toy knows."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Every word once; its number is its place."""
+        ...
+
+
+class Toy(Protocol):
+    """A trained toy (`toys.model.ToyModel`)."""
+
+    @property
+    def network(self) -> Any:
+        """A `LlavaOnevisionForConditionalGeneration`."""
+        ...
+
+    @property
+    def vocabulary(self) -> Words:
+        """Its words."""
+        ...
+
+    @property
+    def patch_px(self) -> int:
+        """Side in pixels of what an image token stands for."""
+        ...
+
+    def see(self, images: NDArray[np.uint8]) -> Tensor:
+        """Return the image tokens that enter the language model."""
+        ...
+
+
+class ToyAdapter(Decoder):
+    """A toy: its image first, then words.
+
+    Parameters
+    ----------
+    where
+        The toy in words, for errors.
+    toy
+        The toy. Tokens of a resampler are taken to stand in raster order, though they have no
+        place in the image.
+    """
+
+    image_text = IMAGE
+    n_views = 1
+
+    def __init__(self, where: str, toy: Toy, device: torch.device | str = "cpu") -> None:
+        super().__init__(where, toy.network, device)
+        self.toy = toy
+        self._numbers = {word: number for number, word in enumerate(toy.vocabulary.tokens)}
+
+    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Return token numbers and their characters.
+
+        Raises
+        ------
+        InputError
+            If the toy does not know a word.
+        """
+        return [self._tokenized(text) for text in texts]
+
+    def _tokenized(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        words = list(re.finditer(r"\S+", text))
+        if unknown := [word[0] for word in words if word[0] not in self._numbers]:
+            raise InputError(
+                f"the text {text!r}", f"{self.where} does not know {', '.join(unknown)}",
+                "use the toy's own words and the template `short`",
+            )  # fmt: skip
+        return [self._numbers[word[0]] for word in words], [word.span() for word in words]
+
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Cut prompts into tokens, with a token of the image for each of its patches.
+
+        Raises
+        ------
+        InputError
+            If prompts have unequal lengths, or the image is not in front.
+        """
+        rows = [numbers for numbers, _ in self.tokenize(texts)]
+        lengths = {len(row) for row in rows}
+        mark = self._numbers[IMAGE]
+        places = [[place for place, number in enumerate(row) if number == mark] for row in rows]
+        if len(lengths) > 1 or any(found != [0] * (images is not None) for found in places):
+            raise InputError(
+                "the prompts of a toy", f"they have {sorted(lengths)} words and images at places "
+                f"{sorted({place for found in places for place in found})}",
+                f"put equally many words in each, and {IMAGE} once in front",
+            )  # fmt: skip
+        ids = torch.tensor(rows, dtype=torch.int64, device=self.device)
+        if images is None:
+            return Inputs(ids, {}, NO_IMAGE, 0)
+        height, width = (side // self.toy.patch_px for side in images.shape[1:3])
+        view = plain_view("the image", 0, width, height, width, *images.shape[1:3])
+        block = ids[:, :1].expand(-1, height * width)
+        tensors = {"images": torch.from_numpy(images)}
+        image = ImageTokens((view,), height * width, height * width)
+        return Inputs(torch.cat([block, ids[:, 1:]], 1), tensors, image, 0)
+
+    @torch.inference_mode()
+    def embed(self, inputs: Inputs) -> Embedded:
+        """Put the image's tokens before those of the text."""
+        hidden = self._hidden(inputs, inputs.ids)
+        n, length = hidden.shape[:2]
+        positions = torch.arange(length, device=hidden.device).expand(1, n, -1)
+        return Embedded(hidden, positions, additive(None, hidden))
+
+    @torch.inference_mode()
+    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
+        """Run image, context and further text."""
+        hidden = self._hidden(inputs, torch.cat([inputs.ids, ids], 1))
+        positions = torch.arange(hidden.shape[1], device=hidden.device).expand(1, len(hidden), -1)
+        return self.decode(hidden, positions, additive(None, hidden), None)
+
+    def _hidden(self, inputs: Inputs, ids: Tensor) -> Tensor:
+        text = self.embed_text(ids[:, inputs.image.length :])
+        if not inputs.image.length:
+            return text
+        return torch.cat([self.toy.see(inputs.tensors["images"].numpy()), text], 1)

@@ -1,0 +1,78 @@
+"""Every key of this study's section: which rules run after a change; written by hand."""
+
+# Scenes of this study are its own, so no shared rule comes before it.
+FOLLOWING: dict[str, set[str]] = {}
+SUITE = {"binding_id_interventions", "table", "figure"}
+TRAINED = {"toy_vlm", *SUITE}
+
+# Class.key -> (path in the study's part of the example, new value, all rules that run)
+KEYS: dict[str, tuple[str, object, set[str]]] = {
+    "BindingIdSection.tasks": ("tasks.0.rows", 5, SUITE),
+    "BindingIdSection.oracles": ("oracles.0.noise", 0.5, SUITE),
+    "BindingIdSection.suites": ("suites.0.resamples", 5, SUITE),
+    "BindingIdSection.models": ("models.0.pad", 5, SUITE),
+    "BindingIdSection.files": ("files.0.template", "short", {"shapes_task"}),
+    **{
+        f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
+        for key, value in {
+            "layout": "grid", "order": "independent",
+            "shared": "shape", "told_by": "size", "rows": 5, "estimation_rows": 5, "seed": 1,
+        }.items()
+    },
+    # Of the second task, which has slots enough.
+    "ShapesTask.things": ("tasks.1.things", 3, {"shapes_task"}),
+    "ShapesTask.name": ("tasks.0.name", "other", SUITE),
+    "VisionLanguageModel.name": ("models.0.name", "other", {"weights", *SUITE}),
+    "VisionLanguageModel.source": ("models.0.source", f"hf:llava-hf/other@{'1' * 40}",
+                                   {"weights", *SUITE}),
+    **{
+        f"VisionLanguageModel.{key}": (f"models.0.{key}", value, SUITE)
+        for key, value in {
+            "device": "cuda", "precision": "bfloat16", "attention": "eager",
+            "pad": 3, "border": "official", "answer": "bare", "keep": "all", "batch_size": 5,
+        }.items()
+    },
+    "Suite.toys": ("suites.2.toys", ["free", "absolute"], SUITE),
+    "BindingIdSection.toys": ("toys.0.seed", 5, TRAINED),
+    **{
+        f"Toy.{key}": (f"toys.0.{key}", value, TRAINED)
+        for key, value in {
+            "name": "other", "objective": "interchange", "positions": "absolute",
+            "connector": "resampler", "tower": "siglip", "width": 48, "n_layers": 4,
+            "tower_width": 32, "patch_px": 6, "training": {"steps": 5}, "seed": 1,
+        }.items()
+    },
+    **{
+        f"ToyTraining.{key}": (f"toys.0.training.{key}", value, TRAINED)
+        for key, value in {
+            "steps": 5, "batch_size": 5, "learning_rate": 0.5, "weight_decay": 0.5,
+            "naming_until": 5, "grounding_until": 150, "copying_until": 500, "gates": False,
+            "threads": 2, "device": "cuda",
+        }.items()
+    },
+    **{
+        f"TaskFiles.{key}": (f"files.0.{key}", value, {"shapes_task"})
+        for key, value in {
+            "name": "other", "task": "two-things", "template": "short", "answer": "slot",
+            "text_only": True,
+        }.items()
+    },
+    **{
+        f"Oracle.{key}": (f"oracles.0.{key}", value, SUITE)
+        for key, value in {
+            "name": "other", "mechanism": "colour", "noise": 0.5, "seed": 1,
+        }.items()
+    },
+    **{
+        f"Suite.{key}": (f"suites.0.{key}", value, SUITE)
+        for key, value in {
+            "name": "other", "tasks": ["nine-slots"],
+            "oracles": ["by-colour"], "experiments": ["mean", "positions"],
+            "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
+            "models": ["onevision"], "template": "short", "text_only": True,
+            "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
+            "threads": 2,
+            "device": "cuda",
+        }.items()
+    },
+}  # fmt: skip

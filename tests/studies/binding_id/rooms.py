@@ -1,0 +1,56 @@
+"""Which products hold which module of this study; see tests/workflow/test_code_keys.py."""
+
+STEP = {"binding_id_interventions"}
+TABLES = {f"table binding_id{which}" for which in ("", "_positions", "_vectors")}
+MAIN = {f"figure binding_id{which}" for which in ("", "_mean", "_sweeps")}
+MOVED = {"figure binding_id_positions"}
+FIGURES = MAIN | MOVED
+SCHEMAS = ROW_READERS = TABLE_READERS = WITHOUT_RULES = TABLES | FIGURES
+
+# Modules of the shared rooms that this study's own steps hold.
+SHARED: dict[str, set[str]] = {
+    "fitting/generators.py": STEP,
+    **{f"statistics/{name}.py": STEP for name in ("bootstrap", "multiple_tests", "proportions")},
+}
+
+ROOMS: dict[str, set[str]] = {
+    # All they decide stands in the spec, or is which code runs.
+    **{
+        f"{name}.py": set()
+        for name in ("config", "files_config", "files_products", "products", "registry", "study",
+                     "toys_config", "toys_products")
+    },
+    **{
+        f"{name}.py": STEP
+        for name in (
+            "engine", "estimates", "experiments", "interventions", "job", "layouts",
+            "mean_interventions", "metrics", "oracle", "reading", "reading_out", "rows", "scenes",
+            "suite", "task", "trials", "vocabulary",
+        )
+    },
+    "names.py": SCHEMAS,
+    "schemas.py": SCHEMAS,
+    "tables.py": TABLES,
+    "views.py": {*FIGURES, "report"},
+    "mechanisms.py": {"report"},
+    "findings.py": {"report"},
+    **{
+        f"figures/binding_id{which}.py": {f"figure binding_id{which}"}
+        for which in ("", "_mean", "_sweeps", "_positions")
+    },
+    # Of models that read images and words, and of files: none in this preset.
+    **{
+        f"{name}.py": set()
+        for name in ("images", "prompts", "published", "records", "shapes_task")
+    },
+    "vlm/": set(),
+    "toys/": set(),
+}  # fmt: skip
+
+# module -> (products whose own code changes with it, products that the chain reaches)
+EDITS: dict[str, tuple[set[str], set[str]]] = {
+    "oracle.py": (STEP, {*STEP, *TABLES, *FIGURES, "report"}),
+    "figures/binding_id_mean.py": (
+        {"figure binding_id_mean"}, {"figure binding_id_mean", "report"},
+    ),
+}  # fmt: skip

@@ -1,0 +1,287 @@
+"""The fast engine gives what the reference engine gives, on tiny models of three families."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache, partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny_vlms
+import torch
+
+from bindscope.studies.binding_id.engine import Engine
+from bindscope.studies.binding_id.interventions import (
+    CONTROL,
+    Add,
+    Condition,
+    Knockout,
+    Replace,
+    Rotate,
+    Tokens,
+)
+from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.task import GROUPS, question
+from bindscope.studies.binding_id.vlm.base import Options
+from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.reference import ReferenceEngine
+from bindscope.studies.binding_id.vlm.rotary import rotate_keys
+from bindscope.studies.binding_id.vlm.toys import ToyAdapter
+
+TOLERANCE = 1e-5  # of log-probabilities in float32
+N, SIDE, ITEMS = 2, 32, np.array([[0, 1, 2], [3, 2, 1]])
+MODELS = {
+    "llava": ("llava_onevision", {}),
+    "llava anyres": ("llava_onevision", {"pinpoints": ((16, 16), (32, 32), (16, 32))}),
+    "qwen": ("qwen2_vl", {}),
+    "molmo": ("molmo2", {}),
+    "molmo, norms after": ("molmo2", {"qk_norm_type": "olmo", "norm_after": True}),
+}
+
+
+@lru_cache
+def setting(name):
+    """Return both engines and what they make of two batches of scenes in the same slots."""
+    family, changes = MODELS[name]
+    engines = tiny_vlms.engines(family, **changes)
+    base, images = tiny_vlms.scenes(N, 0, SIDE)
+    source, others = tiny_vlms.scenes(N, 1, SIDE)
+    source = source.with_(slot=base.slot, boxes=base.boxes)
+    states = [(e.contexts(base, images), e.contexts(source, others)) for e in engines]
+    asked = [question(base, 0), question(source, 1)]
+    return engines, states, asked
+
+
+def vectors(engine, state, group, seed, tokens=None):
+    shape = engine.residual(state, group, 0, tokens).shape[1:]
+    return 2 * np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def some_layers(engine, rng):
+    return tuple(np.flatnonzero(rng.integers(2, size=engine.layers))) or (1,)
+
+
+def conditions(engine, state, seed):
+    """Every kind of intervention on every group, at random layers, alone and together."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for group in GROUPS:
+        add = vectors(engine, state, group, seed)
+        kinds = [
+            [Replace(group, 0, some_layers(engine, rng))],
+            [Add(group, 0, add), Add(group, 1, add, -0.5, some_layers(engine, rng))],
+            [Rotate(group, 0, 5), Rotate(group, 1, np.array([-7, 2]), some_layers(engine, rng))],
+            [Knockout(group, 1, some_layers(engine, rng))],
+            # Exchanged between roles, with keys turned or not; then added to, then moved.
+            [Replace(group, 0, None, 1, "base"), Replace(group, 1, (0, 2), 0, "base", False),
+             Add(group, 1, add), Rotate(group, 1, 3)],
+        ]  # fmt: skip
+        if len(state.positions) == 3:
+            kinds[2] = [Rotate(group, 0, np.array([1, 4, -2])), Rotate(group, 1, np.eye(3)[:2] * 3)]
+        found += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
+        anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)))
+        found.append(Condition(f"{group} anew", anew, frozen=False))
+    hidden = (Knockout("colour", 0, (1,), "item"), Knockout("object", 1, None, "colour"))
+    return [CONTROL, *found, Condition("hidden from the context", hidden, frozen=False)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_engines_agree_on_every_intervention(name):
+    engines, states, asked = setting(name)
+    todo = conditions(engines[0], states[0][0], 3)
+    fast, slow = (
+        engine.answers(*pair, todo, asked, ITEMS)
+        for engine, pair in zip(engines, states, strict=True)
+    )
+    assert fast.shape == (N, len(todo), 2, 3)
+    np.testing.assert_allclose(fast, slow, atol=TOLERANCE, rtol=0)
+    # None of them is idle, so agreement says something.
+    assert (np.abs(fast[:, 1:] - fast[:, :1]).max(axis=(0, 2, 3)) > 100 * TOLERANCE).all()
+    for engine in engines:
+        assert isinstance(engine, Engine)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen"])
+def test_both_engines_read_the_same_contexts(name):
+    engines, states, _ = setting(name)
+    for group in GROUPS:
+        found = [e.residual(s[0], group, 1) for e, s in zip(engines, states, strict=True)]
+        np.testing.assert_allclose(*found, atol=TOLERANCE)
+        places = [e.positions(s[0], group, 1) for e, s in zip(engines, states, strict=True)]
+        np.testing.assert_array_equal(*places)
+
+
+def test_what_cancels_out_has_no_effect():
+    (engine, _), ((base, _), _), asked = setting("llava")
+    nothing = [CONTROL]
+    for group in GROUPS:
+        add = vectors(engine, base, group, 0)
+        nothing += [
+            Condition("itself", (Replace(group, 0, context="base"),)),
+            Condition("there and back", (Add(group, 0, add), Add(group, 0, add, -1.0))),
+            Condition("turned back", (Rotate(group, 0, 9), Rotate(group, 0, -9))),
+            Condition("not at all", (Add(group, 1, add, 0.0), Rotate(group, 1, 0))),
+        ]
+    found = engine.answers(base, None, nothing, asked, ITEMS)
+    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=TOLERANCE)
+
+
+def whole(scenes, questions):
+    """The template, with every word of the context in some group."""
+    found = []
+    for prompt in tiny_vlms.template(scenes, questions):
+        ends = {0: len("<image>")}
+        spans = {}
+        for role in range(scenes.things):
+            spans["colour", role] = (ends[role], prompt.spans["colour", role][1])
+            ends[role + 1] = prompt.context.index(".", spans["colour", role][1]) + 1
+            spans["item", role] = (spans["colour", role][1], ends[role + 1])
+        found.append(replace(prompt, spans=spans))
+    return found
+
+
+def test_a_context_replaced_as_a_whole_is_the_other_context():
+    (engine, _), _, asked = setting("llava")
+    engine = FastEngine(engine.adapter, whole, Options(keep="all"))
+    base, images = tiny_vlms.scenes(N, 0, SIDE)
+    source, others = tiny_vlms.scenes(N, 1, SIDE)
+    source = source.with_(slot=base.slot, boxes=base.boxes)
+    states = engine.contexts(base, images), engine.contexts(source, others)
+    background = Tokens(support="background")
+    edits = [Replace(group, role) for group in GROUPS for role in (0, 1)]
+    edits.append(Replace("object", 0, tokens=background))
+    found = engine.answers(*states, [Condition("all", tuple(edits))], asked, ITEMS)
+    np.testing.assert_allclose(
+        found, engine.answers(states[1], None, [CONTROL], asked, ITEMS), atol=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen", "molmo"])
+def test_turned_keys_are_those_of_other_positions(name):
+    """R(d) of a cached key is the key that the layer makes at positions moved by d."""
+    (engine, _), ((base, _), _), _ = setting(name)
+    adapter, hidden = engine.adapter, torch.randn(1, 4, engine.width)
+    parts = len(base.positions)
+    before = torch.arange(4 * parts).view(parts, 1, 4)
+    delta = torch.tensor([[5, -3, 0, 60], [1, 2, 3, 4], [0, 0, 9, -9]])[:parts, None]
+    keys = adapter.kv_from_residual(1, hidden, before)[0]
+    there = adapter.kv_from_residual(1, hidden, before + delta)[0]
+    rotary = adapter.rotary(1)
+    turned = rotate_keys(keys, delta, rotary)
+    torch.testing.assert_close(turned, there, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(rotate_keys(turned, -delta, rotary), keys, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen"])
+def test_only_differences_of_positions_count(name):
+    (engine, _), ((base, _), _), _ = setting(name)
+    embedded = base.embedded
+    here, there = (
+        engine.adapter.decode(embedded.hidden, embedded.positions + by, embedded.mask, None)
+        for by in (0, 11)
+    )
+    torch.testing.assert_close(here, there, atol=1e-4, rtol=0)
+
+
+def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
+    (engine, _), ((base, source), _), asked = setting("llava anyres")
+    todo = conditions(engine, base, 5)[:12]
+    found = engine.answers(base, source, todo, asked, ITEMS)
+    assert not engine.adapter.layers[0]._forward_pre_hooks
+    single = FastEngine(engine.adapter, engine.template, Options(batch_size=1))
+    np.testing.assert_allclose(
+        found, single.answers(base, source, todo, asked, ITEMS), atol=TOLERANCE
+    )
+    np.testing.assert_array_equal(found, engine.answers(base, source, todo, asked, ITEMS))
+    scenes, images = tiny_vlms.scenes(N, 0, SIDE)
+    alone = engine.contexts(scenes[1:], images[1:])
+    np.testing.assert_allclose(
+        found[1:, :1], engine.answers(alone, None, [CONTROL], [q[1:] for q in asked], ITEMS[1:]),
+        atol=TOLERANCE,
+    )  # fmt: skip
+    assert not any(values.requires_grad for values in base.values)
+
+
+@pytest.mark.parametrize("name", ["llava anyres", "qwen", "molmo"])
+def test_an_image_that_has_been_read_is_not_read_again(name, monkeypatch):
+    """Other items, or other sentences first: the same as if nothing had been in memory."""
+    (engine, _), _, asked = setting(name)
+    base, images = tiny_vlms.scenes(N, 0, SIDE)
+    others = [base.with_(item=base.item[:, ::-1]), base.mentioned(np.array([1, 0]))]
+    new = [FastEngine(engine.adapter, engine.template) for _ in range(3)]
+    first = new[0].contexts(base, images)
+    alone = [e.contexts(other, images) for e, other in zip(new[1:], others, strict=True)]
+    monkeypatch.setattr(engine.adapter, "embed", None)  # the vision tower must not run
+    shared = [new[0].contexts(other, images) for other in others]
+    monkeypatch.undo()
+    for one, other in zip(alone, shared, strict=True):
+        todo = conditions(engine, one, 7)[:10]
+        answers = [engine.answers(state, first, todo, asked, ITEMS) for state in (one, other)]
+        np.testing.assert_allclose(*answers, atol=TOLERANCE)
+        for group in GROUPS:
+            found = [engine.residual(state, group, 1) for state in (one, other)]
+            np.testing.assert_allclose(*found, atol=10 * TOLERANCE)
+    monkeypatch.setattr(engine.adapter, "embed", None)
+    with pytest.raises(TypeError):  # other images are read
+        new[0].contexts(base, images[::-1])
+
+
+def test_single_views_and_cells_add_up():
+    """Replacing each view, or each cell, in turn is replacing the thing."""
+    (engine, slow), ((base, source), states), asked = setting("llava anyres")
+    assert "views" in engine.abilities
+    # The thing is one cell of the base view and 2 x 2 of the other.
+    first, rest = Tokens(views=(1,), cells=(0,)), Tokens(views=(1,), cells=(1, 2, 3))
+    base_view, crops = Tokens(views=(0,)), Tokens(views=(1,))
+    tokens = [[Tokens()], [base_view, crops], [first, base_view, rest]]
+    todo = [Condition("", tuple(Replace("object", 0, tokens=t) for t in some)) for some in tokens]
+    todo.append(Condition("ends", (Replace("object", 0, tokens=Tokens(support="newline")),)))
+    found = engine.answers(base, source, todo, asked, ITEMS)
+    np.testing.assert_allclose(found[:, :3], found[:, [0, 0, 0]], atol=TOLERANCE)
+    np.testing.assert_allclose(found, slow.answers(*states, todo, asked, ITEMS), atol=TOLERANCE)
+
+
+def test_the_text_only_twin_has_things_in_words():
+    (engine, _), _, _ = setting("qwen")
+    form = Form("short", image=False)
+    scenes, _ = tiny_vlms.scenes(N, 0, SIDE)
+    scenes = replace(scenes, words=replace(scenes.words, places=("left", "right", "in", "one")))
+    options = Options(images=False, keep="all")
+    fast, slow = (
+        kind(engine.adapter, partial(prompts, form=form), options)
+        for kind in (FastEngine, ReferenceEngine)
+    )
+    assert not fast.needs_images
+    todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
+    found = [
+        e.answers(e.contexts(scenes, None), None, todo, [question(scenes, 0)], ITEMS)
+        for e in (fast, slow)
+    ]
+    np.testing.assert_allclose(*found, atol=TOLERANCE)
+    assert fast.positions(fast.contexts(scenes, None), "object", 0).shape == (N, 2)
+
+
+def test_toys_have_the_same_engines():
+    """A toy's words are parted by spaces, and its image is one view without ends of rows."""
+    network, _ = tiny_vlms.llava()
+    pixels = torch.nn.functional.interpolate
+
+    def see(images):
+        small = pixels(torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255, (16, 16))
+        model = network.model
+        return model.multi_modal_projector(model.vision_tower(small).last_hidden_state)
+
+    words = SimpleNamespace(tokens=tiny_vlms.WORDS)
+    toy = SimpleNamespace(network=network, vocabulary=words, patch_px=16, see=see)
+    adapter = ToyAdapter("a toy", toy)
+    template = partial(prompts, form=Form("short"))
+    base, images = tiny_vlms.scenes(N, 0, SIDE)
+    found = []
+    for engine in (FastEngine(adapter, template), ReferenceEngine(adapter, template)):
+        state = engine.contexts(base, images)
+        assert "views" not in engine.abilities
+        np.testing.assert_array_equal(engine.positions(state, "object", 0)[:, 0], base.slot[:, 0])
+        todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
+        found.append(engine.answers(state, None, todo, [question(base, 0)], ITEMS))
+    np.testing.assert_allclose(*found, atol=TOLERANCE)

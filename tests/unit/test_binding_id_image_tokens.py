@@ -1,0 +1,206 @@
+"""Which tokens show which pixels: closed forms, the library's packing, and its processors."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny_vlms
+import torch
+from transformers import Qwen2VLImageProcessor
+from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOnevisionModel
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.interventions import Tokens
+from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.image_tokens import best_resolution, llava_views
+
+PINPOINTS = [[384 * a, 384 * b] for a in range(1, 7) for b in range(1, 7)]
+SIZES = [(384, 384), (400, 300), (768, 384), (1000, 1000), (2500, 900)]
+PAPER = llava_views((384, 384), 384, 14, PINPOINTS, 9)
+BOXES = np.array([[85, 42, 149, 107], [280, 84, 346, 152]])
+
+
+def cells(view, role, pad=0):
+    """Return rows and columns of a thing of the paper's images."""
+    found = PAPER.views[view].cells(BOXES[role], pad, "clip") - PAPER.views[view].start
+    rows, columns = np.divmod(found, PAPER.views[view].stride)
+    return sorted(set(rows.tolist())), sorted(set(columns.tolist()))
+
+
+@pytest.mark.parametrize("view", [0, 1])
+def test_the_papers_objects_stand_where_its_code_says(view):
+    assert PAPER.length == PAPER.features == 1485
+    assert cells(view, 0) == (list(range(3, 8)), list(range(6, 11)))
+    assert cells(view, 1) == (list(range(6, 11)), list(range(20, 25)))
+    place = PAPER.views[view].cells(BOXES[1], 0, "clip") - PAPER.views[view].cells(
+        BOXES[0], 0, "clip"
+    )
+    assert set(place.tolist()) == {95 if view == 0 else 98}
+
+
+def test_padding_by_three_is_242_tokens_or_clipped():
+    official = PAPER.of(BOXES, 0, Tokens(pad=3), "official")
+    assert len(official) == 242
+    wraps = PAPER.of(BOXES, 1, Tokens(pad=3), "official")
+    assert len(wraps) == 242
+    # Its last column leaves the grid: the next row's first cell, and the ends of 11 rows.
+    ends = set(PAPER.views[1].ends().tolist())
+    assert len(ends & set(wraps.tolist())) == 11
+    assert {729 + 28 * row + 27 for row in range(3, 14)} <= set(wraps.tolist())
+    assert {27 * row + 27 for row in range(3, 14)} <= set(wraps.tolist())
+    assert len(PAPER.of(BOXES, 1, Tokens(pad=3), "clip")) == 220
+
+
+def test_things_background_and_ends_of_rows_are_all_tokens():
+    parts = [PAPER.of(BOXES, role, Tokens(), "clip") for role in (0, 1)]
+    parts.append(PAPER.of(BOXES, 0, Tokens(support="background"), "clip"))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(1485))
+    assert len(PAPER.of(BOXES, 0, Tokens(support="newline"), "clip")) == 27
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_library_packs_in_the_order_of_the_map(size):
+    """Its own packing of features that hold where they are is the map's squares, in order."""
+    image = llava_views(size, 384, 14, PINPOINTS, 9)
+    target = best_resolution(size, PINPOINTS)
+    crops = (target[0] // 384, target[1] // 384)
+    row, column = np.mgrid[:27, :27]
+    features = []
+    for crop in range(-1, crops[0] * crops[1]):
+        down, across = divmod(max(crop, 0), crops[1])
+        place = [np.full((27, 27), crop >= 0), 27 * down + row, 27 * across + column]
+        features.append(np.stack(place, -1).reshape(-1, 3))
+    config = SimpleNamespace(
+        vision_config=SimpleNamespace(image_size=384, patch_size=14),
+        image_grid_pinpoints=PINPOINTS,
+    )
+    packed, lengths = LlavaOnevisionModel.pack_image_features(
+        SimpleNamespace(config=config), [torch.tensor(np.stack(features), dtype=torch.float64)],
+        torch.tensor([size]), image_newline=torch.full((3,), -1.0, dtype=torch.float64),
+    )  # fmt: skip
+    packed = packed[0].numpy()
+    assert len(packed) == int(lengths[0]) == image.length
+    views = image.views
+    np.testing.assert_array_equal(np.flatnonzero(packed[:, 0] < 0), views[1].ends())
+    for number, view in enumerate(views):
+        index = (np.arange(view.rows)[:, None] * view.stride + np.arange(view.columns)).ravel()
+        found = packed[view.start + index]
+        np.testing.assert_allclose(found[:, 0], number)
+        edges = _cell_edges(number, crops)
+        for axis, mine in ((0, view.y), (1, view.x)):
+            centres = (mine[1:] + mine[:-1]) / 2
+            scaled = _to_image(number, axis, size, target, edges[axis])
+            there = np.interp(found[:, 1 + axis] + 0.5, np.arange(len(scaled)), scaled)
+            want = (centres[:, None] + 0 * views[number].x[1:] if axis == 0
+                    else centres[None] + 0 * views[number].y[1:, None]).ravel()  # fmt: skip
+            # Exact but where the library shrinks by interpolating at centres of cells.
+            width = np.diff(mine).max()
+            assert np.abs(there - want).max() < (1e-6 if size != (2500, 900) else 0.51) * width
+
+
+def _cell_edges(view, crops):
+    """Where cells begin, in pixels of the target: 14 px each, the last of a crop to its end."""
+    many = (1, 1) if view == 0 else crops
+    starts = [np.add.outer(np.arange(n) * 384, np.arange(27) * 14).ravel() for n in many]
+    return [np.append(s, n * 384).astype(float) for s, n in zip(starts, many, strict=True)]
+
+
+def _to_image(view, axis, size, target, edges):
+    """Pixels of the image: the base view is stretched, the other one scaled and padded."""
+    if view == 0:
+        return edges * size[axis] / 384
+    scale = min(target[0] / size[0], target[1] / size[1])
+    long = np.ceil(size[axis] * scale - 1e-9)
+    return (edges - (target[axis] - long) // 2) * size[axis] / long
+
+
+@pytest.mark.parametrize("family", ["llava_onevision", "qwen2_vl", "molmo2"])
+@pytest.mark.parametrize("size", [(32, 32), (32, 64), (48, 80)], ids=str)
+def test_processors_put_pixels_where_the_map_says(family, size):
+    """An image that says where each pixel is comes out of the processor at its cell's middle."""
+    changes = {"pinpoints": ((16, 16), (16, 32), (32, 32), (32, 64))}
+    model, processor = tiny_vlms.FAMILIES[family](**changes if family[0] == "l" else {})
+    adapter = adapt("tiny", model, processor, "cpu")
+    height, width = size
+    y, x = np.mgrid[:height, :width]
+    image = np.stack([x * 255 / width, y * 255 / height, 0 * x], -1).round().astype(np.uint8)
+    inputs = adapter.read([f"{adapter.image_text} The"], image[None])
+    shown = _shown(family, inputs, processor)  # (features, 2), each from 0 to 1
+    marks = (inputs.ids[0] == model.config.image_token_id).nonzero()[:, 0].numpy()
+    ends = np.concatenate([view.ends() for view in inputs.image.views])
+    if family == "llava_onevision":
+        marks = np.setdiff1d(marks, ends + inputs.start)
+    place = {int(mark): number for number, mark in enumerate(marks)}
+    for view in inputs.image.views:
+        for row in range(view.rows):
+            for column in range(view.columns):
+                token = inputs.start + view.start + row * view.stride + column
+                middle = [view.x[column : column + 2].mean() / width,
+                          view.y[row : row + 2].mean() / height]  # fmt: skip
+                side = [np.diff(view.x).max() / width, np.diff(view.y).max() / height]
+                off = np.abs(shown[place[token]] - np.clip(middle, 0, 1)) / side
+                assert (off < 0.35).all(), (view.name, row, column, shown[place[token]], middle)
+
+
+def _shown(family, inputs, processor):
+    """Return the mean red and green of what each feature is made from, in the packed order."""
+    pixels = inputs.tensors["pixel_values"].double()
+    own = processor.image_processor
+    mean, std = (torch.tensor(values[:2]) for values in (own.image_mean, own.image_std))
+    if family == "llava_onevision":
+        patches = torch.nn.functional.avg_pool2d(pixels[0], 8)[:, :2].permute(0, 2, 3, 1)
+        values = patches * std + mean
+        newline = torch.full((2,), -1.0, dtype=values.dtype)
+        config = SimpleNamespace(
+            vision_config=SimpleNamespace(image_size=16, patch_size=8),
+            image_grid_pinpoints=own.image_grid_pinpoints,
+        )
+        packed, _ = LlavaOnevisionModel.pack_image_features(
+            SimpleNamespace(config=config), [values.flatten(1, 2)], inputs.tensors["image_sizes"],
+            image_newline=newline,
+        )  # fmt: skip
+        return packed[0][packed[0][:, 0] != -1].numpy()
+    if family == "qwen2_vl":
+        patches = pixels.view(-1, 4, 3, 2, 64)[:, :, :2].mean((1, 3, 4))
+        return (patches * std + mean).numpy()
+    patches = pixels.view(-1, 16, 3).mean(1)[:, :2] * std + mean
+    pooling = inputs.tensors["image_token_pooling"].long()
+    valid = (pooling >= 0)[..., None]
+    return ((patches[pooling.clamp(min=0)] * valid).sum(1) / valid.sum(1)).numpy()
+
+
+def test_qwens_image_of_384_px_is_14_cells_of_27_px():
+    own = Qwen2VLImageProcessor()
+    assert own.get_number_of_image_patches(384, 384) // 4 == 14 * 14
+    qwen = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
+    model = SimpleNamespace(config=qwen)
+    grid = {"image_grid_thw": torch.tensor([[1, 28, 28]])}
+    family = type(adapt("tiny", *tiny_vlms.qwen(), "cpu"))
+    image = family.image_tokens(SimpleNamespace(model=model), grid, (384, 384))
+    assert len(image.of(BOXES, 0, Tokens(), "clip")) == 9
+    assert np.allclose(np.diff(image.views[0].x), 384 / 14)
+
+
+@pytest.mark.parametrize(
+    ("box", "words"),
+    [
+        ((400, 10, 420, 20), "outside the base view"),
+        ((10, 390, 20, 400), "outside the base view"),
+        ((-5, 10, 20, 20), "outside the base view"),
+        ((30, 10, 30, 20), "empty or outside"),
+    ],
+)
+def test_boxes_outside_the_grid_are_refused(box, words):
+    with pytest.raises(InputError, match=words):
+        PAPER.of(np.array([box]), 0, Tokens(), "clip")
+
+
+def test_views_and_cells_that_are_not_there_are_refused():
+    with pytest.raises(InputError, match=r"view 2: .* 2 views"):
+        PAPER.of(BOXES, 0, Tokens(views=(2,)), "clip")
+    with pytest.raises(InputError, match=r"cell 25: .* 25 cells"):
+        PAPER.of(BOXES, 0, Tokens(cells=(25,)), "clip")
+    with pytest.raises(InputError, match="begins or ends outside"):
+        PAPER.of(np.array([[0, 0, 14, 14]]), 0, Tokens(pad=1), "official")

@@ -1,0 +1,148 @@
+"""Images of the shapes task: colours, boxes and masks against what was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bindscope.scenes.solids.further_bodies import FURTHER, TUBE
+from bindscope.scenes.solids.world import from_srgb, to_srgb
+from bindscope.studies.binding_id.images import SHADOW_PX, draw
+from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.scenes import Rule, draw_scenes
+from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.vocabulary import RGB, SplitName, words_of
+
+PATCH = 14  # of SigLIP at 384 px
+OTHER = np.array([[0, 1]])  # the second thing alone changes
+
+
+def scenes_of(rule: Rule, n: int, split: SplitName = "test") -> Scenes:
+    return draw_scenes(rule, words_of(split, rule.layout), n, np.random.default_rng(0))
+
+
+def test_the_papers_boxes_are_its_cells() -> None:
+    """Rows 3 to 7 and columns 6 to 10 on the left, 6 to 10 and 20 to 24 on the right."""
+    cells = [
+        (top // PATCH, (bottom - 1) // PATCH, left // PATCH, (right - 1) // PATCH)
+        for left, top, right, bottom in LAYOUTS["pair"].regions
+    ]
+    assert cells == [(3, 7, 6, 10), (6, 10, 20, 24)]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> None:
+    layout = LAYOUTS[name]
+    room = 0 if layout.sprites else SHADOW_PX
+    taken = np.zeros((layout.size_px + 2 * room,) * 2, int)
+    for left, top, right, bottom in layout.regions:
+        assert 0 <= left < right <= layout.size_px
+        assert 0 <= top < bottom <= layout.size_px
+        taken[top : bottom + 2 * room, left : right + 2 * room] += 1
+    assert taken.max() == 1
+    assert len(layout.places) == len(set(layout.places)) == len(layout.regions)
+
+
+@pytest.mark.parametrize("split", ["test", "estimation"])
+def test_things_have_their_colour_and_fill_their_region(split: SplitName) -> None:
+    scenes = scenes_of(Rule(), 24, split)
+    drawn, regions = draw(scenes, "pair"), LAYOUTS["pair"].boxes(scenes.slot)
+    for row in range(len(scenes)):
+        for role in range(2):
+            mask = drawn.masks[row] == role + 1
+            colour = RGB[scenes.words.colours[scenes.colour[row, role]]]
+            assert np.abs(np.median(drawn.images[row][mask], axis=0) - colour).max() <= 16
+            left, top, right, bottom = drawn.boxes[row, role]
+            assert mask.any(axis=1).nonzero()[0][[0, -1]].tolist() == [top, bottom - 1]
+            assert mask.any(axis=0).nonzero()[0][[0, -1]].tolist() == [left, right - 1]
+            low, high = regions[row, role, :2], regions[row, role, 2:]
+            assert (low <= (left, top)).all()
+            assert (high >= (right, bottom)).all()
+            assert (high - low - (right - left, bottom - top)).min() <= 4
+
+
+@pytest.mark.parametrize("layout", ["pair", "sprites"])
+def test_a_thing_is_seen_in_its_mask_alone(layout: LayoutName) -> None:
+    """Another colour changes the pixels of the mask, another thing those of its surroundings."""
+    scenes = scenes_of(Rule(layout), 6)
+    first = draw(scenes, layout)
+    recoloured = draw(scenes.with_(colour=(scenes.colour + OTHER) % 6), layout)
+    changed = (first.images != recoloured.images).any(axis=-1)
+    assert not changed[first.masks != 2].any()
+    assert changed[first.masks == 2].mean() > 0.9
+    np.testing.assert_array_equal(first.masks, recoloured.masks)
+    other = draw(scenes.with_(shape=(scenes.shape + OTHER) % 4), layout)
+    np.testing.assert_array_equal(other.boxes[:, 0], first.boxes[:, 0])
+    for row, (left, top, right, bottom) in enumerate(
+        LAYOUTS[layout].boxes(scenes.slot[:, 0]).tolist()
+    ):
+        part = row, slice(top, bottom), slice(left, right)
+        np.testing.assert_array_equal(other.images[part], first.images[part])
+
+
+def test_a_thing_looks_the_same_in_every_slot() -> None:
+    scenes = scenes_of(Rule("sprites", 1), 1)
+    looks = []
+    for slot, (left, top, right, bottom) in enumerate(LAYOUTS["sprites"].regions):
+        images = draw(scenes.with_(slot=np.array([[slot]])), "sprites").images
+        looks.append(images[0, top:bottom, left:right])
+        assert (images == 255).all(axis=-1).sum() >= 36 * 36 - 144
+    assert all((look == looks[0]).all() for look in looks)
+
+
+@pytest.mark.parametrize("told_by", ["material", "size"])
+def test_equal_things_are_told_apart_by_what_they_should_be(told_by: str) -> None:
+    scenes = scenes_of(Rule("level", shared="both", told_by=told_by), 4)  # type: ignore[arg-type]
+    drawn = draw(scenes, "level")
+    areas = np.stack([(drawn.masks == r).sum(axis=(1, 2)) for r in (1, 2)], axis=1)
+    ratio = areas.min(axis=1) / areas.max(axis=1)
+    assert (ratio == 1).all() if told_by == "material" else (ratio < 0.5).all()
+    left, right = (drawn.images[:, 56:122, x : x + 66] for x in (85, 280))
+    assert (np.abs(left.astype(int) - right) > 30).any(axis=(1, 2, 3)).all()
+
+
+def test_sprites_vary_within_their_region() -> None:
+    scenes = scenes_of(Rule("sprites", 9), 4)
+    plain, one, again = (
+        draw(scenes, "sprites", jitter)
+        for jitter in (None, np.random.default_rng(0), np.random.default_rng(0))
+    )
+    np.testing.assert_array_equal(one.images, again.images)
+    assert (np.abs(one.boxes - plain.boxes) <= 1).all()
+    assert (one.boxes != plain.boxes).any()
+    regions = LAYOUTS["sprites"].boxes(scenes.slot)
+    assert (regions[..., :2] <= one.boxes[..., :2]).all()
+    assert (one.boxes[..., 2:] <= regions[..., 2:]).all()
+    assert len({tuple(pixel) for pixel in one.images[one.masks == 1].tolist()}) > 100
+
+
+def test_words_of_another_order_do_not_move_things() -> None:
+    scenes = scenes_of(Rule("grid", 3), 3)
+    first, other = draw(scenes, "grid"), draw(scenes.mentioned(np.array([2, 0, 1])), "grid")
+    np.testing.assert_array_equal(first.images, other.images)
+    np.testing.assert_array_equal(first.boxes[:, [2, 0, 1]], other.boxes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "volume"),
+    [
+        ("cone", np.pi * 2 / 3),
+        ("frustum", np.pi * 2 / 3 * (1 + 0.5 + 0.25)),
+        ("prism", 2 * 3 * np.sqrt(3) / 4),
+        ("pyramid", 2 * 2 / 3),
+        ("torus", 2 * np.pi**2 * (1 - TUBE) * TUBE**2),
+    ],
+)
+def test_further_bodies_by_their_volume_and_slope(shape: str, volume: float) -> None:
+    """Points inside fill the volume; no distance grows faster than the way (or rays would miss)."""
+    line = (np.arange(64) + 0.5) / 32 - 1
+    points = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1)
+    distance = FURTHER[shape](points)
+    assert (distance < 0).mean() * 8 == pytest.approx(volume, rel=0.02)
+    for axis in range(3):
+        assert np.abs(np.diff(distance, axis=axis)).max() <= 1 / 32 + 1e-12
+
+
+def test_srgb_there_and_back() -> None:
+    values = np.arange(256)
+    np.testing.assert_array_equal(to_srgb(from_srgb(values)), values)

@@ -1,0 +1,220 @@
+"""Loading vision-language models, and what of them and of texts is refused, with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+import tiny_vlms
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from bindscope.core.errors import BindscopeError, InputError, ModelError
+from bindscope.studies.binding_id.interventions import (
+    CONTROL,
+    Add,
+    Condition,
+    Knockout,
+    Replace,
+    Rotate,
+    Tokens,
+)
+from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.task import question
+from bindscope.studies.binding_id.vlm.base import Options
+from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
+from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.loading import load, load_engine
+
+SIDE = 32
+SCENES, IMAGES = tiny_vlms.scenes(2, 0, SIDE)
+ITEMS = SCENES.item
+
+
+def engine(options=None, template=tiny_vlms.template, made=None):
+    model, processor = made or tiny_vlms.llava()
+    return FastEngine(adapt("tiny", model, processor, "cpu"), template, options)
+
+
+def saved(folder, family="llava_onevision", without=()):
+    for part in tiny_vlms.FAMILIES[family]():
+        part.save_pretrained(folder)
+    for name in without:
+        (folder / name).unlink()
+    return VisionLanguageModel(name="tiny", source=f"hf:path:{folder}")
+
+
+@pytest.mark.parametrize("family", tiny_vlms.FAMILIES)
+def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path):
+    config = saved(tmp_path, family)
+    form = Form("short")
+    found = load({"kind": "pretrained", **config.model_dump(mode="json")}, form)
+    made = engine(template=partial(prompts, form=form), made=tiny_vlms.FAMILIES[family]())
+    scenes = SCENES.with_(words=dataclasses.replace(SCENES.words, places=("left", "right")))
+    answers = [
+        e.answers(e.contexts(scenes, IMAGES), None, [CONTROL], [question(scenes, 0)], ITEMS)
+        for e in (found, made)
+    ]
+    np.testing.assert_allclose(*answers, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("without", "words"),
+    [
+        (("config.json",), "has no config.json"),
+        (("model.safetensors",), "there are no safetensors"),
+        (("processor_config.json", "tokenizer_config.json", "tokenizer.json"), "processor"),
+    ],
+)
+def test_a_folder_that_is_not_whole_is_refused(without, words, tmp_path):
+    with pytest.raises(ModelError, match=words):
+        load_engine(saved(tmp_path, without=without), Form("short"))
+
+
+def test_other_families_and_moving_sources_are_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llava"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="'llava' are not supported"):
+        load_engine(VisionLanguageModel(name="x", source=f"hf:path:{tmp_path}"), Form())
+    with pytest.raises(ValueError, match="no pinned revision"):
+        VisionLanguageModel(name="x", source="hf:llava-hf/llava-onevision-qwen2-7b-ov-hf@main")
+
+
+def test_a_processor_of_another_model_is_refused():
+    model, _ = tiny_vlms.llava()
+    _, other = tiny_vlms.llava(pinpoints=((16, 16), (32, 32)))
+    with pytest.raises(ModelError, match=r"makes \[24\] tokens of an image .* the model 10"):
+        engine(made=(model, other)).contexts(SCENES, IMAGES)
+    _, qwen = tiny_vlms.qwen()
+    with pytest.raises(ModelError, match="marks the image by token 2, the model looks for token 1"):
+        adapt("tiny", model, qwen, "cpu")
+
+
+def test_a_missing_attention_mask_is_refused():
+    model, processor = tiny_vlms.llava()
+    processor.tokenizer.model_input_names = ["input_ids"]
+    with pytest.raises(ModelError, match="no attention mask"):
+        engine(made=(model, processor)).contexts(SCENES, IMAGES)
+
+
+def test_sliding_attention_and_growing_rotations_are_refused():
+    sliding = tiny_vlms.llava(
+        layer_types=["full_attention", "sliding_attention", "full_attention"], sliding_window=4,
+        use_sliding_window=True,
+    )  # fmt: skip
+    with pytest.raises(ModelError, match="sliding window"):
+        engine(made=sliding)
+    growing = tiny_vlms.llava(
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    )
+    with pytest.raises(ModelError, match=r"\(dynamic\) change with the length"):
+        engine(made=growing)
+
+
+def words(**changes):
+    return SCENES.with_(words=dataclasses.replace(SCENES.words, **changes))
+
+
+def unequal():
+    """One colour of the first scene takes two tokens."""
+    colours = list(SCENES.words.colours)
+    colours[SCENES.colour[0, 0]] = "green red"
+    return words(colours=tuple(colours))
+
+
+REFUSED = {
+    "an item of two tokens": (
+        lambda: words(items=("J", "Q", "X", "Z", "J Q")), "' J Q': it is 2 tokens"
+    ),
+    "two items of one token": (
+        lambda: words(items=("J", "Q", "X", "Z", "K", "W")), "items  K,  W: they are the same token"
+    ),
+    "contexts of unequal length": (unequal, r"prompts of a batch take \[\d+, \d+\] tokens"),
+    "shapes of unequal length": (
+        lambda: words(shapes=("cone", "cube", "can", "sphere one")), "question 0"
+    ),
+    "boxes outside": (
+        lambda: SCENES.with_(boxes=SCENES.boxes + 20), "reaches beyond the image of 32 x 32"
+    ),
+    "no boxes": (lambda: dataclasses.replace(SCENES, boxes=None), "they have no boxes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_scenes_that_a_model_cannot_read_are_refused(case):
+    made, message = REFUSED[case]
+    scenes, asked = made(), engine()
+    shapes = np.array([3, 1]) if "shapes" in case else np.array([0, 1])
+    about = dataclasses.replace(question(scenes, 0), values=shapes)
+    edit = Condition("", (Replace("object", 0, context="base"),))
+
+    def read_and_ask():
+        return asked.answers(asked.contexts(scenes, IMAGES), None, [edit], [about], ITEMS)
+
+    with pytest.raises(BindscopeError, match=message):
+        read_and_ask()
+
+
+def edited(edit, frozen=True):
+    asked = engine()
+    state = asked.contexts(SCENES, IMAGES)
+    condition = Condition("mine", (edit,), frozen)
+    return asked.answers(state, None, [condition], [question(SCENES, 0)], ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("edit", "frozen", "message"),
+    [
+        (Replace("object", 0), True, "takes tokens from a source, and none was given"),
+        (Replace("object", 2), True, "of 2 roles"),
+        (Replace("item", 0, (3,), context="base"), True, "names layer 3, and the model has 3"),
+        (Add("item", 0, np.zeros((3, 2, 8), np.float32)), True, r"shape \(3, 2, 8\) where"),
+        (Add("item", 0, np.full((3, 2, 32), np.nan, np.float32)), True, "not finite"),
+        (Rotate("item", 0, np.zeros((2, 2), np.int64)), True, "moves keys by an array"),
+        (Rotate("item", 0, 1), False, "computed anew"),
+        (Knockout("item", 0, seen_by="colour"), True, "has no effect"),
+        (Add("object", 0, np.zeros((3, 6, 32), np.float32), tokens=Tokens(support="background")),
+         True, "`keep: all`"),
+    ],
+)  # fmt: skip
+def test_interventions_that_do_not_fit_are_refused(edit, frozen, message):
+    with pytest.raises(InputError, match=message):
+        edited(edit, frozen)
+
+
+def test_a_full_stop_and_line_breaks_that_are_one_token_belong_to_the_context():
+    """Qwen2's tokenizer joins them: `lead` moves the line breaks into the context."""
+    form = Form("paper")
+    texts = [p.context + p.questions[0] for p in prompts(SCENES, [question(SCENES, 0)], form)]
+    texts += [f" {word}" for word in (*tiny_vlms.COLOURS, *tiny_vlms.SHAPES, *tiny_vlms.ITEMS)] * 9
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r" ?[^\s\p{L}\p{N}]+[\r\n]*| ?\p{L}+|\s+"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    special = [*tiny_vlms.SPECIAL, "<|im_start|>", "<|im_end|>"]
+    raw.train_from_iterator(
+        texts * 3,
+        trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, special_tokens=special),
+    )
+    model, processor = tiny_vlms.llava(vocab_size=1000)
+    processor.tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>",
+        additional_special_tokens=["<image>"],
+    )  # fmt: skip
+    template, asked = partial(prompts, form=form), [question(SCENES, 0)]
+    plain = engine(template=template, made=(model, processor))
+    with pytest.raises(InputError, match="changes the tokens of its context"):
+        plain.answers(plain.contexts(SCENES, IMAGES), None, [CONTROL], asked, ITEMS)
+    options = Options(lead="\n\n", answer="bare")
+    led = engine(options, template, (model, processor))
+    state = led.contexts(SCENES, IMAGES)
+    last = led.adapter.tokenize(state.read.texts)[0][0][-1]
+    assert processor.tokenizer.convert_ids_to_tokens(last) == ".ĊĊ"
+    assert np.isfinite(led.answers(state, None, [CONTROL], asked, ITEMS)).all()

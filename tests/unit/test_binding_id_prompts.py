@@ -1,0 +1,122 @@
+"""The texts of the shapes task, against the released prompt and against what they are made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.prompts import Form, answers, prompts, vocabulary, with_image
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs, draw_scenes
+from bindscope.studies.binding_id.task import Attribute, Prompt, Scenes, question
+from bindscope.studies.binding_id.vocabulary import words_of
+
+WORDS = words_of("test", "pair")
+SHAPE: tuple[Attribute, ...] = ("shape",)
+
+
+def scene(**changes: list[int]) -> Scenes:
+    """A green sphere with J on the left, a red cube with Q on the right."""
+    values = {"shape": [3, 1], "colour": [2, 4], "item": [9, 16], "slot": [0, 1],
+              "material": [0, 0], "size": [0, 0]} | changes  # fmt: skip
+    return Scenes(WORDS, **{name: np.array([value]) for name, value in values.items()})
+
+
+def one(scenes: Scenes, form: Form, *by: Attribute) -> Prompt:
+    names = by or SHAPE
+    asked = [question(scenes, role, name) for name in names for role in (0, 1)]
+    return prompts(scenes, asked, form)[0]
+
+
+def parts(prompt: Prompt) -> dict[tuple[str, int], str]:
+    return {key: prompt.context[start:end] for key, (start, end) in prompt.spans.items()}
+
+
+def test_the_papers_prompt() -> None:
+    """Word by word as in the released code."""
+    prompt = one(scene(), Form())
+    assert prompt.context + prompt.questions[1] == (
+        "<|im_start|>user <image>\n\nAnswer the question based on the provided image and the "
+        "context below. Keep the answer short.\n\nContext:The green object contains item J. The "
+        "red object contains item Q.\n\nQuestion: Which item does the cube contain?<|im_end|>"
+        "<|im_start|>assistant\nAnswer: The cube contains item"
+    )
+    assert parts(prompt) == {("colour", 0): "green object", ("item", 0): "item J",
+                             ("colour", 1): "red object", ("item", 1): "item Q"}  # fmt: skip
+
+
+def test_the_short_form_and_its_vocabulary() -> None:
+    prompt = one(scene(), Form("short"), "shape", "slot")
+    assert prompt.context == "<image> green has J . red has Q ."
+    assert prompt.questions == (" ? sphere has", " ? cube has", " ? left has", " ? right has")
+    assert parts(prompt)["item", 1] == "Q ."
+    assert parts(prompt)["colour", 1] == "red has"
+    words = (prompt.context + "".join(prompt.questions)).split()
+    assert set(words) <= set(vocabulary(scene()))
+
+
+def test_items_may_come_first() -> None:
+    prompt = one(scene(), Form("items_first"))
+    assert prompt.context.endswith("Item J is in the green object. Item Q is in the red object.")
+    assert parts(prompt)["item", 1] == "Item Q"
+    assert parts(prompt)["colour", 1] == "red object"
+
+
+def test_the_twin_tells_the_image_by_slots() -> None:
+    """The thing on the left is told first, also where it is mentioned second."""
+    prompt = one(scene(slot=[1, 0], colour=[2, 4]), Form(image=False))
+    assert "Context:There is a red cube and a green sphere. The green object con" in prompt.context
+    assert parts(prompt)["object", 0] == "green sphere"
+    assert "<image>" not in prompt.context
+    told = one(scene(material=[0, 1]), Form("short", image=False))
+    assert told.context.startswith("rubber green sphere . metal red cube . green has J .")
+
+
+def test_two_hops_go_from_the_item_to_the_place() -> None:
+    form = Form(answer="slot")
+    prompt = one(scene(slot=[1, 0]), form, "item")
+    assert "Where is the object that contains item J?" in prompt.questions[0]
+    assert prompt.questions[0].endswith("Answer: The object that contains item J is at the")
+    assert answers(scene(slot=[1, 0]), form, "item", question(scene(), 0, "item")) == ["right"]
+
+
+def test_every_question_has_its_thing_s_answer() -> None:
+    for rule in (Rule("grid", 4, "independent"), Rule(shared="both", told_by="material")):
+        pairs = draw_pairs(rule, "test", 30, seed=0)
+        for role in range(rule.things):
+            asked = question(pairs.base, role, rule.ask)
+            expected = [pairs.base.words.items[i] for i in pairs.base.item[:, role]]
+            assert answers(pairs.base, Form(mention=rule.mention), rule.ask, asked) == expected
+
+
+def test_spans_move_with_a_models_own_image_token() -> None:
+    prompt = one(scene(), Form("short"))
+    assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)
+
+
+def test_released_spacing() -> None:
+    scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
+    asked = question(scenes, 0)
+    texts = [prompt.questions[0] for prompt in prompts(scenes, [asked], Form(extra_spaces=True))]
+    for word, text in zip(asked.texts(), texts, strict=True):
+        assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text
+
+
+@pytest.mark.parametrize(
+    ("scenes", "form", "by", "problem"),
+    [
+        (scene(colour=[2, 2]), Form(), "shape", "two things of a scene have the same colour"),
+        (scene(), Form(answer="slot"), "slot", "holds the answer"),
+    ],
+)
+def test_texts_that_leave_nothing_to_find_are_refused(
+    scenes: Scenes, form: Form, by: Attribute, problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        one(scenes, form, by)
+
+
+def test_an_ambiguous_question_has_no_answer() -> None:
+    same = scene(shape=[1, 1])
+    with pytest.raises(InputError, match="no thing, or several"):
+        answers(same, Form(), "shape", question(same, 0))

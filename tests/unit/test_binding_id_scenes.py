@@ -1,0 +1,132 @@
+"""What scenes and pairs of the shapes task promise: who is where, and what they never share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindscope.core.errors import ConfigError
+from bindscope.studies.binding_id.layouts import LAYOUTS
+from bindscope.studies.binding_id.scenes import (
+    Rule,
+    check_rule,
+    draw_pairs,
+    draw_scenes,
+    exchanged_contents,
+    exchanged_items,
+    exchanged_sentences,
+    withheld,
+)
+from bindscope.studies.binding_id.vocabulary import COLOURS, ITEMS, RGB, SHAPES, words_of
+
+ARRAYS = ("shape", "colour", "item", "slot", "material", "size")
+RULES = st.builds(
+    Rule,
+    layout=st.sampled_from(["grid", "sprites"]),
+    things=st.integers(1, 9),
+    order=st.sampled_from(["left_first", "independent"]),
+    shared=st.sampled_from(["none", "shape", "colour", "both"]),
+) | st.builds(
+    Rule,
+    layout=st.sampled_from(["pair", "level", "grid"]),
+    order=st.sampled_from(["left_first", "independent"]),
+    shared=st.sampled_from(["none", "shape", "colour", "both"]),
+    told_by=st.sampled_from(["material", "size", "slot"]),
+)
+
+
+@pytest.mark.parametrize("words", [SHAPES, COLOURS, ITEMS])
+def test_splits_share_no_word(words: dict[str, tuple[str, ...]]) -> None:
+    assert not set(words["test"]) & set(words["estimation"])
+
+
+def test_every_colour_can_be_drawn() -> None:
+    assert set(RGB) == {*COLOURS["test"], *COLOURS["estimation"]}
+
+
+def test_a_base_and_its_source_share_nothing() -> None:
+    pairs = draw_pairs(Rule(), "test", 300, seed=0)
+    for name in ("shape", "colour", "item"):
+        both = np.concatenate([getattr(pairs.base, name), getattr(pairs.source, name)], axis=1)
+        assert all(len(set(row)) == 4 for row in both.tolist())
+    assert (pairs.base.slot == [0, 1]).all()
+    assert (pairs.source.slot == [0, 1]).all()
+
+
+@given(rule=RULES)
+@settings(max_examples=40, deadline=None)
+def test_a_thing_of_the_source_differs_from_the_bases_in_its_role(rule: Rule) -> None:
+    pairs = draw_pairs(rule, "estimation", 20, seed=1)
+    for name in ("shape", "colour", "item"):
+        assert (getattr(pairs.base, name) != getattr(pairs.source, name)).all()
+    assert not (np.sort(pairs.base.slot) != np.sort(pairs.source.slot)).any()
+
+
+@given(rule=RULES)
+@settings(max_examples=40, deadline=None)
+def test_what_names_a_thing_is_its_own(rule: Rule) -> None:
+    """The text's attribute and the question's tell all things apart, whatever they share."""
+    scenes = draw_scenes(rule, words_of("test", rule.layout), 20, np.random.default_rng(2))
+    for name in (rule.mention, rule.ask, "item", "slot"):
+        assert all(len(set(row)) == rule.things for row in getattr(scenes, name).tolist())
+    for shared in {"none": (), "both": ("shape", "colour")}.get(rule.shared, (rule.shared,)):
+        assert (getattr(scenes, shared) == getattr(scenes, shared)[:, :1]).all()
+    assert scenes.boxes is not None
+    np.testing.assert_array_equal(scenes.boxes, LAYOUTS[rule.layout].boxes(scenes.slot))
+
+
+def test_order_of_mention_follows_slots_or_not() -> None:
+    words = words_of("test", "grid")
+    draw = np.random.default_rng(3)
+    ordered = draw_scenes(Rule("grid", 3), words, 200, draw)
+    assert (np.diff(ordered.slot, axis=1) > 0).all()
+    free = draw_scenes(Rule("grid", 2, "independent"), words, 2000, draw)
+    assert abs((free.slot[:, 0] < free.slot[:, 1]).mean() - 0.5) < 0.05
+
+
+def test_a_pair_is_withheld_in_some_slots_and_shown_in_others() -> None:
+    words = words_of("test", "sprites")
+    draw = np.random.default_rng(4)
+    shown = draw_scenes(Rule("sprites", 3, withheld="training"), words, 3000, draw)
+    held = draw_scenes(Rule("sprites", 2, withheld="held_out"), words, 100, draw)
+    assert not withheld(shown).any()
+    assert withheld(held).any(axis=1).all()
+    assert len(held) == 100
+    seen = {(c, s) for c, s in zip(shown.colour.ravel(), shown.shape.ravel(), strict=True)}
+    assert len(seen) == 6 * 4  # every pair is seen somewhere
+
+
+def test_exchanges_change_what_their_delta_is_about() -> None:
+    """Delta_O: contents; Delta_I: items; Delta_C: the sentences, not the image."""
+    scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 50, np.random.default_rng(5))
+    contents, items, sentences = (
+        exchange(scenes) for exchange in (exchanged_contents, exchanged_items, exchanged_sentences)
+    )
+    changed = {"shape", "colour", "material", "size"}
+    for name in ARRAYS:
+        own, other = getattr(scenes, name), getattr(scenes, name)[:, ::-1]
+        assert (getattr(contents, name) == (other if name in changed else own)).all()
+        assert (getattr(items, name) == (other if name == "item" else own)).all()
+        assert (getattr(sentences, name) == other).all()
+
+
+def test_draws_follow_from_the_seed_alone() -> None:
+    for split in ("test", "estimation"):
+        first, again, other = (draw_pairs(Rule(), split, 20, seed) for seed in (0, 0, 1))
+        assert all((getattr(first.base, n) == getattr(again.base, n)).all() for n in ARRAYS)
+        assert (first.base.item != other.base.item).any()
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (Rule("pair", 3), r"task\.things.*2 slots"),
+        (Rule("grid", 10), "9 slots"),
+        (Rule("grid", 3, shared="shape", told_by="size"), r"task\.told_by.*two sizes"),
+    ],
+)
+def test_a_rule_that_nothing_fits_is_refused(rule: Rule, names: str) -> None:
+    with pytest.raises(ConfigError, match=names):
+        check_rule(rule, "task")

@@ -1,0 +1,231 @@
+"""The study of binding IDs in a configuration, and its known answers through the job and tables.
+
+Five oracles of known mechanism go through the script, the tables, the verdicts and the figures that
+models go through: each must be told from the others, and the mean differences be the planted ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from jobs_by_hand import job_by_hand, loaded, script
+from safetensors.numpy import load_file
+
+from bindscope.config.loading import load_config
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError
+from bindscope.core.graph import Graph
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.binding_id import tables
+from bindscope.studies.binding_id.figures import (
+    binding_id,
+    binding_id_mean,
+    binding_id_positions,
+    binding_id_sweeps,
+)
+from bindscope.studies.binding_id.findings import chapter
+from bindscope.studies.binding_id.mechanisms import accounts, judged
+from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.build import build
+
+MECHANISMS = ("slot", "colour", "gather", "order", "none")
+
+
+def section(**suite: Any) -> dict[str, Any]:
+    """A section with all oracles, and a suite."""
+    return {
+        "tasks": [
+            {"name": "pairs", "estimation_rows": 60},
+            {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
+             "estimation_rows": 200},
+        ],
+        "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],
+        "suites": [{
+            "name": "known", "tasks": ["pairs"], "oracles": [f"by-{one}" for one in MECHANISMS],
+            "resamples": 100, **suite,
+        }],
+    }  # fmt: skip
+
+
+def graph_of(**suite: Any) -> Graph:
+    return build(
+        Config.model_validate({"datasets": [], "studies": {"binding_id": section(**suite)}})
+    )
+
+
+def run(folder: Path, **suite: Any) -> dict[str, pd.DataFrame]:
+    """Run a suite's job, and build the tables that the configuration asks for."""
+    graph = graph_of(**suite)
+    (job,) = graph.of("binding_id_interventions")
+    script(job.rule).main(job_by_hand(job, folder))
+    files = {name: str(folder / job.path(name)) for name in job.step.outputs}
+    given = Given({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
+    names = [table.wildcards["table"] for table in graph.of("table")]
+    return {
+        name: getattr(tables, name.upper()).build(Inputs({"rows": [given]}))
+        for name in names
+        if name.startswith("binding_id")
+    }
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """All experiments on all oracles, things mentioned from left to right."""
+    return run(tmp_path_factory.mktemp("pairs"), experiments=list(EXPERIMENTS))
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """Mean interventions where order of mention and slot are independent."""
+    return run(tmp_path_factory.mktemp("free"), tasks=["free"], experiments=["mean", "doses"])
+
+
+def share(table: pd.DataFrame, model: str, experiment: str, condition: str) -> float:
+    """The share of answers that slots expect."""
+    rows = table[table["query"].eq("all") & table["experiment"].eq(experiment)]
+    rows = rows[rows["model"].eq(f"by-{model}") & rows["condition"].eq(condition)]
+    (value,) = rows["share"]
+    return float(value)
+
+
+def test_every_oracle_is_recognised_and_no_other_account_holds(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    table = accounts(found["binding_id"])
+    held = {(one.model, one.account) for one in table if one.verdict == "holds"}
+    assert held == {(f"by-{one} (oracle)", one) for one in MECHANISMS[:-1]}
+    assert all(one.verdict == "does not" for one in table if (one.model, one.account) not in held)
+
+
+def test_the_claims_hold_of_slots_and_fail_of_what_cannot_bind(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    claims = list(judged(found["binding_id"], found["binding_id_positions"]))
+    slot = [one for one in claims if one.about.startswith("by-slot")]
+    assert {one.verdict for one in slot} == {"holds"}
+    nothing = [one for one in claims if one.about.startswith("by-none")]
+    # Chance is no answer, and no change either.
+    assert {one.verdict for one in nothing if "nothing" not in one.claim} == {"does not"}
+    assert {one.verdict for one in nothing if "nothing" in one.claim} == {"holds"}
+    moved = {one.claim: one.verdict for one in claims if one.about.startswith("by-order")}
+    assert moved["answers stay when the keys of objects exchange positions"] == "does not"
+    assert moved["answers stay when the keys of colours exchange positions"] == "holds"
+
+
+def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    table = found["binding_id"]
+    for null in ("random", "shared direction", "permuted", "content"):
+        assert share(table, "slot", "nulls", f"O {null}") >= 0.95
+    # Another thing's content is a disturbance, and still no exchange.
+    assert share(table, "slot", "nulls", "O without delta") >= 0.6
+    assert share(table, "slot", "mean", "O") == 1.0
+
+
+def test_a_sweep_finds_the_layers_that_are_planted(found: dict[str, pd.DataFrame]) -> None:
+    table = found["binding_id"]
+    rows = table[table["experiment"].eq("layers") & table["model"].eq("by-slot")]
+    effect = rows.set_index(["condition", "layers"])["effect"]
+    frozen = {
+        name: [round(effect[name, str(i)], 2) for i in range(4)] for name in ("O all", "I all")
+    }
+    assert frozen == {"O all": [0, 0, 1, 0], "I all": [0, 0, 0, 1]}
+    assert [round(effect["I all anew", str(i)], 2) for i in range(4)] == [1, 1, 1, 1]
+    answers = rows.set_index(["condition", "layers"])["share"]
+    # Colours are used when the context is made, and never after.
+    assert answers["C all", "0"] == 1.0
+    assert answers["C all anew", "0"] < 0.75
+
+
+def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
+    found: dict[str, pd.DataFrame], free: dict[str, pd.DataFrame]
+) -> None:
+    for tables_ in (found, free):
+        rows = tables_["binding_id_vectors"]
+        planted = rows[rows["levels"].eq("slot") & rows["cosine_truth"].notna()]
+        assert set(planted[planted["model"] == "by-slot"]["group"]) == {"object", "item"}
+        assert (planted["cosine_truth"] > 0.95).all()
+    table = free["binding_id"]
+    # Order of mention says nothing of the slot: pooled over slots the difference averages out.
+    assert share(table, "slot", "mean", "O") <= 0.1
+    assert share(table, "slot", "mean", "O by slot") >= 0.95
+    assert share(table, "slot", "mean", "I by slot") >= 0.95
+    assert share(table, "colour", "mean", "O by slot") <= 0.05
+
+
+def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
+    rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
+    for model in MECHANISMS:  # every image says where its things are
+        assert rows[f"by-{model}", "object", "slot", 2] >= 0.95
+    assert rows["by-slot", "item", "slot", 3] >= 0.95
+    assert 0.3 < rows["by-slot", "item", "slot", 1] < 0.7  # not before the item took it over
+    assert 0.3 < rows["by-colour", "item", "slot", 3] < 0.7
+    assert share(found["binding_id"], "colour", "mean", "O by slot") <= 0.05  # read, and not used
+
+
+def test_rows_are_the_answers_that_are_stored(
+    found: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    (job,) = graph_of(experiments=["factorizability"], oracles=["by-slot"]).of(
+        "binding_id_interventions"
+    )
+    script(job.rule).main(job_by_hand(job, tmp_path))
+    logs = load_file(tmp_path / job.path("answers"))["by-slot.factorizability"]
+    assert logs.shape == (100, 10, 4, 4)
+    assert (np.exp(logs).sum(axis=-1) <= 1 + 1e-5).all()
+    table = found["binding_id"]
+    cell = table[
+        table["experiment"].eq("factorizability") & table["model"].eq("by-slot")
+        & table["condition"].eq("none") & table["query"].eq("O1") & table["candidate"].eq("I1")
+    ]  # fmt: skip
+    assert cell["mean_logprob"].item() == pytest.approx(logs[:, 0, 1, 1].mean(), abs=1e-6)
+    assert cell["expected"].item() == 1
+
+
+def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.DataFrame]) -> None:
+    said = chapter(found, Inputs())
+    assert "No real model was read" in said.lead[0]
+    assert all("(oracle)" in name for name, _ in said.findings[0].points)
+    assert dict(said.findings[0].points)["by-none (oracle)"] == "does not answer the question."
+    for module in (binding_id, binding_id_mean, binding_id_sweeps):
+        assert module.available(table=found["binding_id"]) is None
+        assert module.available(table=found["binding_id"].iloc[:0])
+    figure = binding_id_positions.draw(table=found["binding_id_positions"])
+    drawn = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert drawn == [f"by-{name} (oracle)" for name in sorted(MECHANISMS)]
+    assert binding_id_mean.panels(found["binding_id"])
+    assert chapter({}, Inputs()).findings == ()
+
+
+def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:
+    graph = graph_of(tasks=["pairs", "free"], experiments=["positions"])
+    assert len(graph.of("binding_id_interventions")) == 2
+    assert [table.wildcards["table"] for table in graph.of("table")] == ["binding_id_positions"]
+    assert [one.wildcards["figure"] for one in graph.of("figure")] == ["binding_id_positions"]
+
+
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"tasks": ["pears"]}, "pears"),
+    ({"oracles": ["by-slott"]}, "by-slot"),
+    ({"oracles": []}, "give `oracles`"),
+    ({"experiments": ["mean", "mean"]}, "used 2 times"),
+    ({"experiments": ["means"]}, "mean"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
+def test_a_mistake_is_named(fields: dict[str, Any], words: str) -> None:
+    given = {"datasets": [], "studies": {"binding_id": section(**fields)}}
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_config(given, "c.yaml")
+    assert "studies.binding_id.suites.0" in caught.value.problem
+
+
+def test_planning_loads_nothing_that_computes() -> None:
+    found = loaded("import bindscope.studies.binding_id.study")
+    assert found <= {"pydantic", "numpy"}

@@ -1,0 +1,223 @@
+"""Tiny random vision-language models of transformers, with processors made without any file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bindscope.core.workarounds import declare_torchvision_operators
+
+declare_torchvision_operators()
+
+from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
+from transformers import (  # noqa: E402
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
+    LlavaOnevisionImageProcessor,
+    LlavaOnevisionProcessor,
+    LlavaOnevisionVideoProcessor,
+    Molmo2Config,
+    Molmo2ForConditionalGeneration,
+    Molmo2ImageProcessor,
+    Molmo2Processor,
+    Molmo2VideoProcessor,
+    PreTrainedTokenizerFast,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
+)
+
+from bindscope.studies.binding_id.task import Prompt, Question, Scenes, Words  # noqa: E402
+from bindscope.studies.binding_id.vlm.base import Options  # noqa: E402
+from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
+from bindscope.studies.binding_id.vlm.fast import FastEngine  # noqa: E402
+from bindscope.studies.binding_id.vlm.reference import ReferenceEngine  # noqa: E402
+
+torch.set_num_threads(1)
+COLOURS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
+ITEMS = ("J", "Q", "X", "Z")
+WORDS = (
+    "<pad>", "<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>",
+    "<|image|>", "<|video|>", "<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>",
+    "<frame_start>", "<im_end>", "<frame_end>", "<im_low>", "<eos>", "<video>", "[UNK]",
+    *COLOURS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
+    "the", "?", "Answer", ":", "one", "left", "right", "has",
+)  # fmt: skip
+NUMBER = {word: number for number, word in enumerate(WORDS)}
+SPECIAL = WORDS[:19]
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer of whole words."""
+    raw = Tokenizer(models.WordLevel(NUMBER, unk_token="[UNK]"))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token="<pad>", unk_token="[UNK]", eos_token="<eos>",
+        additional_special_tokens=[w for w in SPECIAL if w not in ("<pad>", "[UNK]", "<eos>")],
+    )  # fmt: skip
+
+
+TEXT = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 48, "vocab_size": len(WORDS),
+    "max_position_embeddings": 512,
+}  # fmt: skip
+
+
+def widened(model: Any, seed: int) -> Any:
+    """Draw weights so large that every token matters, and every bias and norm does too."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim >= 2:
+                fan = weight[0].numel() if "embed_tokens" not in name else 1
+                weight.copy_(torch.randn(weight.shape, generator=generator) * fan**-0.5)
+            else:
+                weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+    return model.eval().requires_grad_(False)
+
+
+def llava(
+    pinpoints: tuple[tuple[int, int], ...] = ((16, 16),),
+    side: int = 16,
+    patch: int = 8,
+    vision: dict[str, int] | None = None,
+    **text: Any,
+) -> tuple[Any, Any]:
+    """Return a LLaVA-OneVision and its processor."""
+    places = [list(pair) for pair in pinpoints]
+    config = LlavaOnevisionConfig(
+        text_config={"model_type": "qwen2", **TEXT, **text},
+        vision_config={
+            "model_type": "siglip_vision_model", "image_size": side, "patch_size": patch,
+            "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "intermediate_size": 48, "vision_use_head": False, **(vision or {}),
+        },
+        image_grid_pinpoints=places, image_token_id=NUMBER["<image>"],
+        video_token_id=NUMBER["<video>"], tie_word_embeddings=False,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        model = widened(LlavaOnevisionForConditionalGeneration(config), 1)
+    processor = LlavaOnevisionProcessor(
+        image_processor=LlavaOnevisionImageProcessor(
+            size={"height": side, "width": side}, image_grid_pinpoints=places
+        ),
+        tokenizer=tokenizer(), video_processor=LlavaOnevisionVideoProcessor(),
+        num_image_tokens=(side // patch) ** 2, vision_feature_select_strategy="full",
+    )  # fmt: skip
+    return model, processor
+
+
+def qwen(**text: Any) -> tuple[Any, Any]:
+    """Return a Qwen2-VL and its processor."""
+    config = Qwen2VLConfig(
+        text_config={
+            **TEXT, "rope_parameters": {
+                "rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]
+            }, **text,
+        },
+        vision_config={
+            "depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 4, "mlp_ratio": 2,
+            "patch_size": 8, "spatial_merge_size": 2, "temporal_patch_size": 2,
+        },
+        image_token_id=NUMBER["<|image_pad|>"], video_token_id=NUMBER["<|video_pad|>"],
+        vision_start_token_id=NUMBER["<|vision_start|>"],
+        vision_end_token_id=NUMBER["<|vision_end|>"], tie_word_embeddings=False,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        model = widened(Qwen2VLForConditionalGeneration(config), 2)
+    processor = Qwen2VLProcessor(
+        image_processor=Qwen2VLImageProcessor(
+            patch_size=8, merge_size=2, min_pixels=256, max_pixels=1 << 16
+        ),
+        tokenizer=tokenizer(), video_processor=Qwen2VLVideoProcessor(),
+    )  # fmt: skip
+    return model, processor
+
+
+def molmo(**text: Any) -> tuple[Any, Any]:
+    """Return a Molmo 2 and its processor."""
+    config = Molmo2Config(
+        text_config={"additional_vocab_size": 0, "head_dim": 8, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e4}, **TEXT, **text},
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+            "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8,
+            "image_size": [16, 16], "patch_size": 4,
+        },
+        adapter_config={
+            "vision_feature_layer": [2, 1], "hidden_size": 32, "num_attention_heads": 4,
+            "num_key_value_heads": 4, "head_dim": 8, "intermediate_size": 48,
+            "text_hidden_size": 32,
+        },
+        image_patch_id=NUMBER["<im_patch>"], image_start_token_id=NUMBER["<im_start>"],
+        image_end_token_id=NUMBER["<im_end>"],
+        low_res_image_start_token_id=NUMBER["<low_res_im_start>"],
+        frame_start_token_id=NUMBER["<frame_start>"], frame_end_token_id=NUMBER["<frame_end>"],
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        model = widened(Molmo2ForConditionalGeneration(config), 3)
+    processor = Molmo2Processor(
+        image_processor=Molmo2ImageProcessor(
+            size={"height": 16, "width": 16}, patch_size=4, max_crops=4, overlap_margins=[0, 0],
+            pooling_size=[2, 2],
+        ),
+        tokenizer=tokenizer(), video_processor=Molmo2VideoProcessor(),
+    )  # fmt: skip
+    return model, processor
+
+
+FAMILIES = {"llava_onevision": llava, "qwen2_vl": qwen, "molmo2": molmo}
+
+
+def template(scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:
+    """Say "The green object contains item J ." for each thing, and ask for items by shape."""
+    prompts = []
+    for row in range(len(scenes)):
+        context, spans = "<image> Answer :", {}
+        for role in range(scenes.things):
+            for group, words in (
+                ("colour", f" {scenes.words.colours[scenes.colour[row, role]]} object"),
+                ("item", f" item {scenes.words.items[scenes.item[row, role]]}"),
+            ):
+                context += " The" if group == "colour" else " contains"
+                spans[group, role] = (len(context) + 1, len(context) + len(words))
+                context += words
+            context += " ."
+        asked = [f" Which item is in the {question.texts()[row]} ? item" for question in questions]
+        prompts.append(Prompt(context, tuple(asked), spans))
+    return prompts
+
+
+def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArray[np.uint8]]:
+    """Return scenes and images of noise; slots are quarters of the image."""
+    rng = np.random.default_rng(seed)
+
+    def draw(total: int) -> NDArray[np.int64]:
+        return np.stack([rng.permutation(total)[:things] for _ in range(n)])
+
+    slot, half = draw(4), side // 2
+    left, top = slot % 2 * half, slot // 2 * half
+    return (
+        Scenes(
+            Words(SHAPES, COLOURS, ITEMS), draw(4), draw(4), draw(4), slot,
+            *np.zeros((2, n, things), np.int64),
+            boxes=np.stack([left, top, left + half, top + half], -1),
+        ),
+        rng.integers(0, 256, (n, side, side, 3)).astype(np.uint8),
+    )  # fmt: skip
+
+
+def engines(
+    family: str, keep: str = "groups", **changes: Any
+) -> tuple[FastEngine, ReferenceEngine]:
+    """Return both engines on one tiny model."""
+    model, processor = FAMILIES[family](**changes)
+    adapter = adapt(f"tiny {family}", model, processor, "cpu")
+    return FastEngine(adapter, template, Options(keep=keep)), ReferenceEngine(adapter, template)

@@ -1,0 +1,71 @@
+rule binding_id_interventions:
+    input:
+        unpack(made_from("binding_id_interventions")),
+    output:
+        rows=output_of("binding_id_interventions", "rows"),
+        positions=output_of("binding_id_interventions", "positions"),
+        vectors=output_of("binding_id_interventions", "vectors"),
+        answers=output_of("binding_id_interventions", "answers"),
+    log:
+        log_of("binding_id_interventions"),
+    benchmark:
+        benchmark_of("binding_id_interventions")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("binding_id_interventions")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("binding_id_interventions"),
+    params:
+        spec=spec("binding_id_interventions"),
+        code=code("binding_id_interventions"),
+    script:
+        "../scripts/binding_id_interventions.py"
+
+
+rule shapes_task:
+    input:
+        unpack(made_from("shapes_task")),
+    output:
+        manifest=output_of("shapes_task", "manifest"),
+        store=directory(output_of("shapes_task", "store")),
+        rows=output_of("shapes_task", "rows"),
+    log:
+        log_of("shapes_task"),
+    benchmark:
+        benchmark_of("shapes_task")
+    conda:
+        "../../envs/torch.yaml"
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(60),
+    params:
+        spec=spec("shapes_task"),
+        code=code("shapes_task"),
+    script:
+        "../scripts/shapes_task.py"
+
+
+rule toy_vlm:
+    input:
+        unpack(made_from("toy_vlm")),
+    output:
+        manifest=output_of("toy_vlm", "manifest"),
+        weights=output_of("toy_vlm", "weights"),
+    log:
+        log_of("toy_vlm"),
+    benchmark:
+        benchmark_of("toy_vlm")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("toy_vlm")
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(240),
+        gpu=gpus_of("toy_vlm"),
+    params:
+        spec=spec("toy_vlm"),
+        code=code("toy_vlm"),
+    script:
+        "../scripts/toy_vlm.py"

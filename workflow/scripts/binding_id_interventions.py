@@ -1,0 +1,20 @@
+"""Ask models which item goes with which thing, under interventions on a frozen context."""
+
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.studies.binding_id.job import interventions
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write rows of the tables, and the answers they are made of."""
+    interventions(job)
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
