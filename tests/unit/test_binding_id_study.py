@@ -131,13 +131,15 @@ def test_a_sweep_finds_the_layers_that_are_planted(found: dict[str, pd.DataFrame
     table = found["binding_id"]
     rows = table[table["experiment"].eq("layers") & table["model"].eq("by-slot")]
     effect = rows.set_index(["condition", "layers"])["effect"]
-    frozen = {name: [round(effect[name, str(i)], 2) for i in range(4)] for name in ("O01", "I01")}
-    assert frozen == {"O01": [0, 0, 1, 0], "I01": [0, 0, 0, 1]}
-    assert [round(effect["I01 anew", str(i)], 2) for i in range(4)] == [1, 1, 1, 1]
+    frozen = {
+        name: [round(effect[name, str(i)], 2) for i in range(4)] for name in ("O all", "I all")
+    }
+    assert frozen == {"O all": [0, 0, 1, 0], "I all": [0, 0, 0, 1]}
+    assert [round(effect["I all anew", str(i)], 2) for i in range(4)] == [1, 1, 1, 1]
     answers = rows.set_index(["condition", "layers"])["share"]
     # Colours are used when the context is made, and never after.
-    assert answers["C01", "0"] == 1.0
-    assert answers["C01 anew", "0"] < 0.75
+    assert answers["C all", "0"] == 1.0
+    assert answers["C all anew", "0"] < 0.75
 
 
 def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(

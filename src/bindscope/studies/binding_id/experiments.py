@@ -52,7 +52,7 @@ def factorizability(batch: Batch) -> Plan:
     trials = [batch.control()]
     for group in GROUPS:
         for roles in dict.fromkeys((*(single if apart or group != "object" else ()), every)):
-            name = SHORT[group] + "".join(map(str, roles))
+            name = f"{SHORT[group]} all" if roles == every else f"{SHORT[group]}{roles[0]}"
             expected = after_replacement(batch, group, roles)
             trials.append(trial(name, replaced(group, roles), expected))
     return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
@@ -122,7 +122,7 @@ def layer_sweep(batch: Batch, window: int = 1) -> Plan:
     trials = [batch.control()]
     for group in GROUPS:
         expected = after_replacement(batch, group, list(roles))
-        name = SHORT[group] + "".join(map(str, roles))
+        name = f"{SHORT[group]} all"
         for words, layers in [("all", None), *steps(engine.layers, window)]:
             edits = replaced(group, list(roles), layers)
             trials.append(trial(name, edits, expected, layers=words))

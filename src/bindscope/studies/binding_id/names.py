@@ -12,8 +12,10 @@ _WHAT = (
     "none", "O", "I", "C", "O+I", "C+I", "O+I+C", "objects", "items", "other", "from", "the",
     "padded", "view", "ends", "cell", "all", "question",
 )  # fmt: skip
-_HOW = ("", "by slot", "random", "shared direction", "permuted", "without delta", "other thing",
-        "content", "other layer")  # fmt: skip
+_HOW = (
+    "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
+    "other thing", "content", "other layer",
+)  # fmt: skip
 
 
 def place_of(condition: str) -> str:

@@ -65,9 +65,9 @@ def _inside(name: str) -> Rule:
 _INTERVENTION = (
     *_NAMES,
     label("experiment", "What was done.", _TRIALS, values=tuple(EXPERIMENTS)),
-    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O01` "
-          "of roles 0 and 1), or in words; `anew`: the context after the edit was computed "
-          "again; `none`: the control.", _TRIALS),
+    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
+          "of role 0, `O all` of all), or in words; `anew`: the context after the edit was "
+          "computed again; `none`: the control.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the number of roles by "
            "which IDs move on.", _TRIALS, "allowed"),

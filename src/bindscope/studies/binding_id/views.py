@@ -44,6 +44,34 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(name=name)
 
 
+def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return the models of as many tasks as a figure has room for, those with most models first.
+
+    Parameters
+    ----------
+    table
+        Rows of models.
+    most
+        Models that fit, a model on two tasks counted twice; of one task all are there if they can.
+    """
+    groups = table.groupby(["suite", "task"], sort=False)
+    counts = groups["model"].nunique().to_dict()
+    sizes = groups.size().to_dict()
+    kept: list[tuple[str, str]] = []
+    free = most
+    for name, models in sorted(counts.items(), key=lambda one: (-one[1], -sizes[one[0]])):
+        if not kept or models <= free:
+            kept.append(name)
+            free -= models
+    return table[pd.MultiIndex.from_frame(table[["suite", "task"]]).isin(kept)]
+
+
+def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say which tasks a figure does not show; empty where it shows all."""
+    missing = sorted(set(table["task"]) - set(shown["task"]))
+    return f"Not shown, see the table: {', '.join(missing)}." if missing else ""
+
+
 def own_items(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """Return how many answers are as before, whatever is expected: a row per model and condition.
 

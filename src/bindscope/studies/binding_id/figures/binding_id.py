@@ -11,11 +11,13 @@ from matplotlib.patches import Rectangle
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import INK
-from bindscope.figures.style import new_figure, styled
+from bindscope.figures.style import new_figure, note_above, styled
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
     cells,
     in_order,
+    left_out,
+    most_asked,
     named,
     roles_in_order,
     rows_with,
@@ -38,12 +40,9 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 def conditions(table: pd.DataFrame) -> list[str]:
     """Return the conditions that are shown: none, and of each group the first role and all."""
-    there = in_order(cells(table, "factorizability")["condition"])
-    found = ["none"]
-    for group in ("O", "I", "C"):
-        own = [name for name in there if name.startswith(group)]
-        found += list(dict.fromkeys((min(own, key=len), max(own, key=len)))) if own else []
-    return [name for name in found if name in there]
+    there = set(cells(table, "factorizability")["condition"])
+    wanted = ("none", "O0", "O all", "I0", "I all", "C0", "C all")
+    return [name for name in wanted if name in there]
 
 
 @styled
@@ -55,7 +54,10 @@ def draw(table: pd.DataFrame) -> Figure:
     table
         As `read` returns it.
     """
-    rows = named(cells(table, "factorizability"))
+    replaced = cells(table, "factorizability")
+    rows = most_asked(replaced, MOST_MODELS)
+    note = left_out(rows, replaced)
+    rows = named(rows)
     names = in_order(rows["name"])[:MOST_MODELS]
     shown = conditions(table)
     figure = new_figure(0.75 + 1.05 * len(names))
@@ -63,6 +65,9 @@ def draw(table: pd.DataFrame) -> Figure:
     for i, name in enumerate(names):
         for j, condition in enumerate(shown):
             own = rows_with(rows, name=name, condition=condition)
+            if own.empty:
+                grid[i, j].set_axis_off()
+                continue
             image = _map(grid[i, j], own, first=j == 0, last=i == len(names) - 1)
         grid[i, 0].set_ylabel(name, fontsize=7.5)
     for j, condition in enumerate(shown):
@@ -70,14 +75,16 @@ def draw(table: pd.DataFrame) -> Figure:
     bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.02, aspect=30, pad=0.01)
     bar.set_label("share of rows", fontsize=7.5)
     bar.outline.set_visible(False)
+    if note:
+        note_above(figure, note)
     return figure
 
 
 def _words(condition: str) -> str:
     if condition == "none":
         return "nothing\nreplaced"
-    what, roles = TITLES[condition[0]], condition[1:]
-    return f"{what} of\nall roles" if len(roles) > 1 else f"{what} of\nrole {roles}"
+    what = TITLES[condition[0]]
+    return f"{what} of\n{'all roles' if condition.endswith('all') else f'role {condition[1:]}'}"
 
 
 def _map(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:

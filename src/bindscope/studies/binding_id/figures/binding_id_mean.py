@@ -10,10 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.style import new_figure, styled
+from bindscope.figures.style import new_figure, note_above, styled
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
-from bindscope.studies.binding_id.views import in_order, named, own_items, summaries
+from bindscope.studies.binding_id.views import (
+    in_order,
+    left_out,
+    most_asked,
+    named,
+    own_items,
+    summaries,
+)
 from bindscope.tables.write import read_table
+
+MOST_MODELS = 9
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -30,6 +39,8 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what each panel shows, by title: a row per condition, a column per model."""
     found = {}
+    asked = table["experiment"].isin(["mean", "nulls", "signatures"])
+    table = most_asked(table[asked], MOST_MODELS)
     if "mean" in set(table["experiment"]):
         found["Mean differences added:\nanswers as before"] = _wide(own_items(table, "mean"))
     if "nulls" in set(table["experiment"]):
@@ -57,6 +68,7 @@ def draw(table: pd.DataFrame) -> Figure:
         As `read` returns it.
     """
     shown = list(panels(table).items())
+    note = left_out(most_asked(table, MOST_MODELS), table)
     # The longest stands left, the others one below the other beside it.
     shown.sort(key=lambda panel: -len(panel[1]))
     first, others = shown[0], shown[1:]
@@ -69,6 +81,8 @@ def draw(table: pd.DataFrame) -> Figure:
     _numbers(figure.add_subplot(grid[:, 0]), *first)
     for i, (title, frame) in enumerate(others):
         _numbers(figure.add_subplot(grid[i, 1]), title, frame)
+    if note:
+        note_above(figure, note)
     return figure
 
 
@@ -80,8 +94,9 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
         if np.isfinite(value):
             dark = "white" if value > 0.6 else "black"
             axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=dark)
-    axes.set_xticks(range(values.shape[1]), [name.replace(" (", "\n(") for name in frame.columns],
-                    fontsize=6.5)  # fmt: skip
+    many = values.shape[1] > 5
+    names = [name if many else name.replace(" (", "\n(") for name in frame.columns]
+    axes.set_xticks(range(values.shape[1]), names, fontsize=6.5, rotation=90 if many else 0)
     axes.set_yticks(range(len(frame)), list(frame.index), fontsize=7)
     axes.grid(False)
     axes.tick_params(length=0)

@@ -37,15 +37,16 @@ def draw(table: pd.DataFrame) -> Figure:
     table
         As `read` returns it.
     """
-    rows = named(summaries(table))
-    sweeps = [name for name in ("layers", "doses") if name in set(rows["experiment"])]
-    look = looks(in_order(rows[rows["experiment"].isin(sweeps)]["name"]))
+    sweeps = [name for name in ("layers", "doses") if name in set(table["experiment"])]
+    rows = summaries(table)
+    rows = named(rows[rows["experiment"].isin(sweeps)])
+    look = looks(in_order(rows["name"]))
     figure = new_figure(0.7 + 1.9 * len(sweeps))
     grid = figure.subplots(len(sweeps), 3, squeeze=False, sharey=True)
     for i, sweep in enumerate(sweeps):
         own = rows_with(rows, experiment=sweep)
         for axes, (group, words) in zip(grid[i], GROUPS.items(), strict=True):
-            found = own[own["condition"].str.match(rf"{group}[0-9]*( anew)?$")]
+            found = own[own["condition"].str.match(rf"{group}( all)?( anew)?$")]
             if found.empty:
                 axes.set_axis_off()
                 continue
