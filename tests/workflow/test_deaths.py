@@ -17,7 +17,9 @@ import yaml
 from harness import ROOT, Clone
 from test_code_keys import more_sections
 
+from bindscope.config.root import Config
 from bindscope.scenes.solids.values import VALUES
+from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -138,20 +140,55 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    finished: Clone, sources: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, str]:
-    """Products of the changed configuration, made in an empty folder."""
-    clone = Clone.make(tmp_path_factory.mktemp("undisturbed") / "clone")
+def killed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """A run of the changed configuration in an empty folder, whose Snakemake was killed.
+
+    It waits until no job of it is alive.
+    """
+    clone = Clone.make(tmp_path_factory.mktemp("killed") / "clone")
     change(clone, sources)
-    clone.snakemake()
-    return clone.results()
+    run = subprocess.Popen(
+        clone.command(), cwd=clone.path, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(clone.path.glob("results/scenes/*/*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    deadline = time.monotonic() + 10
+    while jobs_of(clone):
+        assert time.monotonic() < deadline, "a job outlived its Snakemake"
+        time.sleep(0.1)
+    return clone
+
+
+@pytest.fixture(scope="module")
+def completed(killed: Clone) -> dict[str, str]:
+    """Products of the run after that."""
+    killed.snakemake("--unlock")
+    killed.snakemake()
+    assert killed.would_run().total() == 0
+    return killed.results()
+
+
+def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
+    killed: Clone, completed: dict[str, str]
+) -> None:
+    content = yaml.safe_load((killed.path / killed.configfile).read_text())
+    made = build(Config.model_validate(content)).products.values()
+    assert {product.path().removeprefix("results/") for product in made} <= set(completed)
+    assert not [path for path in completed if ".tmp-" in path]
 
 
 def test_every_script_dies_once_after_a_change(
-    finished: Clone, sources: Path, undisturbed: dict[str, str], tmp_path: Path
+    finished: Clone, sources: Path, completed: dict[str, str], tmp_path: Path
 ) -> None:
-    """A job of each exits or is killed as it writes; midway Snakemake's records are lost."""
+    """A job of each exits or is killed as it writes; midway Snakemake's records are lost.
+
+    What comes out is what comes out where Snakemake itself was killed: byte for byte.
+    """
     clone = finished.copy(tmp_path / "clone")
     change(clone, sources)
     records = tmp_path / "records"
@@ -187,36 +224,9 @@ def test_every_script_dies_once_after_a_change(
     assert attempts(clone, lose_at=RECORDS_LOST) > RECORDS_LOST
     assert {path.name for path in records.iterdir()} == scripts
     made = clone.results()
-    assert {path: made.get(path) for path in undisturbed} == undisturbed
+    assert {path: made.get(path) for path in completed} == completed
     assert not list(clone.path.glob("results/**/*.tmp-*"))
     assert clone.would_run().total() == 0
-
-
-def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
-    sources: Path, undisturbed: dict[str, str], tmp_path: Path
-) -> None:
-    clone = Clone.make(tmp_path / "clone")
-    change(clone, sources)
-    fit = clone.product("fit", dataset="tiny", model="vit", tokens="patches").path()
-    run = subprocess.Popen(
-        clone.command("--", fit), cwd=clone.path, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not list(clone.path.glob("results/scenes/tiny/*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
-    deadline = time.monotonic() + 10
-    while jobs_of(clone):
-        assert time.monotonic() < deadline, "a job outlived its Snakemake"
-        time.sleep(0.1)
-    clone.snakemake("--unlock")
-    clone.snakemake("--", fit)
-    made = clone.results()
-    assert fit.removeprefix("results/") in made
-    assert made == {path: undisturbed.get(path) for path in made}
 
 
 def jobs_of(clone: Clone) -> list[int]:
