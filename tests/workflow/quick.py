@@ -61,6 +61,8 @@ def quick(config: Config) -> dict[str, Any]:
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
+        for task in section.get("tasks", ()):
+            task |= {"rows": BATCH, "estimation_rows": BATCH}
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
         for entry in section.values():  # of fits that there are: their stand-ins
@@ -69,7 +71,7 @@ def quick(config: Config) -> dict[str, Any]:
                     entry[key] = [stand_in[kinds[entry[key][0]]]]
     content["models"] = [
         _short_training(given, model)
-        for given, model in zip(content["models"], config.models, strict=True)
+        for given, model in zip(content.get("models", ()), config.models, strict=True)
         if not used or model.name in used
     ]
     used |= {given["training"]["dataset"] for given in content["models"] if "training" in given}

@@ -62,6 +62,10 @@ def change(clone: Clone, sources: Path) -> None:
                 {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
             ],
         },
+        "studies.binding_id": {
+            **more_sections()["binding_id"],
+            "files": [{"name": "two-things", "task": "two-things"}],
+        },
         "report.figures": ["tokens"],
     })  # fmt: skip
 

@@ -135,7 +135,7 @@ def kinds(config: Config) -> dict[str, set[object]]:
         found[part] = {fit.wildcards.get(part) for fit in fits}
     blocks = [fit.wildcards.get("layers", fit.wildcards.get("layer", "")) for fit in fits]
     layers = [int(layer) for block in blocks for layer in block.split("-") if layer]
-    found["layers"] = {min(layers), max(layers)}
+    found["layers"] = {min(layers), max(layers)} if layers else set()
     for name, section in sections(config).items():
         found[name] = {key for key in type(section).model_fields if getattr(section, key)}
     return found

@@ -45,3 +45,27 @@ rule shapes_task:
         code=code("shapes_task"),
     script:
         "../scripts/shapes_task.py"
+
+
+rule toy_vlm:
+    input:
+        unpack(made_from("toy_vlm")),
+    output:
+        manifest=output_of("toy_vlm", "manifest"),
+        weights=output_of("toy_vlm", "weights"),
+    log:
+        log_of("toy_vlm"),
+    benchmark:
+        benchmark_of("toy_vlm")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("toy_vlm")
+    resources:
+        mem_mb=memory(2000),
+        runtime=minutes(240),
+        gpu=gpus_of("toy_vlm"),
+    params:
+        spec=spec("toy_vlm"),
+        code=code("toy_vlm"),
+    script:
+        "../scripts/toy_vlm.py"

@@ -3,6 +3,7 @@
 # Scenes of this study are its own, so no shared rule comes before it.
 FOLLOWING: dict[str, set[str]] = {}
 SUITE = {"binding_id_interventions", "table", "figure"}
+TRAINED = {"toy_vlm", *SUITE}
 
 # Class.key -> (path in the study's part of the example, new value, all rules that run)
 KEYS: dict[str, tuple[str, object, set[str]]] = {
@@ -29,6 +30,23 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         for key, value in {
             "device": "cuda", "precision": "bfloat16", "attention": "eager",
             "pad": 3, "border": "official", "answer": "bare", "keep": "all", "batch_size": 5,
+        }.items()
+    },
+    "BindingIdSection.toys": ("toys.0.seed", 5, TRAINED),
+    **{
+        f"Toy.{key}": (f"toys.0.{key}", value, TRAINED)
+        for key, value in {
+            "name": "other", "objective": "interchange", "positions": "absolute",
+            "connector": "resampler", "tower": "siglip", "width": 48, "n_layers": 4,
+            "tower_width": 32, "patch_px": 6, "training": {"steps": 5}, "seed": 1,
+        }.items()
+    },
+    **{
+        f"ToyTraining.{key}": (f"toys.0.training.{key}", value, TRAINED)
+        for key, value in {
+            "steps": 5, "batch_size": 5, "learning_rate": 0.5, "weight_decay": 0.5,
+            "naming_until": 5, "grounding_until": 150, "copying_until": 500, "gates": False,
+            "threads": 2, "device": "cuda",
         }.items()
     },
     **{

@@ -17,7 +17,8 @@ ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{
         f"{name}.py": set()
-        for name in ("config", "files_config", "files_products", "products", "registry", "study")
+        for name in ("config", "files_config", "files_products", "products", "registry", "study",
+                     "toys_config", "toys_products")
     },
     **{
         f"{name}.py": STEP
@@ -43,6 +44,7 @@ ROOMS: dict[str, set[str]] = {
         for name in ("images", "prompts", "published", "records", "shapes_task")
     },
     "vlm/": set(),
+    "toys/": set(),
 }  # fmt: skip
 
 # module -> (products whose own code changes with it, products that the chain reaches)

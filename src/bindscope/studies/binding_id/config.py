@@ -11,6 +11,7 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.files_config import TaskFiles
+from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 if TYPE_CHECKING:
@@ -68,7 +69,11 @@ class Suite(Model):
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
     tasks: tuple[Slug, ...] = Field(min_length=1, description="Names of tasks.")
     oracles: tuple[Slug, ...] = Field((), description="Names of oracles; one job reads them all.")
-    models: tuple[Slug, ...] = Field((), description="Names of vision-language models.")
+    models: tuple[Slug, ...] = Field(
+        (),
+        description="Names of vision-language models, and of toys, which read `layout: sprites` in "
+        "the `short` template.",
+    )
     template: Literal["paper", "items_first", "short"] = Field(
         "paper", description="In which words models read scenes; see `files`."
     )
@@ -117,31 +122,46 @@ class BindingIdSection(Model):
     tasks: tuple[ShapesTask, ...] = Field((), description="Tasks.")
     oracles: tuple[Oracle, ...] = Field((), description="Models of known mechanism.")
     models: tuple[VisionLanguageModel, ...] = Field((), description="Vision-language models.")
+    toys: tuple[Toy, ...] = Field((), description="Toys, which are trained here.")
     suites: tuple[Suite, ...] = Field((), description="Which experiments on which models.")
     files: tuple[TaskFiles, ...] = Field((), description="Tasks that are written to files.")
 
 
 def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    for key in ("tasks", "oracles", "models", "suites", "files"):
+    for key in ("tasks", "oracles", "models", "toys", "suites", "files"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
     for i, files in enumerate(section.files):
         yield from unknown(f"files.{i}.task", [files.task], tasks)
-    names = [*(one.name for one in section.oracles), *(one.name for one in section.models)]
+    toys = {toy.name for toy in section.toys}
+    models = {model.name for model in section.models} | toys
+    names = [one.name for kind in (section.oracles, section.models, section.toys) for one in kind]
     if len(set(names)) < len(names):
-        yield "models: an oracle has the name of a model; rename one"
+        yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
     for i, suite in enumerate(section.suites):
         where = f"suites.{i}"
         yield from unknown(f"{where}.tasks", suite.tasks, tasks)
         yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
-        yield from unknown(f"{where}.models", suite.models, {m.name: m for m in section.models})
+        yield from unknown(f"{where}.models", suite.models, models)
+        if toys & set(suite.models):
+            yield from _unreadable_to_toys(where, suite, tasks)
         for key in ("tasks", "oracles", "models", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not suite.oracles and not suite.models:
             yield f"{where}: there is no model: give `oracles` or `models`"
+
+
+def _unreadable_to_toys(
+    where: str, suite: Suite, tasks: dict[str, ShapesTask]
+) -> Iterator[str]:
+    if suite.template != "short" or suite.text_only:
+        yield f"{where}: toys read images and `template: short` only"
+    for name in suite.tasks:
+        if name in tasks and tasks[name].layout != "sprites":
+            yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
 
 
 def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:

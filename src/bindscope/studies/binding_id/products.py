@@ -13,6 +13,7 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, Suite
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
 from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS
+from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}-{key}"
@@ -32,6 +33,7 @@ STEPS = (
         makes="interventions on frozen contexts",
     ),
     FILES_STEP,
+    TOY_STEP,
 )
 
 
@@ -42,6 +44,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     models = {model.name: model for model in section.models}
     for files in section.files:
         add_files(graph, files, tasks[files.task])
+    toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
     for suite in section.suites:
         planted = [
             {"kind": "oracle", "origin": "oracle", **oracles[name].model_dump(mode="json")}
@@ -50,9 +53,12 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_interventions(graph, suite, task, ORACLES, planted, [])
-            for model in (models[name] for name in suite.models):
-                given = _published(model)
-                _add_interventions(graph, suite, task, model.name, [given], _weights(graph, model))
+            for name in suite.models:
+                if name in toys:
+                    given, weights = {"kind": "toy", "origin": "toy", "name": name}, [toys[name]]
+                else:
+                    given, weights = _published(models[name]), _weights(graph, models[name])
+                _add_interventions(graph, suite, task, name, [given], weights)
 
 
 def _published(model: VisionLanguageModel) -> dict[str, Any]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
-ENGINES = {"oracle": f"{_HERE}.oracle:load", "published": f"{_HERE}.published:load"}
+ENGINES = {
+    "oracle": f"{_HERE}.oracle:load",
+    "published": f"{_HERE}.published:load",
+    "toy": f"{_HERE}.toys.loading:load",
+}
 
 _EXPERIMENTS = f"{_HERE}.experiments"
 _MEANS = f"{_HERE}.mean_interventions"

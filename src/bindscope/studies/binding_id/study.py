@@ -53,7 +53,7 @@ STUDY = Study(
     problems=problems,
     products=add_products,
     steps=STEPS,
-    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "files": NAME},
+    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "files": NAME, "toy": NAME},
     tables=(
         TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
         TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),

@@ -1,0 +1,1 @@
+"""Toy vision-language models, trained from nothing on fresh scenes of the shapes task."""

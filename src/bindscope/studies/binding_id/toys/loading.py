@@ -1,0 +1,62 @@
+"""Trained toys as engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import ConfigError
+from bindscope.studies.binding_id.images import draw
+from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.toys.stored import load as load_toy
+from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
+from bindscope.studies.binding_id.vlm.base import Options
+from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.toys import ToyAdapter
+
+
+def load(
+    model: Mapping[str, Any], reading: Reading, weights: Path | None
+) -> tuple[FastEngine, Pictures]:
+    """Load a toy, and draw the images that it reads.
+
+    Parameters
+    ----------
+    model
+        `name`.
+    reading
+        How it is given scenes: toys know `layout: sprites` and `template: short`.
+    weights
+        Manifest that `stored.write` wrote.
+
+    Raises
+    ------
+    ConfigError
+        If scenes are not those of toys.
+    ModelError
+        If the toy's files are missing or damaged.
+    """
+    where = f"toy {model['name']}"
+    if reading.rule.layout != LAYOUT or reading.template != "short" or reading.text_only:
+        raise ConfigError(
+            where, f"it is given {reading.rule.layout!r} scenes in the template "
+            f"{reading.template!r}{' without images' if reading.text_only else ''}",
+            f"use a task of `layout: {LAYOUT}` and a suite of `template: short` with images",
+        )  # fmt: skip
+    assert weights is not None  # the graph has it
+    form = Form("short", reading.rule.mention)
+
+    def pictures(scenes: Scenes) -> NDArray[np.uint8]:
+        return draw(scenes, reading.rule.layout).images
+
+    adapter = ToyAdapter(where, load_toy(weights))
+    return FastEngine(
+        adapter, partial(prompts, form=form), Options(batch_size=1024, lead="")
+    ), pictures

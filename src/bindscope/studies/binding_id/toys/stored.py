@@ -1,0 +1,116 @@
+"""Toys on disk: float16 weights with a manifest like those of the zoo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save
+
+from bindscope.config.zoo import ZOO
+from bindscope.core.errors import ModelError, snakemake_command
+from bindscope.core.files import sha256, write_atomic, write_json
+from bindscope.models.controlled import checked
+from bindscope.models.stream import freeze
+from bindscope.studies.binding_id.toys.model import ToyModel, build
+from bindscope.studies.binding_id.toys.training import Trained
+from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys_config import SCENE_PX, Toy
+
+
+def write(
+    trained: Trained,
+    config: Toy,
+    weights: Path | str,
+    manifest: Path | str,
+    *,
+    code: str,
+    spec: str = "",
+    cpu_seconds: float | None = None,
+) -> None:
+    """Write the weights as float16 (safetensors), and last a manifest (JSON) that names them.
+
+    The manifest holds what that of a model of the zoo does (`bindscope.models.zoo.write`), and
+    `accuracies` after the last step and `tokens`, the vocabulary. Weights of a frozen tower are
+    not stored: the recipe names it, and `tower_sha256` pins it.
+
+    Parameters
+    ----------
+    trained, config
+        The toy, and how it was trained.
+    weights, manifest
+        Paths; `weights` lies in the manifest's folder.
+    code, spec
+        The keys' contents.
+    cpu_seconds
+        What training took, where it was not resumed.
+    """
+    tensors = {
+        name: value.detach().half().cpu().contiguous()
+        for name, value in trained.toy.trained_parameters().items()
+    }
+    content = save(tensors)
+    write_atomic(weights, content)
+    losses = [entry["loss_bits"] for entry in trained.history if entry["split"] == "val"]
+    recipe = {"model": config.model_dump(mode="json"), "threads": config.training.threads,
+              "device": config.training.device}  # fmt: skip
+    write_json(
+        manifest,
+        {
+            "weights": Path(weights).name, "sha256": sha256(content),
+            "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
+            "recipe": recipe, "tower_sha256": config.tower_sha256,
+            "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
+            "cpu_seconds": cpu_seconds, "val_loss_bits": losses[-1] if losses else None,
+            "accuracies": trained.accuracies, "history": trained.history,
+        },
+    )  # fmt: skip
+
+
+def load(manifest: Path | str, device: torch.device | str = "cpu") -> ToyModel:
+    """Load a toy that `write` stored, frozen, in float32.
+
+    Raises
+    ------
+    ModelError
+        If the files are missing or damaged, or were written for other words or another tower.
+    """
+    path = Path(manifest)
+    made = read_manifest(path)
+    remedy = f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
+    content = checked(path.parent / made["weights"], made["sha256"], remedy)
+    config = Toy.model_validate(made["recipe"]["model"])
+    if made["tower_sha256"] != config.tower_sha256:
+        raise ModelError(str(path), f"was trained on another {config.tower} than is there", remedy)
+    toy = build(config, Vocabulary(tuple(made["tokens"])))
+    tensors = {name: value.float() for name, value in load_tensors(content).items()}
+    if set(tensors) != set(toy.trained_parameters()):
+        raise ModelError(str(path), "its weights are of another architecture", remedy)
+    toy.network.load_state_dict(tensors, strict=False)
+    freeze(toy.network, torch.device(device))
+    return toy
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a toy's manifest.
+
+    Raises
+    ------
+    ModelError
+        If it is not there, or not one of a toy.
+    """
+    remedy = "run snakemake, which trains the toys of the configuration"
+    if not path.is_file():
+        raise ModelError(str(path), "is not there", remedy)
+    found: dict[str, Any] = json.loads(path.read_text())
+    if "tokens" not in found:
+        raise ModelError(str(path), "is no manifest of a toy", remedy)
+    return found
+
+
+def in_zoo(name: str) -> Path:
+    """Return where the manifest of a committed toy is: ``zoo:<name>``."""
+    return ZOO / f"{name}.json"

@@ -1,0 +1,246 @@
+"""Training of a toy: fresh scenes in every step, easy questions first.
+
+Runs on as many threads as torch is set to; results depend on that number, and on nothing else
+besides the arguments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bindscope.core.errors import ModelError
+from bindscope.fitting import denormals
+from bindscope.fitting.adam import Adam
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.generators import rng
+from bindscope.fitting.schedules import warm_up_and_cosine
+from bindscope.studies.binding_id.toys import evaluation
+from bindscope.studies.binding_id.toys.images import images
+from bindscope.studies.binding_id.toys.model import ToyModel, build
+from bindscope.studies.binding_id.toys.objectives import (
+    SlotProbes,
+    free_loss,
+    interchange_loss,
+    naming_loss,
+)
+from bindscope.studies.binding_id.toys.passes import Passes
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary
+from bindscope.studies.binding_id.toys_config import Toy
+
+logger = logging.getLogger(__name__)
+
+EVALUATIONS = 10
+EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
+CLIP_NORM = 1.0
+BETAS = (0.9, 0.98)
+STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
+COPY_GATE = 0.9  # of evaluations after so many of the steps:
+COPIED_BY = 2 / 3
+ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A toy after training.
+
+    Attributes
+    ----------
+    toy
+        The toy, in evaluation mode.
+    history
+        An entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of a step's
+        loss; and `step`, `split` (accuracy), and the measures of `evaluation.accuracies`.
+    accuracies
+        After the last step, on more scenes and held-out ones too.
+    """
+
+    toy: ToyModel
+    history: list[dict[str, Any]]
+    accuracies: dict[str, float]
+
+
+class Trainee(nn.Module):
+    """A toy with what its training has beside it: probes, and accuracies so far.
+
+    Parameters
+    ----------
+    toy
+        The toy.
+    config
+        Its configuration.
+    """
+
+    def __init__(self, toy: ToyModel, config: Toy) -> None:
+        super().__init__()
+        self.network = toy.network
+        generator = torch.Generator().manual_seed(config.seed + 1)
+        self.probes = SlotProbes(config.width, generator)
+        empty = torch.full((EVALUATIONS + 2, len(evaluation.MEASURES)), torch.nan)
+        self.register_buffer("accuracies", empty.double())
+        self.accuracies: Tensor
+
+
+@denormals.flushed()
+def train(
+    config: Toy,
+    device: torch.device | str = "cpu",
+    checkpoint: Checkpoint | None = None,
+) -> Trained:
+    """Train a toy.
+
+    Parameters
+    ----------
+    config
+        What it is and how it is trained.
+    device
+        Where to train.
+    checkpoint
+        Where the state is written at each evaluation, and read from at the start.
+
+    Raises
+    ------
+    ModelError
+        If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
+        learnt to copy from the text; at the end, `evaluation.GATES` and, of interchange training,
+        those of replacements.
+    """
+    toy = build(config, Vocabulary.of_splits())
+    trainee = Trainee(toy, config).to(device)
+    task = _Task(toy, trainee, config)
+    run = Run(f"toy {config.name}", trainee, keeps_best=False)
+    Descent([run], task, _plan(config), checkpoint).fit()
+    toy.network.eval()
+    found = evaluation.accuracies(
+        Passes(toy), config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
+        held=True, interchange=config.objective == "interchange",
+    )  # fmt: skip
+    logger.info("%s: %s", run.name, _said(found))
+    if config.training.gates:
+        evaluation.check(run.name, found, _remedy(config))
+    return Trained(toy, _history(run, trainee), found)
+
+
+def _remedy(config: Toy) -> str:
+    return (
+        f"give it more training.steps ({config.training.steps}) or another seed ({config.seed}); "
+        "training.gates: false keeps a toy that has not learnt its task"
+    )
+
+
+def _plan(config: Toy) -> Plan:
+    training = config.training
+    steps = training.steps
+
+    def optimiser(module: nn.Module) -> Adam:
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        return Adam(
+            parameters, [training.weight_decay if p.ndim > 1 else 0.0 for p in parameters],
+            betas=BETAS,
+        )  # fmt: skip
+
+    due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
+    return Plan(
+        steps=steps,
+        rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
+        optimiser=optimiser,
+        evaluate=lambda step: step in due,
+        clip_norm=CLIP_NORM,
+    )
+
+
+class _Task:
+    """Scenes and losses; see `fitting.descent.Task`. A batch is the number of its step."""
+
+    def __init__(self, toy: ToyModel, trainee: Trainee, config: Toy) -> None:
+        self.passes, self.trainee, self.config = Passes(toy), trainee, config
+
+    def batches(self, first: int) -> Iterator[int]:
+        """Yield the numbers of steps, from which their scenes follow."""
+        step = first
+        while True:
+            yield step
+            step += 1
+
+    def loss(self, stream: np.random.Generator, step: int) -> Tensor:
+        """Return the loss of the scenes of a stream, asked as in this step, in nats."""
+        training, split = self.config.training, split_of(step)
+        n = training.batch_size
+        interchange = self.config.objective == "interchange"
+        if interchange and step >= training.copying_until:
+            roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
+            pairs = draw_pairs(split, stream, n)
+            seen = (images(pairs.base, stream), images(pairs.source, stream))
+            return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
+        scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
+        if step < training.naming_until and self.config.connector == "mlp":
+            named: tuple[Asked, ...] = ("shape", "colour", "slot")
+            drawn = images(scenes, stream)
+            return naming_loss(self.passes, scenes, drawn, named if interchange else named[:2])
+        asked: tuple[Kind, ...] = KINDS
+        if step < training.copying_until:
+            asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
+        probes = self.trainee.probes if interchange else None
+        return free_loss(self.passes, scenes, images(scenes, stream), asked, probes)
+
+    def backward(self, run: Run, batch: int, share: float) -> float:
+        """Add the gradients of `share` of a step's loss; return it in bits."""
+        loss = self.loss(rng(self.config.seed, STEPS, batch), batch)
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        found = float(loss.detach()) / log(2)
+        if not isfinite(found):
+            raise ModelError(
+                run.name, f"training diverged at step {run.steps + 1}",
+                f"lower training.learning_rate ({self.config.training.learning_rate:g})",
+            )  # fmt: skip
+        return found
+
+    @torch.no_grad()
+    def validate(self, runs: Sequence[Run]) -> list[float]:
+        """Return the loss of the last stage on validation scenes, in bits; note accuracies."""
+        (run,) = runs
+        config, last = self.config, self.config.training.steps
+        losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
+        loss = sum(losses) / len(losses) / log(2)
+        found = evaluation.accuracies(
+            self.passes, config.seed, EVALUATED, held=False,
+            interchange=config.objective == "interchange",
+        )  # fmt: skip
+        at = len(run.evaluations)
+        for name, value in found.items():
+            self.trainee.accuracies[at, evaluation.MEASURES.index(name)] = value
+        logger.info("%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(found))
+        copied = min(found[f"copy_{k}"] for k in evaluation.THINGS)
+        if config.training.gates and run.steps >= COPIED_BY * last and copied < COPY_GATE:
+            raise ModelError(
+                run.name,
+                f"after {run.steps} steps it answers {copied:.2f} of the questions from the text "
+                f"(gate {COPY_GATE})", _remedy(config),
+            )  # fmt: skip
+        return [loss]
+
+
+def _said(found: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+
+
+def _history(run: Run, trainee: Trainee) -> list[dict[str, Any]]:
+    accuracies = [
+        {
+            "step": step, "split": "accuracy",
+            **{name: float(value)
+               for name, value in zip(evaluation.MEASURES, trainee.accuracies[i], strict=True)
+               if isfinite(value)},
+        }
+        for i, (step, _) in enumerate(run.evaluations)
+    ]  # fmt: skip
+    return [entry._asdict() for entry in run.history] + accuracies

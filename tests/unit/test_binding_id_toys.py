@@ -1,0 +1,358 @@
+"""Toy vision-language models: passes against the library's own, training, gates, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from bindscope.core.errors import ConfigError, InputError, ModelError
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.interventions import CONTROL
+from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule, withheld
+from bindscope.studies.binding_id.task import Pairs, Scenes, question
+from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
+from bindscope.studies.binding_id.toys.images import images
+from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
+from bindscope.studies.binding_id.toys.objectives import (
+    SlotProbes,
+    cells,
+    interchange_loss,
+    items_replaced,
+    objects_replaced,
+)
+from bindscope.studies.binding_id.toys.passes import Contexts, Passes
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
+from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
+
+VARIANTS = {
+    "plain": {},
+    "absolute": {"positions": "absolute"},
+    "resampler": {"connector": "resampler"},
+    "36 tokens": {"patch_px": 6},
+    "zoo tower": {"tower": "zoo:matching-objects-0"},
+}
+FEW = {"steps": 6, "batch_size": 4, "naming_until": 1, "grounding_until": 2,
+       "copying_until": 3, "gates": False}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def toy(request: pytest.FixtureRequest) -> ToyModel:
+    return build(Toy.model_validate({"name": "t", **VARIANTS[request.param]}), VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Passes:
+    return Passes(build(Toy(name="t"), VOCABULARY))
+
+
+VOCABULARY = Vocabulary.of_splits()
+
+
+def _scenes(n: int = 3, k: int = 2) -> Scenes:
+    return draw("test", rng(1), n, k)
+
+
+def _read(passes: Passes, scenes: Scenes) -> Contexts:
+    return passes.contexts(images(scenes, rng(2)), VOCABULARY.context(scenes))
+
+
+@torch.no_grad()
+def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: ToyModel) -> None:
+    scenes, passes = _scenes(k=3), Passes(toy)
+    asked, _ = VOCABULARY.questions(scenes, KINDS)
+    found = passes.answers(_read(passes, scenes), asked)
+    embed = toy.network.get_input_embeddings()
+    seen, text = (
+        toy.see(images(scenes, rng(2))),
+        embed(torch.from_numpy(VOCABULARY.context(scenes))),
+    )
+    assert seen.shape == (3, toy.image_tokens, 96)
+    for number in range(asked.shape[1]):
+        words = embed(torch.from_numpy(asked[:, number]))
+        whole = torch.cat([seen, text, words], 1)
+        hidden = toy.network.model.language_model(
+            inputs_embeds=whole, attention_mask=torch.ones(whole.shape[:2])
+        ).last_hidden_state
+        expected = toy.network.lm_head(hidden[:, -1])
+        torch.testing.assert_close(found.logits[:, number], expected, atol=2e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_context_replaced_everywhere_is_the_source(plain: Passes) -> None:
+    base, source = (_read(plain, scenes) for scenes in (_scenes(), draw("test", rng(9), 3, 2)))
+    every = torch.ones(3, base.keys[0].shape[2], dtype=torch.bool)
+    for found, expected in zip(base.replaced(every, source), source, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    same = base.replaced(~every, source)
+    assert all(torch.equal(a, b) for a, b in zip(same.values, base.values, strict=True))
+
+
+@pytest.mark.parametrize("positions", ["rope", "absolute"])
+def test_first_heads_look_back_as_planted(positions: str) -> None:
+    network = build(Toy.model_validate({"name": "t", "positions": positions}), VOCABULARY).network
+    network.set_attn_implementation("eager")
+    words = torch.from_numpy(rng(3).integers(len(VOCABULARY.tokens), size=(4, 20)))
+    with torch.no_grad():
+        read = network.model.language_model(
+            inputs_embeds=network.get_input_embeddings()(words), output_attentions=True,
+            attention_mask=torch.ones(4, 20),
+        )  # fmt: skip
+    for attention in read.attentions[:2]:
+        for head, offset in enumerate(LOOK_BACK):
+            back = torch.diagonal(attention[:, head], -offset, 1, 2)[:, 2:]
+            assert back.median() > 0.9
+        assert torch.diagonal(attention[:, 2], -1, 1, 2).median() < 0.9  # others do not
+
+
+def test_weights_follow_from_the_seed_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, same, other = (
+        build(Toy(name="t", seed=seed), VOCABULARY).trained_parameters() for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    differ = [name for name, value in one.items() if not torch.equal(value, other[name])]
+    assert len(differ) == sum(v.ndim > 1 for v in one.values())  # biases and norms start alike
+    assert 2 * sum(value.numel() for value in one.values()) < 1e6  # bytes as float16
+
+
+def test_absolute_positions_leave_keys_as_they_are() -> None:
+    network = build(Toy(name="t", positions="absolute"), VOCABULARY).network
+    rotary = network.model.language_model.rotary_emb
+    cos, sin = rotary(torch.zeros(1, 5, 96), torch.arange(100)[None])
+    assert torch.equal(cos, torch.ones_like(cos))
+    assert sin.abs().max() < 1e-9
+
+
+def test_tokens_are_the_words_of_the_short_template() -> None:
+    scenes = _scenes()
+    text = prompts(scenes, [question(scenes, 1)], Form(template="short"))
+    words, asked = VOCABULARY.context(scenes), VOCABULARY.questions(scenes, ["cross"])[0]
+    for row, prompt in enumerate(text):
+        ids = VOCABULARY.ids(prompt.context.removeprefix("<image>"))
+        assert ids == words[row].tolist()
+        assert VOCABULARY.ids(prompt.questions[0]) == asked[row, 1].tolist()
+    with pytest.raises(InputError, match="teapot"):
+        VOCABULARY.ids("? teapot has")
+
+
+def test_answers_are_those_of_the_scene() -> None:
+    scenes = _scenes()
+    tokens, answers = VOCABULARY.questions(scenes, KINDS)
+    said = [[VOCABULARY.tokens[i] for i in row] for row in (*tokens[0], answers[0])]
+    shape, colour, item = (
+        [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]  # type: ignore[arg-type]
+        for name in ("shape", "colour", "item")
+    )
+    assert said[0] == ["?", shape[0], "has"]
+    assert said[3] == ["?", colour[1], "has"]
+    assert said[5] == ["?", shape[1], "is"]
+    assert said[6] == ["?", colour[0], "is"]
+    assert said[8] == [*item, *item, *colour, *shape]
+
+
+def test_cells_of_a_slot() -> None:
+    slots = np.array([[4], [8]])
+    assert np.flatnonzero(cells(slots, 12)[0]).tolist() == [4]
+    assert np.flatnonzero(cells(slots, 6)[0]).tolist() == [14, 15, 20, 21]
+    assert np.flatnonzero(cells(slots, 6)[1]).tolist() == [28, 29, 34, 35]
+    assert cells(np.array([[0, 8]]), 12)[0].sum() == 2
+
+
+def test_replacements_are_answered_by_slot(plain: Passes) -> None:
+    pairs = draw_pairs("test", rng(4), 5)
+    base, source = (_read(plain, scenes) for scenes in (pairs.base, pairs.source))
+    edited = objects_replaced(plain, pairs, base, source, [1])
+    asked = VOCABULARY.ask(pairs.base.words, "shape", pairs.source.shape)
+    assert np.array_equal(edited.questions[:, 1], asked[:, 1])
+    assert not np.array_equal(edited.questions[:, 0], asked[:, 0])
+    items = VOCABULARY.of(pairs.base.words, "item", pairs.base.item)
+    assert np.array_equal(edited.answers, items)
+    changed = (edited.contexts.values[0] != base.values[0]).any(-1).any(1).numpy()
+    assert np.array_equal(changed[:, :9], cells(pairs.base.slot[:, [1]], 12))
+    assert not changed[:, 9:].any()
+
+    edited = items_replaced(plain, pairs, base, source, [0])
+    new = VOCABULARY.of(pairs.base.words, "item", pairs.source.item)
+    assert np.array_equal(edited.answers, np.stack([new[:, 0], items[:, 1]], 1))
+    changed = (edited.contexts.values[1] != base.values[1]).any(-1).any(1).numpy()
+    assert (np.flatnonzero(changed.any(0)) == [9 + 2]).all()
+
+
+def test_interchange_reaches_tower_text_and_probes(plain: Passes) -> None:
+    pairs = draw_pairs("estimation", rng(4), 4)
+    probes = SlotProbes(96, torch.Generator().manual_seed(0))
+    seen = (images(pairs.base, rng(1)), images(pairs.source, rng(2)))
+    interchange_loss(plain, probes, pairs, seen, [0, 1]).backward()  # type: ignore[no-untyped-call]
+    reached = [name for name, p in plain.toy.network.named_parameters() if p.grad is not None]
+    assert len(reached) == len(list(plain.toy.network.parameters()))
+    assert probes.item.weight.grad.abs().sum() > 0
+    assert probes.question.weight.grad.abs().sum() > 0
+    plain.toy.network.zero_grad()
+
+
+def test_training_withholds_pairs_of_some_slots() -> None:
+    shown, out = draw("test", rng(1), 200, 3), draw("test", rng(1), 50, 3, "held_out")
+    assert not withheld(shown).any()
+    assert withheld(out).any(axis=1).all()
+    pairs: Pairs = draw_pairs("test", rng(1), 50)
+    assert not withheld(pairs.base).any()
+    assert not withheld(pairs.source).any()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "EVALUATED", 4)
+    monkeypatch.setattr(training, "EVALUATED_AT_END", 4)
+    monkeypatch.setattr(training, "EVALUATIONS", 3)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("objective", ["free", "interchange"])
+def test_killed_training_goes_on_to_the_same_bits(
+    objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Toy.model_validate({"name": "t", "objective": objective, "training": FEW})
+    whole = training.train(config)
+    checkpoint = Checkpoint(tmp_path / "state", "key")
+    backward = training._Task.backward
+
+    def dying(task: training._Task, run: training.Run, batch: int, share: float) -> float:
+        if batch == 5:
+            raise KeyboardInterrupt
+        return backward(task, run, batch, share)
+
+    monkeypatch.setattr(training._Task, "backward", dying)
+    with pytest.raises(KeyboardInterrupt):
+        training.train(config, checkpoint=checkpoint)
+    monkeypatch.setattr(training._Task, "backward", backward)
+    resumed = training.train(config, checkpoint=checkpoint)
+    found, expected = (t.toy.trained_parameters() for t in (resumed, whole))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.history == whole.history
+    assert resumed.accuracies == whole.accuracies
+    splits = [entry["split"] for entry in whole.history]
+    assert splits.count("val") == splits.count("accuracy") == 4
+    assert splits.count("train") == 3
+    measured = ("object_all_replaced" in whole.accuracies, "held_out_cross_3" in whole.accuracies)
+    assert measured == (objective == "interchange", True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_toy_that_has_not_learnt_fails_half_way() -> None:
+    config = Toy(name="t", training=ToyTraining(**{**FEW, "gates": True}))
+    with pytest.raises(
+        ModelError, match=r"after 4 steps .* from the text.*\n.*training.steps \(6\)"
+    ):
+        training.train(config)
+
+
+def test_gates_name_all_that_is_missed() -> None:
+    good = dict.fromkeys([*evaluation.GATES, *evaluation.INTERCHANGE_GATES], 1.0)
+    evaluation.check("toy", good, "train")
+    with pytest.raises(
+        ModelError, match=r"cross_3 is 0.940 \(gate 0.95\), item_all_replaced is nan"
+    ):
+        evaluation.check("toy", {**good, "cross_3": 0.94, "item_all_replaced": float("nan")}, "-")
+
+
+def test_accuracies_count_what_is_right(plain: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that knows the answers gets everything right, one that knows none nothing."""
+    real = Vocabulary.questions
+    known: list[np.ndarray] = []
+
+    def remember(self: Vocabulary, scenes: Scenes, kinds: object) -> object:
+        tokens, answers = real(self, scenes, kinds)  # type: ignore[arg-type]
+        known.append(answers)
+        return tokens, answers
+
+    class Oracle(Passes):
+        def answers(self, contexts: Contexts, questions: object) -> object:  # type: ignore[override]
+            logits = torch.nn.functional.one_hot(torch.from_numpy(known[-1]), 90).float()
+            return type("Said", (), {"logits": logits})
+
+    monkeypatch.setattr(Vocabulary, "questions", remember)
+    found = evaluation.accuracies(Oracle(plain.toy), 0, 8, held=True, interchange=False)
+    assert set(found.values()) == {1.0}
+    assert len(found) == 16
+    wrong = evaluation.accuracies(plain, 0, 8, held=False, interchange=True)
+    assert max(wrong.values()) < 0.5
+    assert len(wrong) == 12
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("tower", ["siglip", "zoo:matching-objects-0"])
+def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
+    config = Toy(name="t", tower=tower, training=ToyTraining(**FEW))
+    made = training.Trained(build(config, VOCABULARY), [], {"cross_2": 1.0})
+    paths = (tmp_path / "t.safetensors", tmp_path / "t.json")
+    stored.write(made, config, *paths, code="c", cpu_seconds=1.5)
+    manifest = json.loads(paths[1].read_text())
+    assert (manifest["tower_sha256"] is None) == (tower == "siglip")
+    assert manifest["accuracies"] == {"cross_2": 1.0}
+    assert manifest["seed"] == 0
+    loaded = stored.load(paths[1])
+    written, expected = loaded.trained_parameters(), made.toy.trained_parameters()
+    assert all(torch.equal(written[name], expected[name].half().float()) for name in expected)
+    assert not any(p.requires_grad for p in loaded.network.parameters())
+    assert any("vision_tower" in name for name in written) == (tower == "siglip")
+    paths[0].write_bytes(b"damaged")
+    with pytest.raises(ModelError, match="not what its manifest describes"):
+        stored.load(paths[1])
+
+
+def _stored(folder: Path) -> Path:
+    config = Toy(name="t", training=ToyTraining(**FEW))
+    made = training.Trained(build(config, VOCABULARY), [], {})
+    stored.write(made, config, folder / "t.safetensors", folder / "t.json", code="c")
+    return folder / "t.json"
+
+
+def test_engine_answers_as_the_passes_that_train(tmp_path: Path) -> None:
+    path, scenes = _stored(tmp_path), _scenes()
+    rule = Rule("sprites", 2, "independent")
+    engine, pictures = loading.load({"name": "t"}, Reading(rule, "short"), path)
+    found = engine.answers(
+        engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
+        scenes.item,
+    )  # fmt: skip
+    passes = Passes(stored.load(path))
+    contexts = passes.contexts(pictures(scenes), VOCABULARY.context(scenes))
+    asked, _ = VOCABULARY.questions(scenes, ["cross"])
+    with torch.no_grad():
+        logs = passes.answers(contexts, asked[:, :1]).logits[:, 0].log_softmax(-1)
+    items = torch.from_numpy(VOCABULARY.of(scenes.words, "item", scenes.item))
+    np.testing.assert_allclose(found[:, 0, 0], logs.gather(1, items), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "reading", [Reading(Rule(), "short"), Reading(Rule("sprites")),
+                Reading(Rule("sprites"), "short", text_only=True)],
+)  # fmt: skip
+def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
+    with pytest.raises(ConfigError, match="layout: sprites"):
+        loading.load({"name": "t"}, reading, None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"objective": "interchange", "connector": "resampler"}, "have no place in the image"),
+        ({"patch_px": 5}, "does not divide 12"),
+        ({"width": 90}, "width"),
+        ({"training": {"grounding_until": 9, "copying_until": 8}}, "out of order"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Toy.model_validate({"name": "t", **wrong})

@@ -1,0 +1,37 @@
+"""Train a toy vision-language model; a toy that misses a gate fails."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bindscope
+from bindscope.core.devices import hold_device
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.binding_id.toys.stored import write
+from bindscope.studies.binding_id.toys.training import train
+from bindscope.studies.binding_id.toys_config import Toy
+
+if TYPE_CHECKING:
+    from snakemake.iocontainers import snakemake
+
+    from bindscope.core.job import Job
+
+
+def main(job: "Job") -> None:
+    """Write weights and a manifest; go on from a checkpoint of the same keys."""
+    config = Toy.model_validate({**job.spec["toy"], "name": job.wildcards["toy"]})
+    # Not an output, which Snakemake would delete with the others of a job that failed.
+    checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
+    resumed, start = checkpoint.path.is_file(), time.process_time()
+    with hold_device(config.training.device) as device:
+        trained = train(config, device, checkpoint)
+    write(
+        trained, config, job.output.weights, job.output.manifest,
+        spec=job.spec_text, code=job.code,
+        cpu_seconds=None if resumed else round(time.process_time() - start, 1),
+    )  # fmt: skip
+    checkpoint.remove()
+
+
+if "snakemake" in globals():
+    main(bindscope.start(snakemake))
