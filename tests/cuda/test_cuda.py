@@ -41,6 +41,8 @@ from bindscope.models.training import train
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_id.interventions import Add, Condition, Knockout, Replace, Rotate
+from bindscope.studies.binding_id.task import question
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
@@ -59,6 +61,7 @@ pytestmark = [
 ]
 
 ACCURACY = 0.002  # the tolerance of the accuracy of pairs across machines
+LOG_PROBABILITY = 1e-3  # nats, of interventions in float32
 BITS = 0.02  # the tolerance of the reference tables across machines, in bits per scene
 # Root mean square of the difference as a share of that of the CPU's float32 activations, in the
 # worst layer: sums in another order; bfloat16 has 8 bits of mantissa.
@@ -185,6 +188,27 @@ def test_an_extraction_on_the_device_is_that_on_the_cpu(tmp_path: Path, precisio
         for here, there in zip(layers, found[name], strict=True):
             share = np.sqrt(np.square(here - there).mean() / np.square(here).mean())
             assert share <= OF_THE_RMS[precision], name
+
+
+@pytest.mark.parametrize("family", ["llava_onevision", "qwen2_vl", "molmo2"])
+def test_interventions_on_the_device_are_those_on_the_cpu(family: str) -> None:
+    import tiny_vlms  # not at the top: transformers takes seconds to import
+
+    base, images = tiny_vlms.scenes(2, 0, 32)
+    found = []
+    for device in ("cpu", DEVICE):
+        with hold_device(device) as held:
+            engine, _ = tiny_vlms.engines(family, device=str(held))
+            state = engine.contexts(base, images)
+            shape = engine.residual(state, "item", 0).shape[1:]
+            kinds: list[tuple[Any, ...]] = [
+                (), (Replace("object", 0, None, 1, "base"),), (Rotate("colour", 1, 5),),
+                (Add("item", 0, np.ones(shape, np.float32)),), (Knockout("item", 1),),
+            ]  # fmt: skip
+            todo = [Condition(str(i), edits) for i, edits in enumerate(kinds)]
+            todo.append(Condition("anew", (Knockout("colour", 0, seen_by="item"),), frozen=False))
+            found.append(engine.answers(state, None, todo, [question(base, 0)], base.item))
+    np.testing.assert_allclose(*found, atol=LOG_PROBABILITY)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="a rehearsal on the CPU has no memory of a device")

@@ -13,8 +13,13 @@ from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOn
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.interventions import Tokens
+from bindscope.studies.binding_id.layouts import LAYOUTS
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.image_tokens import best_resolution, llava_views
+from bindscope.studies.binding_id.vlm.image_tokens import (
+    best_resolution,
+    llava_views,
+    plain_view,
+)
 
 PINPOINTS = [[384 * a, 384 * b] for a in range(1, 7) for b in range(1, 7)]
 SIZES = [(384, 384), (400, 300), (768, 384), (1000, 1000), (2500, 900)]
@@ -58,6 +63,25 @@ def test_things_background_and_ends_of_rows_are_all_tokens():
     parts.append(PAPER.of(BOXES, 0, Tokens(support="background"), "clip"))
     assert sorted(np.concatenate(parts).tolist()) == list(range(1485))
     assert len(PAPER.of(BOXES, 0, Tokens(support="newline"), "clip")) == 27
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "sprites"])
+def test_all_slots_of_a_layout_have_equally_many_tokens(layout):
+    """Wherever they lie on the grid: or contexts of different slots could not be compared."""
+    qwen = plain_view("one view", 0, 14, 14, 14, 384, 384)
+    for view in (*PAPER.views, qwen):
+        found = {len(view.cells(box, 0, "clip")) for box in LAYOUTS[layout].regions}
+        assert found == {9 if view is qwen else 25}
+
+
+def test_a_block_of_cells_covers_most_of_a_stretch():
+    view = plain_view("a row", 0, 8, 1, 8, 10, 80)
+    cases = [
+        (10, 30, [1, 2]), (14, 34, [1, 2]), (17, 37, [2, 3]), (1, 9, [0]), (75, 80, [7]),
+        (8, 19, [0, 1]), (0, 80, [*range(8)]),
+    ]  # fmt: skip
+    for left, right, cells in cases:
+        assert view.cells((left, 0, right, 10), 0, "clip").tolist() == cells
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

@@ -61,6 +61,27 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
     np.testing.assert_allclose(*answers, atol=1e-6)
 
 
+def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
+    plain = saved(tmp_path)
+    changes = {"pad": 1, "border": "official", "answer": "bare", "keep": "all", "batch_size": 3}
+    found = load_engine(plain.model_copy(update=changes), Form("short", image=False))
+    assert found.options == Options(**changes, images=False)
+    assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
+    template = tiny_vlms.template
+    add = Add("item", 0, np.ones((3, 2, 32), np.float32))
+    todo = [CONTROL, Condition("", (add, Replace("object", 0, by=1, context="base")))]
+    answers = []
+    for update in ({}, {"attention": "eager"}, {"precision": "bfloat16"}):
+        loaded = load_engine(plain.model_copy(update=update), Form("short"))
+        loaded.template = template
+        state = loaded.contexts(SCENES, IMAGES)
+        answers.append(loaded.answers(state, None, todo, [question(SCENES, 0)], ITEMS))
+        assert loaded.residual(state, "item", 0).dtype == np.float32
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-5)
+    off = np.abs(answers[0] - answers[2]).max()
+    assert 1e-4 < off < 0.1, off  # rounded to 8 bits, and no worse
+
+
 @pytest.mark.parametrize(
     ("without", "words"),
     [

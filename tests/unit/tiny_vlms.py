@@ -215,9 +215,9 @@ def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArr
 
 
 def engines(
-    family: str, keep: str = "groups", **changes: Any
+    family: str, keep: str = "groups", device: str = "cpu", **changes: Any
 ) -> tuple[FastEngine, ReferenceEngine]:
     """Return both engines on one tiny model."""
     model, processor = FAMILIES[family](**changes)
-    adapter = adapt(f"tiny {family}", model, processor, "cpu")
+    adapter = adapt(f"tiny {family}", model, processor, device)
     return FastEngine(adapter, template, Options(keep=keep)), ReferenceEngine(adapter, template)

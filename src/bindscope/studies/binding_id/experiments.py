@@ -141,7 +141,8 @@ def supports(batch: Batch) -> Plan:
     if "views" in batch.engine.abilities:
         wanted += [(f"view {view} alone", Tokens(views=(view,))) for view in (0, 1)]
         wanted += [("ends of rows", Tokens(support="newline"))]
-    cells = batch.engine.positions(batch.base, "object", 0).shape[1]
+    view = Tokens(views=(0,)) if "views" in batch.engine.abilities else Tokens()
+    cells = batch.engine.positions(batch.base, "object", 0, view).shape[1]
     wanted += [(f"cell {i} alone", Tokens(cells=(i,))) for i in _some(cells)]
     trials = [batch.control()]
     trials += [

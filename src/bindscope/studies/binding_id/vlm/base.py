@@ -230,7 +230,7 @@ class VisionLanguageEngine:
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
     """Refuse missing images, and boxes that are empty or reach beyond the image."""
-    if images is None or len(images) != len(scenes) or images.ndim != 4:
+    if images is None or images.shape[:1] != (len(scenes),) or images.ndim != 4:
         raise InputError(
             "the images", f"there are {len(scenes)} scenes and "
             + ("no images" if images is None else f"images of shape {images.shape}"),

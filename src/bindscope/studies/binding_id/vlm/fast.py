@@ -95,8 +95,10 @@ class FastEngine(VisionLanguageEngine):
         """
         rows = torch.arange(len(state.scenes), device=state.positions.device)[:, None]
         embedded, cache = state.embedded, new_cache()
-        for layer in range(self.layers if old else 0):
-            cache.update(old.keys[layer][:, :, :start], old.values[layer][:, :, :start], layer)
+        if old is not None:
+            for layer in range(self.layers):
+                read = (part[layer][:, :, :start] for part in (old.keys, old.values))
+                cache.update(*read, layer)
 
         def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
             if edits is not None:

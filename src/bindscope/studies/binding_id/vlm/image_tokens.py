@@ -58,7 +58,9 @@ class View:
         return len(self.x) - 1
 
     def cells(self, box: Sequence[int], pad: int, border: Border) -> Indices:
-        """Return places in the block of the cells that overlap a box, and `pad` around, in raster.
+        """Return places of the cells that cover a box, and `pad` around, in raster order.
+
+        Boxes of one size have equally many cells, as many as they are wide and high, rounded up.
 
         Parameters
         ----------
@@ -77,7 +79,7 @@ class View:
             If the box is outside the grid, or reaches beyond the block under `official`.
         """
         left, top, right, bottom = box
-        rows, columns = _overlap(self.y, top, bottom), _overlap(self.x, left, right)
+        rows, columns = _block(self.y, top, bottom), _block(self.x, left, right)
         if rows is None or columns is None:
             raise InputError(
                 f"box {tuple(int(side) for side in box)}",
@@ -260,13 +262,21 @@ def _shrunk(edges: Edges, cells: int) -> Edges:
     return np.interp(np.arange(cells + 1) * old / cells, np.arange(old + 1), edges)
 
 
-def _overlap(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
-    """Return the first and last cell that [start, stop) overlaps, None where there is none."""
+def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
+    """Return the first and last cell of a block that covers most of [start, stop).
+
+    It has as many cells as the stretch is long, rounded up, so that equal stretches have equally
+    many wherever they begin. None where the stretch is empty or outside.
+    """
     if start >= stop or start < min(0, edges[0]) or start >= edges[-1] or stop <= edges[0]:
         return None
-    first = max(int(np.searchsorted(edges, start, side="right")) - 1, 0)
-    last = min(int(np.searchsorted(edges, stop, side="left")) - 1, len(edges) - 2)
-    return first, last
+    total = len(edges) - 1
+    size = min(total, math.ceil((stop - start) / float(np.median(np.diff(edges))) - 1e-6))
+    begin, end = edges[: total - size + 1], edges[size:]
+    covered = np.round(np.minimum(end, stop) - np.maximum(begin, start), 6)
+    off_centre = np.abs(begin + end - start - stop)
+    first = int(np.lexsort((off_centre, -covered))[0])
+    return first, first + size - 1
 
 
 def _places(cells: Indices, places: Sequence[int]) -> Indices:

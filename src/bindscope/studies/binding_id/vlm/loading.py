@@ -90,8 +90,9 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
         getattr(transformers, FAMILIES[settings.model_type][0]), found.folder, where,
         dtype=getattr(torch, config.precision), attn_implementation=config.attention,
     )  # fmt: skip
+    processors: Any = transformers.AutoProcessor
     try:
-        processor = transformers.AutoProcessor.from_pretrained(found.folder, local_files_only=True)
+        processor = processors.from_pretrained(found.folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(
             where, f"its processor cannot be read ({error})",

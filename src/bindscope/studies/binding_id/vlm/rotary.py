@@ -34,7 +34,7 @@ class Rotary:
         turns = delta.to(torch.float32)[..., None] * self.frequencies.float()
         if self.sections is None:
             return turns[0]
-        pieces = turns.split(list(self.sections), dim=-1)
+        pieces = turns.split(list(self.sections), dim=-1)  # type: ignore[no-untyped-call]
         return torch.cat([piece[i % len(turns)] for i, piece in enumerate(pieces)], dim=-1)
 
 
