@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from harness import ROOT, Clone
+from quick import SHORT_TOY
 from test_code_keys import more_sections
 
 from bindscope.config.root import Config
@@ -66,6 +67,7 @@ def change(clone: Clone, sources: Path) -> None:
         "studies.binding_id": {
             **more_sections()["binding_id"],
             "files": [{"name": "two-things", "task": "two-things"}],
+            "toys": [{"name": "free", "training": SHORT_TOY}],
         },
         "report.figures": ["tokens"],
     })  # fmt: skip

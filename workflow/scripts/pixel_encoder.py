@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import bindscope
 from bindscope.config.entities import model_of
 from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.embedded import read_embeddings, read_scenes
+from bindscope.studies.concepts.embedded import read_embeddings, read_slots
 from bindscope.studies.concepts.pixels import Measured, read_queries, rows
+from bindscope.studies.concepts.scenes import Scenes
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -21,7 +24,7 @@ def main(job: "Job") -> None:
         "encoder": job.wildcards["encoder"], "space": "x".join(map(str, sizes)),
         "query_pool": "train_only",
     }  # fmt: skip
-    scenes, _ = read_scenes(job.input.codes, sizes)
+    scenes = Scenes(np.concatenate(read_slots(job.input.codes)), sizes)
     z = read_embeddings(job.input.joint[0], "joint")
     queries = read_queries(job.input.texts[0])
     found = Measured(z, scenes.slots, queries, sizes, model_of(job))
