@@ -18,7 +18,7 @@ CANNOT_BE_CHANGED_ALONE = [
     "PatchSampling.class_groups", "PhotosRenderer.kind", "PlantedEncoder.name",
     "PugSpareSource.path", "PugSpareSource.terms_accepted", "Report.figures",
     "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val",
-    "Zoo.source",
+    "VisionLanguageModel.source", "Zoo.source",
 ]  # fmt: skip
 
 
