@@ -42,7 +42,7 @@ _STORE = {"numpy", "zarr"}
 _TABLE = {"numpy", "pandas", "pyarrow"}
 _TORCH = {"numpy", "torch", "zarr"}
 _WEIGHTS = {*_TORCH, "safetensors"}
-_FITTED_PAIRS = {*_WEIGHTS, "scipy"}
+_FITTED = {*_WEIGHTS, "scipy"}
 # The heavy packages that a script's imports may load; a job loads its model's or backend's besides.
 ALLOWED: dict[str, set[str]] = {
     "download": set(),
@@ -58,7 +58,6 @@ ALLOWED: dict[str, set[str]] = {
             "codes",
             "counted_anchors",
             "counted_priors",
-            "patch_samples",
             "same_object_known",
             "scene_statistics",
             "scenes",
@@ -66,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
         ),
         _STORE,
     ),
-    "encoded": {*_STORE, "scipy"},
+    **{name: {*_STORE, "scipy"} for name in ("encoded", "patch_samples")},
     "captions": {*_STORE, "pyarrow"},
     "record_codes": {*_STORE, "pyarrow"},
     **{
@@ -78,8 +77,7 @@ ALLOWED: dict[str, set[str]] = {
             "binding_complexity",
         )
     },
-    "dual_geometry": {*_WEIGHTS, "scipy"},
-    "pixel_encoder": {*_WEIGHTS, "scipy"},
+    "toy_vlm": {*_WEIGHTS, "scipy", "transformers"},
     "binding_id_interventions": {*_STORE, "scipy", "safetensors"},
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
@@ -90,17 +88,24 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(
         (
             "attention",
-            "dual_encoder",
             "fit",
             "learning_curve",
             "refitted_heads",
-            "same_object_maps",
             "training",
         ),
         _WEIGHTS,
     ),
     **dict.fromkeys(
-        ("same_object_effects", "same_object_fit", "same_object_geometry"), _FITTED_PAIRS
+        (
+            "dual_encoder",
+            "dual_geometry",
+            "pixel_encoder",
+            "same_object_effects",
+            "same_object_fit",
+            "same_object_geometry",
+            "same_object_maps",
+        ),
+        _FITTED,
     ),
 }
 GROUPS = sorted({tuple(sorted(allowed)) for allowed in ALLOWED.values()})

@@ -55,9 +55,7 @@ def quick(config: Config) -> dict[str, Any]:
                 few += _each_once(_few(block, kinds, stand_in, beside))
             used |= {name for part in few for name in part["datasets"] + part["models"]}
             section[key] = few
-        for entry in section.get("dual_encoders", ()):
-            entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
-            entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
+        _little_of_what_is_drawn(section)
         for key in CURVES & set(section):
             for entry in section[key]:
                 entry["models"] = [name for name in entry["models"] if name in used]
@@ -65,12 +63,8 @@ def quick(config: Config) -> dict[str, Any]:
         for key in ("information", "intervals"):
             if hasattr(full, key):
                 section.setdefault(key, {})["bootstrap_samples"] = BOOTSTRAP_SAMPLES
-        for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
-            toy["training"] = SHORT_TOY
         if scenes := section.get("scenes"):
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
-        for task in section.get("tasks", ()):
-            task |= {"rows": BATCH, "estimation_rows": BATCH}
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
         for entry in section.values():  # of fits that there are: their stand-ins
@@ -89,6 +83,17 @@ def quick(config: Config) -> dict[str, Any]:
         if dataset.name in used
     ]
     return content
+
+
+def _little_of_what_is_drawn(section: dict[str, Any]) -> None:
+    """Shorten what a study trains itself, and the rows of its tasks."""
+    for entry in section.get("dual_encoders", ()):
+        entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
+        entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
+    for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
+        toy["training"] = SHORT_TOY
+    for task in section.get("tasks", ()):
+        task |= {"rows": BATCH, "estimation_rows": BATCH}
 
 
 def without_embeddings(config: Config) -> Config:

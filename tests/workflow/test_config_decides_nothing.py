@@ -41,16 +41,20 @@ PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("
 _STUDY = "src/bindscope/studies/binding_information"
 _PAIRS = "src/bindscope/studies/same_object"
 _CONCEPTS = "src/bindscope/studies/concepts"
+_BINDING_IDS = "src/bindscope/studies/binding_id"
 HARMLESS = {
     (f"{_STUDY}/probes/fitting.py", "PATCH_FAMILIES"),  # refuses data of another kind
     (f"{_STUDY}/columns.py", "FAMILIES"),  # these two refuse rows of other families
     (f"{_STUDY}/rules.py", "FAMILIES"),
     (f"{_PAIRS}/columns.py", "FAMILIES"),
     (f"{_CONCEPTS}/schemas.py", "ENCODERS"),
+    (f"{_BINDING_IDS}/schemas.py", "EXPERIMENTS"),
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
     (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
+    (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
+    (f"{_BINDING_IDS}/job.py", "ENGINES"),
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
     (f"{_STUDY}/probes/module.py", "FAMILIES"),
     (f"{_STUDY}/probes/weights.py", "FAMILIES"),
@@ -60,6 +64,8 @@ HARMLESS = {
         ("src/bindscope/models/pretraining_loss.py", name)
         for name in ("REMEDY", "manifest_path", "read_manifest")
     ),
+    (f"{_PAIRS}/effects_job.py", "read_manifest"),
+    (f"{_BINDING_IDS}/toys/stored.py", "ZOO"),
     ("src/bindscope/models/zoo.py", "REMEDY"),
     ("src/bindscope/models/zoo.py", "manifest_path"),
     ("src/bindscope/models/zoo.py", "read_manifest"),
@@ -155,7 +161,7 @@ def test_configuration_classes_compute_nothing() -> None:
         and (callable(value) or isinstance(value, property | classmethod | staticmethod))
     }
     # Read from the manifest, with whose hash they change.
-    assert computed == {"Zoo.n_layers", "Zoo.seed"}
+    assert computed == {"Zoo.n_layers", "Zoo.seed", "Toy.tower_sha256"}
 
 
 # Fields that a rule's job fills in because its spec lacks them: it reads none of them.
@@ -173,6 +179,7 @@ NOT_READ = {
         rule: {"model.extraction.keep_patches"}
         for rule in (
             "patches_temporary", "sampled", "same_object_maps", "joint", "text_embeddings",
+            "pixel_encoder", "same_object_effects",
         )
     },
     # What is downloaded or drawn is in the spec of the download.
@@ -186,6 +193,7 @@ NOT_READ = {
 # None where nobody gave them, and then in no spec: what had none of them keeps its key.
 LEFT_OUT = {
     "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.training.same_object",
+    "model.training.coverage",
 }  # fmt: skip
 
 

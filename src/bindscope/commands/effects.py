@@ -212,6 +212,8 @@ def _others(field: Schema, value: Any, known: list[Any]) -> Iterator[Any]:
         for other in chain(_of_type(member, value, known), known):
             if other != value and other is not None:
                 yield other
+    if value is not None and {"type": "null"} in field.get("anyOf", ()):
+        yield None
 
 
 def _of_type(kind: Schema, value: Any, known: list[Any]) -> Iterator[Any]:

@@ -20,7 +20,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         }.items()
     },
     # Of the second task, which has slots enough.
-    "ShapesTask.things": ("tasks.1.things", 3, {"shapes_task"}),
+    "ShapesTask.things": ("tasks.1.things", 3, {"shapes_task", *SUITE}),
     "ShapesTask.name": ("tasks.0.name", "other", SUITE),
     "VisionLanguageModel.name": ("models.0.name", "other", {"weights", *SUITE}),
     "VisionLanguageModel.source": ("models.0.source", f"hf:llava-hf/other@{'1' * 40}",

@@ -8,9 +8,7 @@ from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.zoo import read_manifest
-
-LANGUAGE_HEADS = 4
-SCENE_PX = 36  # side of a toy's image: 3 x 3 slots of 12 px
+from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 
 
 class ToyTraining(Model):

@@ -41,11 +41,11 @@ class ConceptSection(Model):
         (), description="The same of images and captions: models that the run trains."
     )
 
-    @property
-    def encoder_names(self) -> list[str]:
-        """Names of all encoders that are trained to bind, in order."""
-        pixels = [entry.name for entry in self.pixel_encoders]
-        return [*(entry.name for entry in self.dual_encoders), *pixels]
+
+def encoder_names(section: ConceptSection) -> list[str]:
+    """Names of all encoders that are trained to bind, in order."""
+    pixels = [entry.name for entry in section.pixel_encoders]
+    return [*(entry.name for entry in section.dual_encoders), *pixels]
 
 
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
@@ -53,7 +53,7 @@ def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     for i, block in enumerate(section.embeddings):
         yield from embedding_problems(f"embeddings.{i}", config, block)
     yield from _analyses(config, section)
-    yield from repeated("dual_encoders, pixel_encoders", section.encoder_names)
+    yield from repeated("dual_encoders, pixel_encoders", encoder_names(section))
     for i, entry in enumerate(section.dual_encoders):
         yield from dual_problems(f"dual_encoders.{i}", entry)
     for i, pixels in enumerate(section.pixel_encoders):

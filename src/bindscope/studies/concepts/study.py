@@ -8,7 +8,7 @@ from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
-from bindscope.studies.concepts.config import ConceptSection, problems
+from bindscope.studies.concepts.config import ConceptSection, encoder_names, problems
 from bindscope.studies.concepts.marks import EMBEDDING_NAME, VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
 
@@ -44,7 +44,7 @@ def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | 
 
 def _of_encoders(graph: Graph, section: ConceptSection, table: str) -> Request | None:
     tables = graph.of("table", table=table)
-    return Request({"table": tables}, {"encoders": section.encoder_names}) if tables else None
+    return Request({"table": tables}, {"encoders": encoder_names(section)}) if tables else None
 
 
 def _rows_of(rule: str) -> Any:

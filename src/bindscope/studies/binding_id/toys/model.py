@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX
+from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 from bindscope.studies.binding_id.toys.tower import ZooTower
 from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
-from bindscope.studies.binding_id.toys_config import LANGUAGE_HEADS, Toy
+from bindscope.studies.binding_id.toys_config import Toy
 
 KEY_HEADS = 2
 TOWER_LAYERS = 1

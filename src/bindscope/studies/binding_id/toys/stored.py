@@ -16,9 +16,10 @@ from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
 from bindscope.studies.binding_id.toys.model import ToyModel, build
+from bindscope.studies.binding_id.toys.sizes import SCENE_PX
 from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
-from bindscope.studies.binding_id.toys_config import SCENE_PX, Toy
+from bindscope.studies.binding_id.toys_config import Toy
 
 
 def write(
