@@ -11,6 +11,8 @@ from test_config_keys import KEYS, expected
 from bindscope.commands.documentation import generated, not_tried
 from bindscope.commands.effects import COLLECTING, Effects, example, in_words, recomputed
 
+pytestmark = pytest.mark.timeout(1200)  # thousands of graphs are built
+
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
     "Effects.later", "Effects.layers", "Effects.weights", "GenomeSource.feature",
