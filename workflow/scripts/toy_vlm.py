@@ -1,6 +1,5 @@
 """Train a toy vision-language model; a toy that misses a gate fails."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +21,11 @@ def main(job: "Job") -> None:
     config = Toy.model_validate({**job.spec["toy"], "name": job.wildcards["toy"]})
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
-    resumed, start = checkpoint.path.is_file(), time.process_time()
     with hold_device(config.training.device) as device:
         trained = train(config, device, checkpoint)
     write(
         trained, config, job.output.weights, job.output.manifest,
         spec=job.spec_text, code=job.code,
-        cpu_seconds=None if resumed else round(time.process_time() - start, 1),
     )  # fmt: skip
     checkpoint.remove()
 

@@ -30,7 +30,6 @@ def write(
     *,
     code: str,
     spec: str = "",
-    cpu_seconds: float | None = None,
 ) -> None:
     """Write the weights as float16 (safetensors), and last a manifest (JSON) that names them.
 
@@ -46,8 +45,6 @@ def write(
         Paths; `weights` lies in the manifest's folder.
     code, spec
         The keys' contents.
-    cpu_seconds
-        What training took, where it was not resumed.
     """
     tensors = {
         name: value.detach().half().cpu().contiguous()
@@ -65,7 +62,7 @@ def write(
             "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
             "recipe": recipe, "tower_sha256": config.tower_sha256,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
-            "cpu_seconds": cpu_seconds, "val_loss_bits": losses[-1] if losses else None,
+            "val_loss_bits": losses[-1] if losses else None,
             "accuracies": trained.accuracies, "history": trained.history,
         },
     )  # fmt: skip
