@@ -50,7 +50,7 @@ def drawn_objects(
         raise ConfigError(
             f"coverage of the space {'x'.join(map(str, sizes))}",
             f"no draw of {n} objects out of {DRAWS:,} has every value of every group",
-            "raise the coverage",
+            "raise the coverage, or do not ask for every value where the configuration lets you",
         )
     return order, missing
 

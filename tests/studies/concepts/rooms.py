@@ -14,6 +14,7 @@ SCHEMAS = GENERALIZATION | MODELS | FIGURES
 
 # Modules of the shared rooms that this study's own steps hold.
 SHARED: dict[str, set[str]] = {
+    "codes/coverage.py": DUAL | GEOMETRY,
     "core/devices.py": DUAL,
     **{
         f"fitting/{name}.py": DUAL | GEOMETRY

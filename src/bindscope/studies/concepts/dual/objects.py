@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.core.errors import BindscopeError
+from bindscope.codes.coverage import drawn_objects
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.dual.counts import n_objects_by_split
-from bindscope.studies.concepts.scenes import absent_values, ids_of, values_of
+from bindscope.studies.concepts.scenes import ids_of, values_of
 
 __all__ = ["Ids", "Split", "ids_of", "offsets", "split_objects", "values_of"]
 
-DRAWS = 10_000  # of training objects, until every value is among them
 SPLITTING = 0  # stream of a seed; 1 and 2 are in `batches`, 3 is in `evaluation`
 
 Ids = NDArray[np.int64]
@@ -71,22 +69,10 @@ def split_objects(
 
     Raises
     ------
-    BindscopeError
-        If none of `DRAWS` draws has every value.
+    ConfigError
+        If no draw has every value.
     """
-    sizes = tuple(sizes)
-    train, validation, _ = n_objects_by_split(sizes, coverage, validation_share)
-    generator = rng(seed, SPLITTING)
-    for _ in range(DRAWS if every_value else 1):
-        order = generator.permutation(prod(sizes))
-        missing = absent_values(order[:train], order, sizes)
-        if not missing:
-            break
-    if missing and every_value:
-        raise BindscopeError(
-            f"coverage {coverage:g} of the space {'x'.join(map(str, sizes))}",
-            f"no draw of {train} objects out of {DRAWS:,} has every value of every concept type",
-            "raise the coverage, or set dual_encoders[].require_value_coverage: false",
-        )
+    train, validation, _ = n_objects_by_split(tuple(sizes), coverage, validation_share)
+    order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
     trained, chosen, tested = map(np.sort, np.split(order, [train, train + validation]))
     return Split(trained, chosen, tested, missing)
