@@ -298,7 +298,7 @@ def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
     config = Toy(name="t", tower=tower, training=ToyTraining(**FEW))
     made = training.Trained(build(config, VOCABULARY), [], {"cross_2": 1.0})
     paths = (tmp_path / "t.safetensors", tmp_path / "t.json")
-    stored.write(made, config, *paths, code="c", cpu_seconds=1.5)
+    stored.write(made, config, *paths, code="c")
     manifest = json.loads(paths[1].read_text())
     assert (manifest["tower_sha256"] is None) == (tower == "siglip")
     assert manifest["accuracies"] == {"cross_2": 1.0}
