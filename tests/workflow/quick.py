@@ -91,7 +91,8 @@ def _little_of_what_is_drawn(section: dict[str, Any]) -> None:
         entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
         entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
     for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
-        toy["training"] = SHORT_TOY
+        if "source" not in toy:
+            toy["training"] = SHORT_TOY
     for task in section.get("tasks", ()):
         task |= {"rows": BATCH, "estimation_rows": BATCH}
 

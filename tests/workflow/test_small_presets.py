@@ -64,11 +64,15 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.workflow
 def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
-    """One seed, few steps; what is written is what a source `zoo:` then loads."""
+    """One seed, few steps; what is written is what a source `zoo:` then loads.
+
+    Toys come there in the same way: `tests/unit/test_binding_id_stored_toys.py`.
+    """
     clone = Clone.make(tmp_path / "clone")
     clone.configfile = "config/quick.yaml"
     content = quick(load_file(ROOT / "config/presets/zoo.yaml"))
     content["models"] = [given for given in content["models"] if given["seed"] == 0]
+    content["studies"]["binding_id"] = None
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     shutil.rmtree(clone.path / "resources/zoo")
     unfinished = clone.bindscope("zoo", check=False)

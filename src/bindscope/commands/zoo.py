@@ -9,6 +9,7 @@ from bindscope.config.zoo import ZOO
 from bindscope.core.files import hash_file
 from bindscope.core.graph import Graph, Product
 from bindscope.core.keys import CLONE
+from bindscope.core.registries import resolve
 from bindscope.studies.build import stem
 
 
@@ -24,16 +25,18 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     missing = 0
-    for product in graph.of("training"):
-        name = product.wildcards["model"]
-        if not Path(product.path("manifest")).is_file():
+    for product in (one for one in graph.products.values() if one.step.zoo):
+        name = next(value for key, value in product.wildcards.items() if key != "key")
+        training = Path(product.path("manifest"))
+        if not training.is_file():
             print(f"{name:32} not trained yet")
             missing += 1
             continue
         manifest = write(
             folder,
             name,
-            Path(product.path("manifest")),
+            training,
+            resolve(product.step.zoo)(training),
             lock=hash_file(CLONE / "requirements.lock"),
             cpu_seconds=_cpu_seconds(product),
         )
@@ -48,7 +51,7 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
 
 def _cpu_seconds(product: Product) -> float | None:
     """Return what the training job took, by Snakemake's benchmark; of its last run, if resumed."""
-    path = Path("results/benchmarks") / f"{stem('training').format(**product.wildcards)}.jsonl"
+    path = Path("results/benchmarks") / f"{stem(product.rule).format(**product.wildcards)}.jsonl"
     if not path.is_file():
         return None
     return round(float(json.loads(path.read_text().splitlines()[-1])["cpu_time"]), 1)

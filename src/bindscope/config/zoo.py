@@ -11,6 +11,8 @@ from bindscope.core.errors import ModelError
 from bindscope.core.keys import CLONE
 
 ZOO = CLONE / "resources" / "zoo"
+VISION = "vision transformer"
+"""Kind of the models whose manifest names none."""
 REMEDY = (
     "`git checkout -- resources/zoo` brings back what is committed there; `make zoo` trains every "
     "model of config/presets/zoo.yaml"
@@ -22,15 +24,27 @@ def manifest_path(source: str) -> Path:
     return ZOO / f"{source.partition(':')[2]}.json"
 
 
-def read_manifest(source: str) -> dict[str, Any]:
+def read_manifest(source: str, kind: str = VISION) -> dict[str, Any]:
     """Read what is known of a model of the zoo; keys as `models.zoo.write` describes them.
 
     Raises
     ------
     ModelError
-        If there is no such model, or its manifest cannot be read.
+        If there is no such model, it is of another kind, or its manifest cannot be read.
     """
-    return _read(manifest_path(source))
+    found = _read(manifest_path(source))
+    if (own := _kind(found)) != kind:
+        paths = sorted(ZOO.glob("*.json"))
+        fitting = ", ".join(f"zoo:{path.stem}" for path in paths if _kind(_read(path)) == kind)
+        raise ModelError(
+            source, f"is a {own}, where a {kind} is asked for",
+            f"choose one of {fitting or 'that kind: the zoo has none yet'}",
+        )  # fmt: skip
+    return found
+
+
+def _kind(manifest: dict[str, Any]) -> str:
+    return str(manifest.get("kind", VISION))
 
 
 @cache

@@ -50,6 +50,10 @@ class Step:
         record, and a table above it would pass for up to date.
     makes
         What it makes, in a word or two, for config/README.md; default: its name.
+    zoo
+        Of trainings whose models may be committed in resources/zoo: the function
+        (``"module:object"``) that says what the zoo's manifest is to hold of this kind of model,
+        from the path of a training's manifest.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Step:
     reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     leaf: bool = False
     makes: str = ""
+    zoo: str = ""
 
 
 @dataclass(frozen=True)

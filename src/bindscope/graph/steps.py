@@ -52,6 +52,7 @@ _SHARED = (
             "history": f"{_TRAINING}.history.json",
         },
         leaf=True,
+        zoo="bindscope.models.zoo:described",
     ),
     Step(
         "truth",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load as load_tensors
@@ -50,15 +51,21 @@ def load(
     )
 
 
-def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: float | None) -> Path:
+def write(
+    folder: Path,
+    name: str,
+    training: Path,
+    described: Mapping[str, Any],
+    *,
+    lock: str,
+    cpu_seconds: float | None,
+) -> Path:
     """Put a finished training into the zoo, its weights as float16; return the manifest's path.
 
-    Heads, decoder and teacher are kept beside the transformer, for `models.pretraining_loss`.
-
-    The manifest holds `weights` (a file name), `sha256`, `objective`, `seed`, `input_px`; `recipe`,
-    the configuration that trains it (`model`, `dataset`, `threads`, `device`); `code`, the code key
-    of that training, and `lock`, the hash of requirements.lock; `val_loss_bits` after the last
-    step and `history`, the whole curve; and `cpu_seconds`, of the last run where it was resumed.
+    The manifest holds `weights` (a file name) and `sha256`; `code`, the code key of the training,
+    and `lock`, the hash of requirements.lock; `cpu_seconds`, of the last run where it was resumed;
+    and what is known of models of its kind, at least `objective`, `seed`, `recipe`,
+    `val_loss_bits` after the last step and `history`, the whole curve.
 
     Parameters
     ----------
@@ -67,7 +74,9 @@ def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: fl
     name
         Name of the model.
     training
-        Manifest that `bindscope.models.training.write_training` wrote.
+        Manifest of the training: `weights`, `sha256` and `code`.
+    described
+        What is known of models of its kind; see `described` below.
     lock, cpu_seconds
         As above.
 
@@ -77,24 +86,35 @@ def write(folder: Path, name: str, training: Path, *, lock: str, cpu_seconds: fl
         If the weights are not those of the training's manifest.
     """
     made = json.loads(training.read_text())
-    spec = json.loads(made["spec"])
     remedy = f"delete {training} and run `make zoo`"
     content = checked(training.parent / made["weights"], made["sha256"], remedy)
-    tensors = {name: value.half() for name, value in load_tensors(content).items()}
-    history = json.loads(training.with_suffix(".history.json").read_text())
-    losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
-    stored = save(tensors)
+    stored = save({name: value.half() for name, value in load_tensors(content).items()})
     write_atomic(folder / f"{name}.safetensors", stored)
     manifest = folder / f"{name}.json"
     write_json(
         manifest,
         {
-            "weights": f"{name}.safetensors", "sha256": sha256(stored),
-            "objective": spec["model"]["source"].partition(":")[2],
-            "seed": spec["model"]["seed"], "input_px": made["input_px"],
-            "recipe": {key: spec[key] for key in ("model", "dataset", "threads", "device")},
+            **described, "weights": f"{name}.safetensors", "sha256": sha256(stored),
             "code": made["code"], "lock": lock, "cpu_seconds": cpu_seconds,
-            "val_loss_bits": losses[-1] if losses else None, "history": history,
         },
     )  # fmt: skip
     return manifest
+
+
+def described(training: Path) -> dict[str, Any]:
+    """Return what the zoo's manifest holds of a transformer that the rule `training` made.
+
+    `objective`, `seed`, `input_px`; `recipe`, the configuration that trains it (`model`, `dataset`,
+    `threads`, `device`); `val_loss_bits` and `history`. Its file keeps heads, decoder and teacher
+    beside the transformer, for `models.pretraining_loss`.
+    """
+    made = json.loads(training.read_text())
+    spec = json.loads(made["spec"])
+    history = json.loads(training.with_suffix(".history.json").read_text())
+    losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
+    return {
+        "objective": spec["model"]["source"].partition(":")[2],
+        "seed": spec["model"]["seed"], "input_px": made["input_px"],
+        "recipe": {key: spec[key] for key in ("model", "dataset", "threads", "device")},
+        "val_loss_bits": losses[-1] if losses else None, "history": history,
+    }  # fmt: skip

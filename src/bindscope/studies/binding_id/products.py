@@ -57,8 +57,8 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
                 given = _published(model)
                 _add_interventions(graph, suite, task, model.name, [given], _weights(graph, model))
             for name in suite.toys:
-                given = {"kind": "toy", "origin": "toy", "name": name}
-                _add_interventions(graph, suite, task, name, [given], [toys[name]])
+                given, trained = toys[name]
+                _add_interventions(graph, suite, task, name, [given], trained)
 
 
 def _published(model: VisionLanguageModel) -> dict[str, Any]:

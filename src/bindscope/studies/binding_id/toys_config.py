@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.zoo import read_manifest
-from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
+from bindscope.studies.binding_id.toys.sizes import KIND, LANGUAGE_HEADS
 
 
 class ToyTraining(Model):
@@ -105,3 +105,27 @@ class Toy(Model):
         if self.tower == "siglip":
             return None
         return str(read_manifest(self.tower)["sha256"])
+
+
+class StoredToy(Model):
+    """A toy that is committed in resources/zoo; its manifest says how it was trained."""
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=r"^zoo:[a-z0-9-]+$", description="`zoo:<name>`, a pair of files of resources/zoo."
+    )
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of its weights, which is part of the key."""
+        return str(read_manifest(self.source, KIND)["sha256"])
+
+
+def _tag(value: Any) -> str:
+    stored = "source" in value if isinstance(value, dict) else isinstance(value, StoredToy)
+    return "stored" if stored else "trained"
+
+
+AnyToy = Annotated[
+    Annotated[Toy, Tag("trained")] | Annotated[StoredToy, Tag("stored")], Discriminator(_tag)
+]

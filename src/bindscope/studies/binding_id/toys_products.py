@@ -6,7 +6,7 @@ from typing import Any
 
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
-from bindscope.studies.binding_id.toys_config import Toy
+from bindscope.studies.binding_id.toys_config import StoredToy, Toy
 
 _TOY = "results/binding_id/toys/{toy}-{key}"
 TOY_STEP = Step(
@@ -14,11 +14,15 @@ TOY_STEP = Step(
     {"manifest": f"{_TOY}.json", "weights": f"{_TOY}.safetensors"},
     leaf=True,
     makes="toy vision-language models",
+    zoo="bindscope.studies.binding_id.toys.stored:described",
 )
 
 
-def add_toy(graph: Graph, toy: Toy) -> Product:
-    """Add the training of a toy."""
+def add_toy(graph: Graph, toy: Toy | StoredToy) -> tuple[dict[str, Any], list[Product]]:
+    """Return what decides a toy's answers; add its training, if it is trained here."""
+    given = {"kind": "toy", "origin": "toy", "name": toy.name}
+    if isinstance(toy, StoredToy):
+        return {**given, "source": toy.source, "weights_sha256": toy.weights_sha256}, []
     content: dict[str, Any] = {
         "toy": toy.model_dump(mode="json", exclude={"name"}),
         "threads": toy.training.threads,
@@ -26,4 +30,4 @@ def add_toy(graph: Graph, toy: Toy) -> Product:
     }
     if toy.tower_sha256 is not None:
         content["tower_sha256"] = toy.tower_sha256
-    return graph.add("toy_vlm", {"toy": toy.name}, content)
+    return given, [graph.add("toy_vlm", {"toy": toy.name}, content)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.prompts import Form, prompts
@@ -30,11 +31,11 @@ def load(
     Parameters
     ----------
     model
-        `name`.
+        `name`, and `source` where the zoo has it.
     reading
         How it is given scenes: toys know `layout: sprites` and `template: short`.
     weights
-        Manifest that `stored.write` wrote.
+        Manifest that `stored.write` wrote; None where the zoo has it.
 
     Raises
     ------
@@ -50,13 +51,17 @@ def load(
             f"{reading.template!r}{' without images' if reading.text_only else ''}",
             f"use a task of `layout: {LAYOUT}` and a suite of `template: short` with images",
         )  # fmt: skip
-    assert weights is not None  # the graph has it
     form = Form("short", reading.rule.mention)
 
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
         return draw(scenes, reading.rule.layout).images
 
-    adapter = ToyAdapter(where, load_toy(weights))
+    if "source" in model:
+        toy = load_toy(manifest_path(model["source"]), remedy=REMEDY)
+    else:
+        assert weights is not None  # the graph has it
+        toy = load_toy(weights)
+    adapter = ToyAdapter(where, toy)
     return FastEngine(
         adapter, partial(prompts, form=form), Options(batch_size=1024, lead="")
     ), pictures

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 
-from bindscope.config.zoo import ZOO
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
 from bindscope.studies.binding_id.toys.model import ToyModel, build
-from bindscope.studies.binding_id.toys.sizes import SCENE_PX
-from bindscope.studies.binding_id.toys.training import Trained
+from bindscope.studies.binding_id.toys.sizes import KIND, SCENE_PX
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
+
+if TYPE_CHECKING:
+    from bindscope.studies.binding_id.toys.training import Trained
 
 
 def write(
@@ -33,9 +34,9 @@ def write(
 ) -> None:
     """Write the weights as float16 (safetensors), and last a manifest (JSON) that names them.
 
-    The manifest holds what that of a model of the zoo does (`bindscope.models.zoo.write`), and
-    `accuracies` after the last step and `tokens`, the vocabulary. Weights of a frozen tower are
-    not stored: the recipe names it, and `tower_sha256` pins it.
+    The manifest holds `kind`, `objective`, `seed`, `input_px`, `recipe` (the configuration),
+    `accuracies` after the last step, `val_loss_bits` and `history`; `tokens`, the vocabulary. The
+    weights of a frozen tower are not stored: the recipe names it, and `tower_sha256` pins it.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def write(
         manifest,
         {
             "weights": Path(weights).name, "sha256": sha256(content),
-            "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
+            "kind": KIND, "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
             "recipe": recipe, "tower_sha256": config.tower_sha256,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
@@ -68,8 +69,25 @@ def write(
     )  # fmt: skip
 
 
-def load(manifest: Path | str, device: torch.device | str = "cpu") -> ToyModel:
+def described(training: Path) -> dict[str, Any]:
+    """Return what the zoo's manifest holds of a toy: what `write` knows of it, see there."""
+    made = read_manifest(training, f"delete {training} and run `make zoo`")
+    return {key: value for key, value in made.items() if key != "spec"}
+
+
+def load(
+    manifest: Path | str, device: torch.device | str = "cpu", remedy: str | None = None
+) -> ToyModel:
     """Load a toy that `write` stored, frozen, in float32.
+
+    Parameters
+    ----------
+    manifest
+        What `write` wrote, or the zoo.
+    device
+        Where to.
+    remedy
+        What brings missing or damaged files back; default: training the toy again.
 
     Raises
     ------
@@ -77,8 +95,8 @@ def load(manifest: Path | str, device: torch.device | str = "cpu") -> ToyModel:
         If the files are missing or damaged, or were written for other words or another tower.
     """
     path = Path(manifest)
-    made = read_manifest(path)
-    remedy = f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
+    remedy = remedy or f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
+    made = read_manifest(path, remedy)
     content = checked(path.parent / made["weights"], made["sha256"], remedy)
     config = Toy.model_validate(made["recipe"]["model"])
     if made["tower_sha256"] != config.tower_sha256:
@@ -92,7 +110,7 @@ def load(manifest: Path | str, device: torch.device | str = "cpu") -> ToyModel:
     return toy
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path, remedy: str) -> dict[str, Any]:
     """Read a toy's manifest.
 
     Raises
@@ -100,15 +118,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     ModelError
         If it is not there, or not one of a toy.
     """
-    remedy = "run snakemake, which trains the toys of the configuration"
-    if not path.is_file():
-        raise ModelError(str(path), "is not there", remedy)
-    found: dict[str, Any] = json.loads(path.read_text())
-    if "tokens" not in found:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(str(path), f"is missing or damaged ({error})", remedy) from error
+    if found.get("kind") != KIND:
         raise ModelError(str(path), "is no manifest of a toy", remedy)
     return found
-
-
-def in_zoo(name: str) -> Path:
-    """Return where the manifest of a committed toy is: ``zoo:<name>``."""
-    return ZOO / f"{name}.json"

@@ -1,0 +1,148 @@
+"""Toys in the zoo: what is committed holds its gates, and how a training comes there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from bindscope.commands.zoo import write_zoo
+from bindscope.config import zoo as files
+from bindscope.config.loading import load_config, load_file
+from bindscope.core.errors import BindscopeError, ConfigError
+from bindscope.core.keys import CLONE
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule
+from bindscope.studies.binding_id.toys import evaluation, stored
+from bindscope.studies.binding_id.toys.loading import load
+from bindscope.studies.binding_id.toys.model import build
+from bindscope.studies.binding_id.toys.passes import Passes
+from bindscope.studies.binding_id.toys.sizes import KIND
+from bindscope.studies.binding_id.toys.training import Trained
+from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys_config import AnyToy, StoredToy, Toy
+from bindscope.studies.build import build as build_graph
+
+COMMITTED = [
+    path for path in sorted(files.ZOO.glob("*.json"))
+    if json.loads(path.read_text()).get("kind") == KIND
+]  # fmt: skip
+READING = Reading(Rule("sprites", 2, "independent"), "short")
+UNSEEN = 1000  # a seed that no training had: fresh scenes and images
+SCENES = 96
+SECTION = {
+    "tasks": [{"name": "nine", "layout": "sprites", "order": "independent"}],
+    "toys": [{"name": "made", "seed": 3}, {"name": "kept", "source": "zoo:made"}],
+    "suites": [{"name": "s", "tasks": ["nine"], "toys": ["kept"], "template": "short"}],
+}
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_what_is_committed_passes_its_gates_on_fresh_scenes(path: Path) -> None:
+    manifest = json.loads(path.read_text())
+    interchange = manifest["objective"] == "interchange"
+    toy = stored.load(path)
+    found = evaluation.accuracies(Passes(toy), UNSEEN, SCENES, held=True, interchange=interchange)
+    evaluation.check(path.stem, found, "-")
+    evaluation.check(path.stem, manifest["accuracies"], "-")
+    assert interchange == ("object_all_replaced" in found)
+    assert path.stem.endswith(f"-{manifest['seed']}")
+    assert path.with_suffix(".safetensors").stat().st_size < 1e6
+
+
+def test_the_zoo_has_the_toys_that_its_preset_trains() -> None:
+    preset = load_file(CLONE / "config/presets/zoo.yaml")
+    made = {
+        product.wildcards["toy"]: json.loads(product.spec)["toy"]
+        for product in build_graph(preset).of("toy_vlm")
+    }
+    assert {path.stem for path in COMMITTED} == set(made)
+    for path in COMMITTED:
+        recipe = json.loads(path.read_text())["recipe"]["model"]
+        assert {key: value for key, value in recipe.items() if key != "name"} == made[path.stem]
+
+
+@pytest.fixture
+def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty zoo; the working directory is one beside it."""
+    folder = tmp_path / "zoo"
+    monkeypatch.setattr(files, "ZOO", folder)
+    monkeypatch.chdir(tmp_path)
+    files._read.cache_clear()
+    return folder
+
+
+def test_a_training_comes_into_the_zoo_and_is_read_from_there(
+    zoo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toys = {"studies": {"binding_id": {"toys": SECTION["toys"][:1]}}, "datasets": []}
+    graph = build_graph(load_config(toys, "toys.yaml"))
+    assert write_zoo(graph, zoo) == 1
+    assert "made                             not trained yet" in capsys.readouterr().out
+    (product,) = graph.of("toy_vlm")
+    config = Toy(name="made", seed=3)
+    trained = Trained(build(config, Vocabulary.of_splits()), [], {"cross_2": 1.0})
+    Path(product.path()).parent.mkdir(parents=True)
+    stored.write(
+        trained, config, product.path("weights"), product.path("manifest"), code="own:chained",
+        spec=product.spec,
+    )  # fmt: skip
+    assert write_zoo(graph, zoo) == 0
+
+    manifest = json.loads((zoo / "made.json").read_text())
+    assert (manifest["kind"], manifest["objective"], manifest["seed"]) == (KIND, "free", 3)
+    assert (manifest["code"], manifest["accuracies"]) == ("own:chained", {"cross_2": 1.0})
+    assert len(manifest["lock"]) == 64
+    assert "spec" not in manifest
+    engine, _ = load({"name": "kept", "source": "zoo:made"}, READING, None)
+    found, expected = engine.adapter.toy, trained.toy.trained_parameters()
+    assert all(
+        torch.equal(value, expected[name].half().float())
+        for name, value in found.trained_parameters().items()
+    )
+    _decides_the_key(zoo, manifest)
+    _is_named_where_damaged(zoo)
+
+
+def _decides_the_key(zoo: Path, manifest: dict[str, Any]) -> None:
+    """Other weights under the same name are another product; nothing is trained for it."""
+
+    def jobs() -> set[str]:
+        files._read.cache_clear()
+        graph = build_graph(load_config({"studies": {"binding_id": kept}, "datasets": []}, "s"))
+        assert not graph.of("toy_vlm")
+        return {product.path() for product in graph.of("binding_id_interventions")}
+
+    kept = {**SECTION, "toys": SECTION["toys"][1:]}
+    before = jobs()
+    (zoo / "made.json").write_text(json.dumps(manifest | {"cpu_seconds": 3}))
+    assert jobs() == before
+    (zoo / "made.json").write_text(json.dumps(manifest | {"sha256": "0" * 64}))
+    assert jobs().isdisjoint(before)
+
+
+def _is_named_where_damaged(zoo: Path) -> None:
+    model = {"name": "kept", "source": "zoo:made"}
+    with pytest.raises(BindscopeError, match=r"made\.safetensors(.|\n)*make zoo"):
+        load(model, READING, None)
+    (zoo / "made.json").write_text("{")
+    with pytest.raises(BindscopeError, match=r"made\.json: is missing or damaged(.|\n)*make zoo"):
+        load(model, READING, None)
+
+
+def test_what_is_no_toy_is_refused_with_those_that_are() -> None:
+    toy = TypeAdapter(AnyToy).validate_python({"name": "t", "source": "zoo:matching-none-0"})
+    assert isinstance(toy, StoredToy)
+    with pytest.raises(BindscopeError, match=r"is a vision transformer.*\n.*zoo:toy-free-0"):
+        _ = toy.weights_sha256
+    assert isinstance(TypeAdapter(AnyToy).validate_python({"name": "t", "seed": 2}), Toy)
+
+
+def test_a_toy_that_is_stored_has_no_training_to_configure() -> None:
+    toys = [{"name": "t", "source": "zoo:toy-free-0", "training": {"steps": 5}}]
+    with pytest.raises(ConfigError, match="training"):
+        load_config({"studies": {"binding_id": {"toys": toys}}, "datasets": []}, "toys.yaml")
