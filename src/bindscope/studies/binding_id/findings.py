@@ -29,8 +29,12 @@ _ABOUT = (
 _NOT_REAL = {
     "oracle": "oracles have a planted mechanism, so what is found says whether these experiments "
     "can tell mechanisms apart, and nothing about models that people use",
-    "toy": "toys were trained here on this task alone, their first layers given positional heads; "
-    "one that was trained by interchange binds by slot by construction",
+    "toy": "toys were trained from nothing on this task alone, and heads that attend to the one "
+    "and the two tokens before were planted in their first two layers, so that they say how a "
+    "small network can solve the task",
+    "interchange_toy": "toys that are made to bind were trained by interchange: answers after "
+    "replacements were part of their training, so that they bind by slot by construction, and "
+    "say only that these experiments find binding IDs where they are",
     "local": "what is in a folder of yours is not known here",
 }
 _NO_PAPER = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-ORIGINS = ("oracle", "toy", "pretrained", "local")
-"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, and what
-a local folder holds is not known here."""
+ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
+"""What kind of model it is; numbers of an oracle or a toy say nothing about a real model, an
+`interchange_toy` was trained to bind by slot, and what a local folder holds is not known here."""
 
 _WHAT = (
     "none", "O", "I", "C", "O+I", "C+I", "O+I+C", "objects", "items", "other", "from", "the",

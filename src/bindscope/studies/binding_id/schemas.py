@@ -19,9 +19,9 @@ _NAMES: tuple[Column, ...] = (
     label("task", "Name of the task.", "config `tasks[]`", pattern=SLUG),
     label("model", "Name of the model.", _ENTRY, pattern=SLUG),
 )
-_ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted, a toy is "
-                "trained here, `random` has no trained weights: none of them says what a real "
-                "model does.", _ENTRY, values=ORIGINS)  # fmt: skip
+_ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted; a toy is "
+                "trained here on this task alone, `interchange_toy` to bind by slot: none of them "
+                "says what a real model does.", _ENTRY, values=ORIGINS)  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
           "one of the source; `all`: those that the account of slots expects an answer of.",

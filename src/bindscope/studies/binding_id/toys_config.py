@@ -116,6 +116,11 @@ class StoredToy(Model):
     )
 
     @property
+    def objective(self) -> str:
+        """What it was trained for, as `Toy.objective`."""
+        return str(read_manifest(self.source, KIND)["objective"])
+
+    @property
     def weights_sha256(self) -> str:
         """Hash of its weights, which is part of the key."""
         return str(read_manifest(self.source, KIND)["sha256"])

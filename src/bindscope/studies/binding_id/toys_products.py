@@ -20,7 +20,8 @@ TOY_STEP = Step(
 
 def add_toy(graph: Graph, toy: Toy | StoredToy) -> tuple[dict[str, Any], list[Product]]:
     """Return what decides a toy's answers; add its training, if it is trained here."""
-    given = {"kind": "toy", "origin": "toy", "name": toy.name}
+    origin = "toy" if toy.objective == "free" else "interchange_toy"
+    given = {"kind": "toy", "origin": origin, "name": toy.name}
     if isinstance(toy, StoredToy):
         return {**given, "source": toy.source, "weights_sha256": toy.weights_sha256}, []
     content: dict[str, Any] = {

@@ -7,7 +7,10 @@ from typing import Any
 import pandas as pd
 
 MODEL = ["suite", "task", "model", "origin"]
-KINDS = {"oracle": "oracle", "toy": "toy", "local": "from a folder"}  # said beside every name
+KINDS = {
+    "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
+    "local": "from a folder",
+}  # said beside every name  # fmt: skip
 
 
 def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
