@@ -202,6 +202,19 @@ def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.Data
     assert chapter({}, Inputs()).findings == ()
 
 
+def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame]) -> None:
+    free = found["binding_id"].assign(origin="toy")
+    bound = found["binding_id"].assign(origin="interchange_toy", suite="bound")
+    (lead,) = chapter({"binding_id": pd.concat([free, bound])}, Inputs()).lead
+    assert "No real model was read" in lead
+    assert "the two tokens before were planted in their first two layers" in lead
+    assert "made to bind were trained by interchange" in lead
+    assert "bind by slot by construction" in lead
+    said = chapter({"binding_id": bound}, Inputs())
+    assert all("(toy, made to bind)" in name for name, _ in said.findings[0].points)
+    assert "by construction" not in chapter({"binding_id": free}, Inputs()).lead[0]
+
+
 def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:
     graph = graph_of(tasks=["pairs", "free"], experiments=["positions"])
     assert len(graph.of("binding_id_interventions")) == 2
