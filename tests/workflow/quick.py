@@ -90,11 +90,25 @@ def _little_of_what_is_drawn(section: dict[str, Any]) -> None:
     for entry in section.get("dual_encoders", ()):
         entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
         entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
-    for toy in section.get("toys", ()):  # 900 steps are the least that passes its gates
-        if "source" not in toy:
-            toy["training"] = SHORT_TOY
+    if "toys" in section:
+        section |= _few_toys(section)
     for task in section.get("tasks", ()):
         task |= {"rows": BATCH, "estimation_rows": BATCH}
+
+
+def _few_toys(section: dict[str, Any]) -> dict[str, Any]:
+    """Return toys and suites with one stored toy, and one trained here of each objective."""
+    ways = {toy.get("objective", "stored"): toy for toy in reversed(section["toys"])}
+    toys = [toy for toy in section["toys"] if toy in ways.values()]
+    for toy in toys:
+        if "source" not in toy:
+            toy["training"] = SHORT_TOY  # 900 steps are the least that passes its gates
+    names = {toy["name"] for toy in toys}
+    suites = [
+        {**suite, "toys": [name for name in suite.get("toys", ()) if name in names]}
+        for suite in section.get("suites", ())
+    ]
+    return {"toys": toys, "suites": suites}
 
 
 def without_embeddings(config: Config) -> Config:
