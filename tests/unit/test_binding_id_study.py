@@ -105,13 +105,13 @@ def test_the_claims_hold_of_slots_and_fail_of_what_cannot_bind(
     found: dict[str, pd.DataFrame],
 ) -> None:
     claims = list(judged(found["binding_id"], found["binding_id_positions"]))
-    slot = [one for one in claims if one.about.startswith("by-slot")]
+    slot = [one for one in claims if one.model.startswith("by-slot")]
     assert {one.verdict for one in slot} == {"holds"}
-    nothing = [one for one in claims if one.about.startswith("by-none")]
+    nothing = [one for one in claims if one.model.startswith("by-none")]
     # Chance is no answer, and no change either.
     assert {one.verdict for one in nothing if "nothing" not in one.claim} == {"does not"}
     assert {one.verdict for one in nothing if "nothing" in one.claim} == {"holds"}
-    moved = {one.claim: one.verdict for one in claims if one.about.startswith("by-order")}
+    moved = {one.claim: one.verdict for one in claims if one.model.startswith("by-order")}
     assert moved["answers stay when the keys of objects exchange positions"] == "does not"
     assert moved["answers stay when the keys of colours exchange positions"] == "holds"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -16,7 +16,15 @@ from bindscope.report.chapter import (
     page_table,
     points_by_claim,
 )
-from bindscope.studies.binding_id.mechanisms import ACCOUNTS, NO_EFFECT, WORKS, accounts, judged
+from bindscope.statistics.verdict import Verdict
+from bindscope.studies.binding_id.mechanisms import (
+    ACCOUNTS,
+    NO_EFFECT,
+    WORKS,
+    Judged,
+    accounts,
+    judged,
+)
 from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
 
 _ABOUT = (
@@ -101,13 +109,32 @@ def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
         )
         found.append(Finding(lead, points))
     if table is not None:
-        claims = points_by_claim(list(judged(table, positions)), lambda one: one.about)
+        together = _alike(judged(table, positions))
+        claims = points_by_claim(together, lambda one: f"{one.numbers} {one.model}")
         lead = (
             f"The paper's claims, in answers as expected (to hold, more than {WORKS:.0%}) or in "
-            f"their change (no effect: within {NO_EFFECT:.0%}):"
+            f"their change (no effect: within {NO_EFFECT:.0%}); mean differences between slots "
+            "where there are such, else between roles:"
         )
         found.append(Finding(lead, claims))
     return [one for one in found if one.points]
+
+
+def _alike(judged: Iterable[Judged]) -> list[Judged]:
+    """Join the models of which a claim says the same in the same numbers."""
+    tasks: dict[tuple[str, Verdict, str], dict[str, list[str]]] = {}
+    for one in judged:
+        name, _, task = one.model.partition(", ")
+        names = tasks.setdefault((one.claim, one.verdict, one.numbers), {})
+        names.setdefault(name, []).append(task)
+    return [
+        Judged(claim, verdict, ", ".join(_on(name, on) for name, on in names.items()), numbers)
+        for (claim, verdict, numbers), names in tasks.items()
+    ]
+
+
+def _on(name: str, tasks: Sequence[str]) -> str:
+    return f"of {name} on {' and '.join(tasks)}" if any(tasks) else f"of {name}"
 
 
 def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:

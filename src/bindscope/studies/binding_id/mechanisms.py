@@ -67,13 +67,14 @@ class Judged:
         Read after "that".
     verdict
         Whether it holds.
-    about
-        The model, and the numbers.
+    model, numbers
+        Whose, and how much.
     """
 
     claim: str
     verdict: Verdict
-    about: str
+    model: str
+    numbers: str
 
 
 @dataclass(frozen=True)
@@ -142,17 +143,27 @@ def _account(
 
 
 def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:
-    """Judge the paper's claims of every model."""
-    for name, rows in _conditions(table):
+    """Judge the paper's claims of every model.
+
+    Mean differences are those between slots where there are such: of roles, they say nothing
+    where the text may mention things in any order.
+    """
+    for name, found in _conditions(table):
+        by_slot = {
+            (experiment, condition.removesuffix(" by slot")): row
+            for (experiment, condition), row in found.items()
+            if condition.endswith(" by slot")
+        }
+        rows = {**found, **by_slot}
         for claim, key in CLAIMS.items():
             if key in rows:
                 yield _works(claim, name, rows[key])
         for claim, key in DENIED.items():
             if key in rows:
                 row = rows[key]
-                found = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
-                about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
-                yield Judged(claim, found, about)
+                within = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
+                numbers = f"{row['change']:+.2f} {_ends(row, 'change')}"
+                yield Judged(claim, within, name, numbers)
     if positions is not None:
         yield from _moved(positions)
 
@@ -167,7 +178,7 @@ def _moved(positions: pd.DataFrame) -> Iterator[Judged]:
 
 def _works(claim: str, name: str, row: Mapping[Any, Any]) -> Judged:
     found = verdict(row["share_low"], row["share_high"], "above", WORKS)
-    return Judged(claim, found, f"{name} {row['share']:.2f} {_ends(row, 'share')}")
+    return Judged(claim, found, name, f"{row['share']:.2f} {_ends(row, 'share')}")
 
 
 def _ends(row: Mapping[Any, Any], name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -48,7 +49,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the models of as many tasks as a figure has room for, those with most models first.
+    """Return the tasks of suites that a figure has room for, those with most new models first.
 
     Parameters
     ----------
@@ -57,21 +58,36 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     most
         Models that fit, a model on two tasks counted twice; of one task all are there if they can.
     """
-    groups = table.groupby(["suite", "task"], sort=False)["model"].agg(["nunique", "size"])
+    left = {key: set(own["model"]) for key, own in table.groupby(["suite", "task"], sort=False)}
+    of_task = pd.MultiIndex.from_frame(table[["suite", "task"]])
     kept = pd.Series(False, index=table.index)
-    free = most
-    ordered = groups.sort_values(["nunique", "size"], ascending=False).reset_index()
-    for row in ordered.to_dict("records"):
-        if not kept.any() or row["nunique"] <= free:
-            kept |= table["suite"].eq(row["suite"]) & table["task"].eq(row["task"])
-            free -= row["nunique"]
+    seen: set[str] = set()
+    while left:
+        key = max(left, key=lambda one: (len(left[one] - seen), len(left[one])))
+        models = left.pop(key)
+        if not seen or len(models) <= most:
+            kept |= of_task == key
+            seen |= models
+            most -= len(models)
     return table[kept]
 
 
 def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     """Say which tasks a figure does not show; empty where it shows all."""
-    missing = sorted(set(table["task"]) - set(shown["task"]))
+    there, every = (dict.fromkeys(zip(one["task"], one["suite"], strict=True))
+                    for one in (shown, table))  # fmt: skip
+    tasks = {task for task, _ in there}
+    missing = sorted(
+        {f"{task} of {suite}" if task in tasks else task
+         for task, suite in every if (task, suite) not in there}
+    )  # fmt: skip
     return f"Not shown, see the table: {', '.join(missing)}." if missing else ""
+
+
+def legend_columns(names: Iterable[str]) -> int:
+    """Return how many columns of a legend fit below a figure, at most 4."""
+    longest = max(map(len, names), default=0)
+    return max(1, min(4, 135 // (longest + 8)))  # a line below a figure has 135 letters
 
 
 def own_items(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

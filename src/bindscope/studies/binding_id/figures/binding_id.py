@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.views import (
 )
 from bindscope.tables.write import read_table
 
-MOST_MODELS = 8
+MOST_MODELS = 12
 TITLES = {"none": "nothing", "O": "objects", "I": "items", "C": "colours"}
 
 
@@ -72,7 +72,7 @@ def draw(table: pd.DataFrame) -> Figure:
                 grid[i, j].set_axis_off()
                 continue
             image = _map(grid[i, j], own, first=j == 0, last=i == len(names) - 1)
-        grid[i, 0].set_ylabel(name, fontsize=7.5)
+        grid[i, 0].set_ylabel(name.replace(" (", "\n("), fontsize=7)
     for j, condition in enumerate(shown):
         grid[0, j].set_title(_words(condition), fontsize=7.5, fontweight="normal")
     bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.02, aspect=30, pad=0.01)

@@ -22,7 +22,7 @@ from bindscope.studies.binding_id.views import (
 )
 from bindscope.tables.write import read_table
 
-MOST_MODELS = 9
+MOST_MODELS = 12
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -89,14 +89,15 @@ def draw(table: pd.DataFrame) -> Figure:
 def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
     axes.set_title(title, fontsize=8)
     values = frame.to_numpy()
+    size = 6.5 if values.shape[1] <= 9 else 5.3
     axes.imshow(values, vmin=0, vmax=1, cmap="Blues", aspect="auto")
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value):
             dark = "white" if value > 0.6 else "black"
-            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=dark)
+            axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=size, color=dark)
     many = values.shape[1] > 5
     names = [name if many else name.replace(" (", "\n(") for name in frame.columns]
-    axes.set_xticks(range(values.shape[1]), names, fontsize=6.5, rotation=90 if many else 0)
+    axes.set_xticks(range(values.shape[1]), names, fontsize=size, rotation=90 if many else 0)
     axes.set_yticks(range(len(frame)), list(frame.index), fontsize=7)
     axes.grid(False)
     axes.tick_params(length=0)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.binding_id.schemas import POSITIONS_SCHEMA
-from bindscope.studies.binding_id.views import in_order, named, rows_with
+from bindscope.studies.binding_id.views import in_order, legend_columns, named, rows_with
 from bindscope.tables.write import read_table
 
 GROUPS = {"O": "objects", "I": "items", "C": "colours"}
@@ -37,7 +37,9 @@ def draw(table: pd.DataFrame) -> Figure:
     """
     rows = named(rows_with(table, query="all"))
     look = looks(in_order(rows["name"]))
-    figure = new_figure(2.9)
+    entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
+    columns = legend_columns(str(entry.get_label()) for entry in entries)
+    figure = new_figure(2.5 + 0.17 * -(-len(entries) // columns))
     for axes, (group, words) in zip(figure.subplots(1, 3, sharey=True), GROUPS.items(),
                                     strict=True):  # fmt: skip
         for i, (name, style) in enumerate(look.items()):
@@ -52,5 +54,5 @@ def draw(table: pd.DataFrame) -> Figure:
         axes.set_ylim(-0.04, 1.04)
         axes.set_xlabel("share of the distance (1: exchanged)", fontsize=7.5)
     figure.axes[0].set_ylabel("answers as before", fontsize=7.5)
-    legend_below(figure, [handle(name.replace("\n", ", "), **s) for name, s in look.items()], 4)
+    legend_below(figure, entries, columns)
     return figure

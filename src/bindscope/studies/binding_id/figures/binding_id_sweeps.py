@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
-from bindscope.studies.binding_id.views import in_order, named, rows_with, summaries
+from bindscope.studies.binding_id.views import in_order, legend_columns, named, rows_with, summaries
 from bindscope.tables.write import read_table
 
 GROUPS = {"O": "objects", "I": "items", "C": "colours"}
@@ -41,7 +41,11 @@ def draw(table: pd.DataFrame) -> Figure:
     rows = summaries(table)
     rows = named(rows[rows["experiment"].isin(sweeps)])
     look = looks(in_order(rows["name"]))
-    figure = new_figure(0.7 + 1.9 * len(sweeps))
+    entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
+    if "layers" in sweeps:
+        entries.append(handle("context computed anew", color="#444444", marker="o", **_ANEW))
+    columns = legend_columns(str(entry.get_label()) for entry in entries)
+    figure = new_figure(0.3 + 1.9 * len(sweeps) + 0.17 * -(-len(entries) // columns))
     grid = figure.subplots(len(sweeps), 3, squeeze=False, sharey=True)
     for i, sweep in enumerate(sweeps):
         own = rows_with(rows, experiment=sweep)
@@ -52,13 +56,10 @@ def draw(table: pd.DataFrame) -> Figure:
                 continue
             (_by_layer if sweep == "layers" else _by_dose)(axes, found, look)
             what = "replaced" if sweep == "layers" else "moved by mean differences"
-            axes.set_title(f"{words} {what}", fontsize=8)
+            axes.set_title(f"{words} {what}", fontsize=7.5)
             axes.set_ylim(-0.04, 1.04)
         grid[i, 0].set_ylabel("answers as slots expect", fontsize=7.5)
-    entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
-    if "layers" in sweeps:
-        entries.append(handle("context computed anew", color="#444444", marker="o", **_ANEW))
-    legend_below(figure, entries, 4)
+    legend_below(figure, entries, columns)
     return figure
 
 
