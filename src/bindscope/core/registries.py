@@ -24,6 +24,7 @@ RENDERERS = {
     "clutter": "bindscope.scenes.clutter.render:render",
     "solids": "bindscope.scenes.solids.render:render",
     "clevr_2d": "bindscope.scenes.clevr_2d:render",
+    "sprites": "bindscope.scenes.sprites:render",
 }
 
 # Who draws the scenes that the solids renderer describes.

@@ -15,8 +15,8 @@ from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
+from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.toys.model import ToyModel, build
-from bindscope.studies.binding_id.toys.sizes import SCENE_PX
 from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
@@ -59,7 +59,7 @@ def write(
         manifest,
         {
             "weights": Path(weights).name, "sha256": sha256(content),
-            "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
+            "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
             "recipe": recipe, "tower_sha256": config.tower_sha256,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
