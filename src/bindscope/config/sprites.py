@@ -11,6 +11,7 @@ from bindscope.config.base import Groups, Model
 # What may be configured; which value is which stands in `scenes.sprite_palette`, which is code.
 SPRITE_VALUES = (6, 4)  # colours, shapes
 SPRITE_SLOTS = 9
+SPRITE_PX = 36
 
 
 class SpritesRenderer(Model):
@@ -29,6 +30,11 @@ class SpritesRenderer(Model):
         description="Whether objects differ by up to 10 % in each colour and in brightness, and by "
         "a pixel in place, as in the training of toys.",
     )
+
+    @property
+    def size_px(self) -> int:
+        """Side of the square image."""
+        return SPRITE_PX
 
 
 def sprites_problem(groups: Groups, most: int) -> str | None:

@@ -51,6 +51,7 @@ ADAPTERS = {
     "timm": "bindscope.models.timm_adapter:load",
     "hf": "bindscope.models.hf_adapter:load",
     "python": "bindscope.models.python_adapter:load",
+    "toy": "bindscope.studies.binding_id.toys.vision:load",
 }
 
 # Models that read captions too.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bindscope.config.wording import instead
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.studies.binding_id.toys_config import Toy
@@ -15,6 +17,24 @@ TOY_STEP = Step(
     leaf=True,
     makes="toy vision-language models",
 )
+
+
+def add_named_toy(graph: Graph, section: Any, name: str) -> Product:
+    """Add the training of a toy of the section by its name; see `core.interfaces.Study.trains`.
+
+    Raises
+    ------
+    ConfigError
+        If the section has no such toy.
+    """
+    toys = {toy.name: toy for toy in section.toys}
+    if name not in toys:
+        raise ConfigError(
+            f"models, source toy:{name}",
+            f"there is no toy {name!r}{instead(name, list(toys))}",
+            "name an entry of studies.binding_id.toys",
+        )
+    return add_toy(graph, toys[name])
 
 
 def add_toy(graph: Graph, toy: Toy) -> Product:
