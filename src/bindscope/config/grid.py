@@ -10,6 +10,7 @@ from pydantic import Field
 from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, ToyVision
+from bindscope.config.sprites import SpritesRenderer
 from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
@@ -106,7 +107,12 @@ def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterato
                 )
         return
     for dataset in datasets:
-        if dataset.render is None:
+        if isinstance(model, ToyVision) and not isinstance(dataset.render, SpritesRenderer):
+            yield (
+                f"{where}: {model.name!r} is a toy, which knows scenes of `render: {{kind: "
+                f"sprites}}` only, and dataset {dataset.name!r} has others"
+            )
+        elif dataset.render is None:
             yield (
                 f"{where}: model {model.name!r} sees images, but dataset {dataset.name!r} has no "
                 "render section"
