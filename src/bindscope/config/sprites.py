@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ from bindscope.config.base import Groups, Model
 # What may be configured; which value is which stands in `scenes.sprite_palette`, which is code.
 SPRITE_VALUES = (6, 4)  # colours, shapes
 SPRITE_SLOTS = 9
-SPRITE_PX = 36
 
 
 class SpritesRenderer(Model):
@@ -20,6 +19,8 @@ class SpritesRenderer(Model):
     The first group is the colour, the second the shape. These are the images that the toy
     vision-language models know.
     """
+
+    size_px: ClassVar[int] = 36  # what other renderers have as a key
 
     kind: Literal["sprites"]
     words: Literal["test", "estimation"] = Field(
@@ -30,11 +31,6 @@ class SpritesRenderer(Model):
         description="Whether objects differ by up to 10 % in each colour and in brightness, and by "
         "a pixel in place, as in the training of toys.",
     )
-
-    @property
-    def size_px(self) -> int:
-        """Side of the square image."""
-        return SPRITE_PX
 
 
 def sprites_problem(groups: Groups, most: int) -> str | None:
