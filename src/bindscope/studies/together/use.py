@@ -57,9 +57,11 @@ VERDICTS: Final = {
     (YES, YES): "read and used",
     (YES, NO): "read, not used",
     (YES, AFTER_ALL): "read, not used",
+    (YES, NOT_REPLACED): "read, not replaced here",
     (NOT_SHOWN, YES): "used, not shown to be read",
     (NOT_SHOWN, NO): "neither shown",
     (NOT_SHOWN, AFTER_ALL): "neither shown",
+    (NOT_SHOWN, NOT_REPLACED): "not shown to be read",
 }
 
 

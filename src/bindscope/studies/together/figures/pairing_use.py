@@ -85,7 +85,7 @@ def _panel(axes: Axes, rows: pd.DataFrame) -> None:
         values = [rows[f"{name}{end}"].astype(float) for end in ENDS]
         _line(axes, [x + 0.08 * (i + 1) for x in at], values, look)
     axes.set_xticks(list(at), [_SHORT.get(place, place.rpartition(" ")[2]) for place in places])
-    axes.set_xlabel("tower, decoder layer whose input it is", fontsize=7.5)
+    axes.set_xlabel("tower; input of decoder layer; output of the last (end)", fontsize=7.5)
     axes.set_ylim(-0.08, 1.08)
 
 
