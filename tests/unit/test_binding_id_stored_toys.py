@@ -21,7 +21,6 @@ from bindscope.studies.binding_id.toys import evaluation, stored
 from bindscope.studies.binding_id.toys.loading import load
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.passes import Passes
-from bindscope.studies.binding_id.toys.sizes import KIND
 from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import AnyToy, StoredToy, Toy
@@ -29,7 +28,7 @@ from bindscope.studies.build import build as build_graph
 
 COMMITTED = [
     path for path in sorted(files.ZOO.glob("*.json"))
-    if json.loads(path.read_text()).get("kind") == KIND
+    if json.loads(path.read_text()).get("kind") == TOY
 ]  # fmt: skip
 READING = Reading(Rule("sprites", 2, "independent"), "short")
 UNSEEN = 1000  # a seed that no training had: fresh scenes and images
@@ -94,7 +93,7 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     assert write_zoo(graph, zoo) == 0
 
     manifest = json.loads((zoo / "made.json").read_text())
-    assert (manifest["kind"], manifest["objective"], manifest["seed"]) == (KIND, "free", 3)
+    assert (manifest["kind"], manifest["objective"], manifest["seed"]) == (TOY, "free", 3)
     assert (manifest["code"], manifest["accuracies"]) == ("own:chained", {"cross_2": 1.0})
     assert len(manifest["lock"]) == 64
     assert "spec" not in manifest

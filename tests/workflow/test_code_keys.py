@@ -153,6 +153,8 @@ ROOMS: dict[str, set[str]] = {
             "clevr_2d",
             "clevr_2d_palette",
             "pug_spare_values",
+            "sprite_palette",
+            "sprites",
             "value_names",
         )
     },

@@ -29,6 +29,7 @@ BY_STUDY = {
 }
 EXTRACTION = {"pooled", "patches", "index"}
 PRETRAINED = {"pooled", "index"}
+OF_TOYS = {"patches_temporary", "index"}
 TRAINING = {"training", *EXTRACTION}
 CODES = {"codes", "anchors", "labels"}
 LABELS = {*CODES, "scenes", "encoded", "index", "truth", *TRAINING}
@@ -202,6 +203,10 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
                              {"kind": "shapes", "size_px": 32, "object_px": 8},
                              {*DRAWN, "joint"}),
     "Clevr2dRenderer.size_px": ("datasets.20.render.size_px", 40, {*DRAWN, "joint"}),
+    "SpritesRenderer.kind": ("datasets.27.render",
+                             {"kind": "shapes", "size_px": 32, "object_px": 8}, DRAWN),
+    "SpritesRenderer.words": ("datasets.27.render.words", "estimation", DRAWN),
+    "SpritesRenderer.jitter": ("datasets.27.render.jitter", True, DRAWN),
     "Captions.templates": ("datasets.20.captions.templates", [{}, {"name": "b"}], TEXTS),
     "Captions.words": ("datasets.20.captions.words.shape", ["a", "b", "c"], TEXTS),
     **{
@@ -343,6 +348,10 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Extraction.threads": ("models.2.extraction.threads", 2, PRETRAINED),
     "Extraction.keep_patches": ("models.0.extraction.keep_patches", False,
                                 {"patches_temporary", "index"}),
+    "ToyVision.name": ("models.11.name", "other", OF_TOYS),
+    "ToyVision.source": ("models.11.source", "toy:resampled", OF_TOYS),
+    "ToyVision.n_layers": ("models.11.n_layers", 6, OF_TOYS),
+    "ToyVision.extraction": ("models.11.extraction.batch_size", 8, OF_TOYS),
     "Report.title": ("report.title", "Other", set()),
     "Report.figures": ("report.figures", ["tokens"], set()),
 }  # fmt: skip

@@ -26,6 +26,7 @@ from bindscope.config.observed import (
 )
 from bindscope.config.slots import Clevr2dRenderer, EnumeratedSplit, clevr_2d_problem
 from bindscope.config.solids import SolidsRenderer, undrawable
+from bindscope.config.sprites import SpritesRenderer, sprites_problem
 from bindscope.core.splits import SPLITS
 
 
@@ -151,7 +152,12 @@ class ShapesRenderer(Model):
 
 
 Renderer = Annotated[
-    ShapesRenderer | ClutterRenderer | SolidsRenderer | Clevr2dRenderer | PhotosRenderer,
+    ShapesRenderer
+    | ClutterRenderer
+    | SolidsRenderer
+    | Clevr2dRenderer
+    | SpritesRenderer
+    | PhotosRenderer,
     Field(discriminator="kind"),
 ]
 FAST = (ShapesRenderer, ClutterRenderer)
@@ -206,10 +212,17 @@ class SceneDistribution(Model):
             problem := clevr_2d_problem(self.space.groups, self.slots)
         ):
             raise ValueError(problem)
-        if isinstance(self.render, ShapesRenderer) and isinstance(self.space, DrawsSpace):
+        if isinstance(self.render, SpritesRenderer) and (
+            problem := sprites_problem(self.space.groups, _object_numbers(self.space)[1])
+        ):
+            raise ValueError(problem)
+        if isinstance(self.render, ShapesRenderer | SpritesRenderer) and isinstance(
+            self.space, DrawsSpace
+        ):
             raise ValueError(
-                "the shapes renderer draws each object once, and scenes of `draws` hold repeats; "
-                "use `kind: clutter`, a `uniform` or `balanced` space, or leave out render"
+                f"the {self.render.kind} renderer draws each object once, and scenes of `draws` "
+                "hold repeats; use `kind: clutter`, a `uniform` or `balanced` space, or leave out "
+                "render"
             )
         return self
 

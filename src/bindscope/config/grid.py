@@ -9,7 +9,8 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, ToyVision
+from bindscope.config.sprites import SpritesRenderer
 from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
@@ -26,7 +27,7 @@ class Grid(Model):
         "last",
         description="`all` (0 to n_layers), `last` (n_layers), or a list; 0 is the input of the "
         "first block, `final` the output of the model's last norm; of a model with `modules`, 1 "
-        "is the first of them, and there is no 0 and no `final`.",
+        "is the first of them, of a toy its vision tower, and there is no 0 and no `final`.",
     )
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds; each block is one job, a new block refits nothing."
@@ -46,7 +47,8 @@ def depth(model: AnyModel) -> int:
 
 def first_layer(model: AnyModel) -> int:
     """Return the first layer: what hooks capture has no input of block 1."""
-    return int(isinstance(model, PythonModel) and bool(model.modules))
+    hooked = isinstance(model, ToyVision) or (isinstance(model, PythonModel) and model.modules)
+    return int(bool(hooked))
 
 
 def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:
@@ -91,7 +93,7 @@ def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
         if not has_final if layer == "final" else not first <= layer <= last:
             yield (
                 f"{where}.layers: model {model.name!r} has layers {first} to {last}"
-                f"{' (its `modules`)' if first else ''}, not {layer!r}"
+                f"{' (what hooks capture)' if first else ''}, not {layer!r}"
             )
 
 
@@ -105,7 +107,12 @@ def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterato
                 )
         return
     for dataset in datasets:
-        if dataset.render is None:
+        if isinstance(model, ToyVision) and not isinstance(dataset.render, SpritesRenderer):
+            yield (
+                f"{where}: {model.name!r} is a toy, which knows scenes of `render: {{kind: "
+                f"sprites}}` only, and dataset {dataset.name!r} has others"
+            )
+        elif dataset.render is None:
             yield (
                 f"{where}: model {model.name!r} sees images, but dataset {dataset.name!r} has no "
                 "render section"

@@ -346,9 +346,35 @@ class PythonModel(Model):
         return self
 
 
+class ToyVision(Model):
+    """The vision side of a toy vision-language model that a study of this configuration trains.
+
+    An image stands before all text there, so what the toy makes of it does not depend on the text.
+    """
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        pattern=r"^toy:(zoo:)?[a-z0-9]+(-[a-z0-9]+)*$",
+        description="`toy:<name>`, a toy of a study, or `toy:zoo:<name>`, one of resources/zoo.",
+    )
+    n_layers: PositiveInt = Field(
+        5,
+        description="Layers that are read: 1 is what its vision tower gives, 2 what its connector "
+        "makes of that, which enters the first decoder layer, and l + 2 what decoder layer l "
+        "gives; so two more than the toy has. There is no layer 0 and no `final`.",
+    )
+    extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @property
+    def stored(self) -> str | None:
+        """The toy's source in the zoo, ``zoo:<name>``; None of one that is trained here."""
+        rest = self.source.partition(":")[2]
+        return rest if rest.startswith("zoo:") else None
+
+
 _TAGS = {
     "known-answer": "known-answer", "controlled": "controlled", "zoo": "zoo",
-    "timm": "pretrained", "hf": "pretrained", "python": "python",
+    "timm": "pretrained", "hf": "pretrained", "python": "python", "toy": "toy",
 }  # fmt: skip
 
 
@@ -362,11 +388,12 @@ AnyModel = Annotated[
     | Annotated[Controlled, Tag("controlled")]
     | Annotated[Zoo, Tag("zoo")]
     | Annotated[Pretrained, Tag("pretrained")]
-    | Annotated[PythonModel, Tag("python")],
+    | Annotated[PythonModel, Tag("python")]
+    | Annotated[ToyVision, Tag("toy")],
     Discriminator(
         _tag,
         custom_error_type="unknown_source",
-        custom_error_message="source must start with known-answer:, controlled:, zoo:, timm:, hf: "
-        "or python:",
+        custom_error_message="source must start with known-answer:, controlled:, zoo:, timm:, hf:, "
+        "python: or toy:",
     ),
 ]

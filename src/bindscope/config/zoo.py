@@ -13,6 +13,7 @@ from bindscope.core.keys import CLONE
 ZOO = CLONE / "resources" / "zoo"
 VISION = "vision transformer"
 """Kind of the models whose manifest names none."""
+TOY = "toy vision-language model"
 REMEDY = (
     "`git checkout -- resources/zoo` brings back what is committed there; `make zoo` trains every "
     "model of config/presets/zoo.yaml"

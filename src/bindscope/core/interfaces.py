@@ -209,6 +209,10 @@ class Study:
         What it adds to the workflow.
     wildcards
         Wildcards of its rules that no other step has, as regular expressions.
+    trains
+        Models that it trains and that any study may read: scheme of their `source` ->
+        ``(graph, section, name)``, which adds what such a model is loaded from, or names what
+        the zoo has of it.
     findings
         ``"module:function"`` that makes its chapter of the report, see `Findings`; empty for none.
     resources
@@ -224,6 +228,7 @@ class Study:
     tables: tuple[TableEntry, ...] = ()
     figures: tuple[FigureEntry, ...] = ()
     wildcards: Mapping[str, str] = field(default_factory=dict)
+    trains: Mapping[str, Callable[[Any, Any, str], Any]] = field(default_factory=dict)
     findings: str = ""
     resources: tuple[str, ...] = ()
 

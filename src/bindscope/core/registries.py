@@ -24,6 +24,7 @@ RENDERERS = {
     "clutter": "bindscope.scenes.clutter.render:render",
     "solids": "bindscope.scenes.solids.render:render",
     "clevr_2d": "bindscope.scenes.clevr_2d:render",
+    "sprites": "bindscope.scenes.sprites:render",
 }
 
 # Who draws the scenes that the solids renderer describes.
@@ -50,6 +51,7 @@ ADAPTERS = {
     "timm": "bindscope.models.timm_adapter:load",
     "hf": "bindscope.models.hf_adapter:load",
     "python": "bindscope.models.python_adapter:load",
+    "toy": "bindscope.studies.binding_id.toys.vision:load",
 }
 
 # Models that read captions too.

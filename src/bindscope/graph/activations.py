@@ -7,8 +7,16 @@ from typing import Any
 
 from bindscope.activations.parts import in_parts
 from bindscope.config.codes import Dataset, endless
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, PythonModel, Zoo
-from bindscope.config.zoo import read_manifest
+from bindscope.config.models import (
+    AnyModel,
+    Controlled,
+    KnownAnswer,
+    Pretrained,
+    PythonModel,
+    ToyVision,
+    Zoo,
+)
+from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS, ADDED_LOSSES, OBJECTIVES
@@ -30,6 +38,8 @@ def model_slice(model: AnyModel) -> dict[str, Any]:
         content["weights_sha256"] = content_key(path)
     if isinstance(model, Zoo):
         content["weights_sha256"] = read_manifest(model.source)["sha256"]
+    if isinstance(model, ToyVision) and model.stored:
+        content["weights_sha256"] = read_manifest(model.stored, TOY)["sha256"]
     return content
 
 

@@ -10,7 +10,8 @@ from bindscope.config.observed import ClevrSource, TableSource
 from bindscope.config.pug_spare import PugSpareSource
 from bindscope.config.slots import Clevr2dRenderer
 from bindscope.config.solids import SolidsRenderer
-from bindscope.scenes import clevr_2d_palette
+from bindscope.config.sprites import SpritesRenderer
+from bindscope.scenes import clevr_2d_palette, sprite_palette
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.scenes.pug_spare_values import VALUES as PUG_SPARE
 from bindscope.scenes.solids.values import VALUES, group_values
@@ -52,6 +53,8 @@ def _values(dataset: SceneDistribution, i: int, group: Group) -> list[str]:
         palette = (tuple(COLOURS), SHAPES)[i]
     elif isinstance(render, Clevr2dRenderer):
         palette = (tuple(clevr_2d_palette.COLOURS), clevr_2d_palette.SHAPES)[i]
+    elif isinstance(render, SpritesRenderer):
+        palette = (sprite_palette.COLOURS, sprite_palette.SHAPES)[i][render.words]
     if group.size <= len(palette):
         return list(palette[: group.size])
     return [str(value) for value in range(group.size)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ from bindscope.config.models import Controlled
 from bindscope.config.references import section_of
 from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, ConfigError
-from bindscope.core.graph import Graph
+from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
 from bindscope.core.keys import save_cache
 from bindscope.core.registries import studies
@@ -70,17 +70,18 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
 def build(config: Config) -> Graph:
     """List every product of a configuration with its keys; imports no more than NumPy."""
     graph = Graph(all_steps())
-    shared = Shared(
-        {dataset.name: dataset for dataset in config.datasets},
-        {model.name: model for model in config.models},
-    )
-    for dataset in config.datasets:
-        check_split(dataset)
     taking_part = {
         name: (study, section)
         for name, study in studies().items()
         if (section := section_of(config, name)) is not None
     }
+    shared = Shared(
+        {dataset.name: dataset for dataset in config.datasets},
+        {model.name: model for model in config.models},
+        _trained(taking_part.values()),
+    )
+    for dataset in config.datasets:
+        check_split(dataset)
     for study, section in taking_part.values():
         study.products(graph, shared, section)
     for study, section in taking_part.values():
@@ -96,6 +97,21 @@ def build(config: Config) -> Graph:
                 _add_entry(graph, shared, section, "figure", figure)
     _add_report(graph, config, [study for study, _ in taking_part.values()])
     return graph
+
+
+def _trained(
+    taking_part: Iterable[tuple[Study, Any]],
+) -> dict[str, Callable[[Graph, str], Product | str]]:
+    """Return who adds the models that studies train, by the scheme of their source."""
+
+    def bound(add: Callable[[Graph, Any, str], Product | str], section: Any) -> Any:
+        return lambda graph, name: add(graph, section, name)
+
+    return {
+        scheme: bound(add, section)
+        for study, section in taking_part
+        for scheme, add in study.trains.items()
+    }
 
 
 def _add_entry(

@@ -10,6 +10,7 @@ SCHEMAS = ROW_READERS = TABLE_READERS = WITHOUT_RULES = TABLES | FIGURES
 # Modules of the shared rooms that this study's own steps hold.
 SHARED: dict[str, set[str]] = {
     "fitting/generators.py": STEP,
+    "scenes/sprite_palette.py": STEP,
     **{f"statistics/{name}.py": STEP for name in ("bootstrap", "multiple_tests", "proportions")},
 }
 

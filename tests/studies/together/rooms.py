@@ -22,6 +22,9 @@ ROOMS: dict[str, set[str]] = {
     "sides.py": ALL,
     "study.py": set(),
     "table.py": TABLES | FIGURES,
+    "use.py": {"report"},
+    "use_findings.py": {"report"},
+    "figures/pairing_use.py": set(),  # no toy in this preset
     "views.py": SHOWN,
     "words.py": SHOWN,
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
-                     "signatures", "layers", "tokens", "knockout", "cyclic"]  # fmt: skip
+                     "signatures", "layers", "pairing", "tokens", "knockout", "cyclic"]  # fmt: skip
 
 
 class ShapesTask(Model):
@@ -84,7 +84,8 @@ class Suite(Model):
         ("factorizability", "mean", "signatures"),
         min_length=1,
         description="Which: replacing (`factorizability`, in `layers`, of more and fewer "
-        "`tokens`, of things that differ in one respect: `signatures`), moving keys "
+        "`tokens`, of things that differ in one respect: `signatures`, or in what goes with what: "
+        "`pairing`), moving keys "
         "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
         "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
         "(`knockout`).",
@@ -105,7 +106,7 @@ class Suite(Model):
         min_length=1,
         description="Multiples of mean differences in `doses`.",
     )
-    window: PositiveInt = Field(1, description="Layers that `layers` edits together.")
+    window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
     null_query: bool = Field(
         True, description="Whether to ask about what is in no scene, too, for calibration."
     )
@@ -147,6 +148,8 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
+        if "pairing" in suite.experiments:
+            yield from _without_pairs(where, suite, tasks)
         for key in ("tasks", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
@@ -159,6 +162,18 @@ def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) 
     for name in suite.tasks:
         if name in tasks and tasks[name].layout != "sprites":
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
+
+
+def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
+    from bindscope.studies.binding_id.scenes import Rule  # imports NumPy
+
+    for task in (tasks[name] for name in suite.tasks if name in tasks):
+        rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
+        if rule.mention == "slot":
+            yield (
+                f"{where}.experiments: `pairing` exchanges what the text names things by, and "
+                f"{task.name!r} names them by their slot; leave one of the two out"
+            )
 
 
 def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:

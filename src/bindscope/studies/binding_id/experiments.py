@@ -132,6 +132,28 @@ def layer_sweep(batch: Batch, window: int = 1) -> Plan:
     return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
 
 
+def pairing(batch: Batch, window: int = 1) -> Plan:
+    """Replace objects, at some layers, by the same scene's with other pairs of colour and shape.
+
+    All that occurs stays, and so do slots; what goes with what is all that is replaced: the bits
+    of study one, here as a cause. A model that uses them answers with the item of the next thing.
+    With the context frozen the question alone can use them; computed anew, the text can, too.
+    """
+    roles, layers = range(batch.things), batch.engine.layers
+    spans: list[tuple[str, Layers]] = [("all", None), *steps(layers, window)]
+    trials = [batch.control()]
+    for frozen in (True, False)[: 1 + ("propagate" in batch.engine.abilities)]:
+        trials += [
+            trial(
+                "pairs" if frozen else "pairs anew",
+                [Replace("object", role, span) for role in roles],
+                batch.shifted(), layers=words, frozen=frozen,
+            )
+            for words, span in spans if frozen or not words.startswith("to")
+        ]  # fmt: skip
+    return Plan([(batch.paired_anew, trials)], batch.own_queries(), batch.own_items())
+
+
 def supports(batch: Batch) -> Plan:
     """Replace more and fewer image tokens than those of a thing (specification, E4)."""
     roles = range(batch.things)

@@ -9,45 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.scenes.solids.painting import Drawn, in_middle, paint
 from bindscope.scenes.solids.portraits import Portrait, portrait
-from bindscope.scenes.solids.world import from_srgb, to_srgb
+from bindscope.scenes.solids.world import from_srgb
+from bindscope.scenes.sprite_palette import BODIES, RGB
+from bindscope.scenes.sprites import SHIFT, sprite, tinted
 from bindscope.studies.binding_id.layouts import LAYOUTS, Layout, LayoutName
 from bindscope.studies.binding_id.task import Scenes
-from bindscope.studies.binding_id.vocabulary import RGB
 
-BODIES = {"can": "cylinder"}  # the word that the text has for it -> the body
 SCALES = {"large": 1.0, "small": 0.62}
 GREY = ((0, 49), (20, 83), (50, 137), (100, 187), (200, 212))  # of 384 rows: row, sRGB
-SAMPLES, SPRITE_SAMPLES = 3, 6  # rays along a side of a pixel
+SAMPLES = 3  # rays along a side of a pixel
 SHADOW_PX = 30  # around a region; regions of a layout are further apart
-JITTER = 0.1  # share by which colours and brightness of sprites vary
-SHIFT = 1  # pixels by which sprites move
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Images and what their pixels show.
-
-    Attributes
-    ----------
-    images
-        uint8 (n, H, W, 3), RGB.
-    masks
-        uint8 (n, H, W): 0 = ground, r + 1 = the thing of role r, which covers all or part of the
-        pixel.
-    boxes
-        int16 (n, k, 4): the tight box of each thing's mask: left, top, right and bottom, ends
-        exclusive.
-    """
-
-    images: NDArray[np.uint8]
-    masks: NDArray[np.uint8]
-    boxes: NDArray[np.int16]
 
 
 def draw(
@@ -71,23 +48,16 @@ def draw(
         Deterministic: without `jitter` an image follows from its scene alone.
     """
     layout = LAYOUTS[layout_name]
-    size, n, k = layout.size_px, len(scenes), scenes.things
-    ground = _ground(layout_name)
-    images = np.repeat(to_srgb(ground)[None], n, axis=0)
-    masks, boxes = np.zeros((n, size, size), np.uint8), np.zeros((n, k, 4), np.int16)
     tint, shift = _looks(scenes, jitter)
-    for row in range(n):
-        for role in range(k):
-            face = _portrait_of(scenes, row, role, layout)
-            top, left = _corner(layout, int(scenes.slot[row, role]), face) + shift[row, role]
-            height, width = face.covered.shape
-            window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
-            part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
-            covered, light = _lit(face, tint[row, role], ground[window], part)
-            images[row][window] = light
-            masks[row][window][covered] = role + 1
-            boxes[row, role] = _box(masks[row] == role + 1)
-    return Drawn(images, masks, boxes)
+    faces = [
+        [_portrait_of(scenes, row, role, layout) for role in range(scenes.things)]
+        for row in range(len(scenes))
+    ]
+    corners = np.zeros_like(shift)
+    for row, role in np.ndindex(scenes.slot.shape):
+        region = layout.regions[scenes.slot[row, role]]
+        corners[row, role] = in_middle(region, faces[row][role].covered.shape)
+    return paint(_ground(layout_name), faces, corners + shift, tint)
 
 
 @dataclass(frozen=True)
@@ -108,47 +78,23 @@ def _looks(
     colours = np.array([RGB[word] for word in scenes.words.colours], np.float64)[scenes.colour]
     if jitter is None:
         return from_srgb(colours), np.zeros((*scenes.colour.shape, 2), np.int64)
-    own = 1 + JITTER * jitter.uniform(-1, 1, colours.shape)
-    all_three = 1 + JITTER * jitter.uniform(-1, 1, (*scenes.colour.shape, 1))
+    own = jitter.uniform(-1, 1, colours.shape)
+    all_three = jitter.uniform(-1, 1, (*scenes.colour.shape, 1))
     shift = jitter.integers(-SHIFT, SHIFT + 1, (*scenes.colour.shape, 2))
-    return from_srgb(np.minimum(colours * own * all_three, 255.0)), shift
+    return tinted(colours, own, all_three), shift
 
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:
     """Return the portrait of a thing; the smallest region of a layout is that of all."""
     words = scenes.words
     shape = words.shapes[scenes.shape[row, role]]
+    material = words.materials[scenes.material[row, role]]
+    scale = SCALES[words.sizes[scenes.size[row, role]]]
+    if layout.sprites:
+        return sprite(shape, material, scale)
     sides = [(right - left, bottom - top) for left, top, right, bottom in layout.regions]
     width, height = (min(side) for side in zip(*sides, strict=True))
-    room, margin, samples = (
-        (2 * SHIFT, 0, SPRITE_SAMPLES) if layout.sprites else (0, SHADOW_PX, SAMPLES)
-    )
-    return portrait(
-        BODIES.get(shape, shape), words.materials[scenes.material[row, role]],
-        width - room, height - room, SCALES[words.sizes[scenes.size[row, role]]], margin, samples,
-    )  # fmt: skip
-
-
-def _corner(layout: Layout, slot: int, face: Portrait) -> NDArray[np.int64]:
-    """Return row and column where a portrait begins, in the middle of its slot's region."""
-    left, top, right, bottom = layout.regions[slot]
-    height, width = face.covered.shape
-    return np.array([(top + bottom - height) // 2, (left + right - width) // 2])
-
-
-def _lit(
-    face: Portrait, tint: NDArray[np.float64], ground: NDArray[np.float64], part: Any
-) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-    """Return which pixels of a window a thing covers, and what the window shows."""
-    covered, body, shine = face.covered[part], face.body[part], face.shine[part]
-    behind = (1 - covered) * (1 - face.shadow[part])
-    light = behind[..., None] * ground + body[..., None] * tint + shine[..., None]
-    return covered > 0, to_srgb(light)
-
-
-def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    return portrait(BODIES.get(shape, shape), material, width, height, scale, SHADOW_PX, SAMPLES)
 
 
 @cache

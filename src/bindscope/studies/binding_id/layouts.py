@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.scenes.sprite_palette import REGIONS, SIZE_PX
+
 LayoutName = Literal["pair", "level", "grid", "sprites"]
 COMPASS = ("northwest", "north", "northeast", "west", "centre", "east", "southwest", "south",
            "southeast")  # fmt: skip
@@ -50,7 +52,7 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "pair": Layout(384, ((85, 42, 149, 107), (280, 84, 346, 152)), ("left", "right")),
     "level": Layout(384, ((85, 56, 151, 122), (280, 56, 346, 122)), ("left", "right")),
     "grid": Layout(384, _grid(128, 66), COMPASS),
-    "sprites": Layout(36, _grid(12, 12), COMPASS, sprites=True),
+    "sprites": Layout(SIZE_PX, REGIONS, COMPASS, sprites=True),
 }
 """`pair` has the boxes of arXiv 2505.22200's released images (union over all of them, its last
 pixels included); in `level` both things stand equally high; `grid` is for more than two things;

@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "transfer": f"{_MEANS}:transfer",
     "signatures": f"{_EXPERIMENTS}:signatures",
     "layers": f"{_EXPERIMENTS}:layer_sweep",
+    "pairing": f"{_EXPERIMENTS}:pairing",
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
+from bindscope.scenes.sprite_palette import SHAPES
 from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.prompts import Form, answers, prompts
 from bindscope.studies.binding_id.scenes import Rule, draw_pairs, joined
 from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
-from bindscope.studies.binding_id.vocabulary import SHAPES, SplitName
+from bindscope.studies.binding_id.vocabulary import SplitName
 
 BLOCK = 64  # images that are held in memory at a time
 LOOKS: tuple[Attribute, ...] = ("shape", "colour", "material", "size")

@@ -11,6 +11,7 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.binding_id.config import BindingIdSection, problems
 from bindscope.studies.binding_id.products import STEPS, add_products
+from bindscope.studies.binding_id.toys_products import add_named_toy
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
@@ -69,5 +70,6 @@ STUDY = Study(
         FigureEntry.of(_HERE, "binding_id_positions", "Binding IDs: moved keys",
                        _table_of("binding_id_positions", "positions")),
     ),
+    trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",
 )  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.zoo import read_manifest
-from bindscope.studies.binding_id.toys.sizes import KIND, LANGUAGE_HEADS
+from bindscope.config.zoo import TOY, read_manifest
+from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 
 
 class ToyTraining(Model):
@@ -118,12 +118,12 @@ class StoredToy(Model):
     @property
     def objective(self) -> str:
         """What it was trained for, as `Toy.objective`."""
-        return str(read_manifest(self.source, KIND)["objective"])
+        return str(read_manifest(self.source, TOY)["objective"])
 
     @property
     def weights_sha256(self) -> str:
         """Hash of its weights, which is part of the key."""
-        return str(read_manifest(self.source, KIND)["sha256"])
+        return str(read_manifest(self.source, TOY)["sha256"])
 
 
 def _tag(value: Any) -> str:

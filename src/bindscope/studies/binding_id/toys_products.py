@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bindscope.config.wording import instead
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.studies.binding_id.toys_config import StoredToy, Toy
@@ -16,6 +18,30 @@ TOY_STEP = Step(
     makes="toy vision-language models",
     zoo="bindscope.studies.binding_id.toys.stored:described",
 )
+
+
+def add_named_toy(graph: Graph, section: Any, name: str) -> Product | str:
+    """Add the training of a toy of the section, or name what the zoo has of it.
+
+    See `core.interfaces.Study.trains`.
+
+    Raises
+    ------
+    ConfigError
+        If the section has no such toy.
+    """
+    toys = {toy.name: toy for toy in section.toys}
+    if name not in toys:
+        raise ConfigError(
+            f"models, source toy:{name}",
+            f"there is no toy {name!r}{instead(name, list(toys))}",
+            "name an entry of studies.binding_id.toys",
+        )
+    toy = toys[name]
+    if isinstance(toy, StoredToy):
+        return toy.source
+    (training,) = add_toy(graph, toy)[1]
+    return training
 
 
 def add_toy(graph: Graph, toy: Toy | StoredToy) -> tuple[dict[str, Any], list[Product]]:

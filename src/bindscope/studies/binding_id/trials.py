@@ -125,6 +125,15 @@ class Batch:
         return self._read(self.pairs.base.with_(colour=self.pairs.source.colour))
 
     @cached_property
+    def paired_anew(self) -> State:
+        """The base, what the text names each thing by (its colour) being that of the next thing.
+
+        What there is of each colour and shape stays; which goes with which does not.
+        """
+        base, by = self.pairs.base, self.rule.mention
+        return self._read(base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)}))
+
+    @cached_property
     def moved(self) -> State:
         """The base, each thing in the next one's slot."""
         return self._read(exchanged_contents(self.pairs.base))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.grid import unknown
+from bindscope.config.grid import undefined, unknown
+from bindscope.config.models import ToyVision
 from bindscope.config.references import repeated
-from bindscope.studies.together.names import BITS, SAME_OBJECT, TOKENS
+from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT, TOKENS
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -25,11 +26,31 @@ class JoinedGroup(Model):
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
 
 
+class ReadAndUsed(Model):
+    """Toys of which both is known: what can be read of their image tokens, and what is used."""
+
+    dataset: Slug = Field(
+        description="Name of a dataset of `render: {kind: sprites}`, whose patches study one reads."
+    )
+    task: Slug = Field(
+        description="Name of a task of the study of binding IDs, on which a suite runs the "
+        "experiment `pairing`."
+    )
+    models: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of models of `source: toy:<name>`, read and asked."
+    )
+
+
 class Together(Model):
     """What is joined: models that several studies measured on the same scenes."""
 
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    datasets: tuple[Slug, ...] = Field((), description="Names of datasets.")
+    models: tuple[Slug, ...] = Field((), description="Names of models.")
+    uses: tuple[ReadAndUsed, ...] = Field(
+        (),
+        description="Whether what can be read of what goes with what is also used, by toys; "
+        "needs neither `datasets` nor `models`.",
+    )
     groups: tuple[JoinedGroup, ...] = Field(
         (),
         description="Models that differ in their training seed alone; the rank correlation is one "
@@ -75,6 +96,12 @@ def problems(config: Config, section: Together) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
+    for i, use in enumerate(section.uses):
+        yield from _use_problems(f"uses.{i}", use, config)
+    if not (section.datasets or section.models or section.groups) and section.uses:
+        return
+    if not (section.datasets and section.models):
+        yield "datasets: name datasets and models that several studies measured, or give `uses`"
     yield from unknown("datasets", section.datasets, datasets)
     yield from unknown("models", section.models, models)
     yield from repeated("groups", [group.name for group in section.groups])
@@ -98,6 +125,44 @@ def problems(config: Config, section: Together) -> Iterator[str]:
         read = [name for name in section.models if name in models]
         yield from _not_joined("datasets", there, read, measured, 0)
         yield from _not_joined("models", read, there, measured, 1)
+
+
+def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]:
+    """Yield what a join of bits and interventions lacks."""
+    datasets = {dataset.name: dataset for dataset in config.datasets}
+    models = {model.name: model for model in config.models}
+    yield from undefined(where, use, models=models)
+    yield from unknown(f"{where}.dataset", [use.dataset], datasets)
+    yield from repeated(f"{where}.models", list(use.models))
+    reader, asker = (getattr(config.studies, name) for name in (BITS, BINDING_ID))
+    for name, section in ((BITS, reader), (BINDING_ID, asker)):
+        if section is None:
+            yield f"{where}: the study {name!r} takes no part, and its table is joined here"
+    if reader is None or asker is None:
+        return
+    read = {
+        (dataset, model) for block in reader.fits
+        if "patches" in block.tokens and "none" in block.controls
+        for dataset in block.datasets for model in block.models
+    }  # fmt: skip
+    asked = {
+        (task, toy) for suite in asker.suites if "pairing" in suite.experiments
+        for task in suite.tasks for toy in suite.toys
+    }  # fmt: skip
+    for name in (name for name in use.models if name in models):
+        toy = models[name].source.removeprefix("toy:")
+        if not isinstance(models[name], ToyVision):
+            yield f"{where}.models: {name!r} is no toy ({models[name].source})"
+        elif (use.dataset, name) not in read:
+            yield (
+                f"{where}.models: the patches of {name!r} on {use.dataset!r} are in no `fits` of "
+                f"studies.{BITS} (`tokens: [patches]`)"
+            )
+        elif (use.task, toy) not in asked:
+            yield (
+                f"{where}.task: no suite of studies.{BINDING_ID} runs `pairing` on {use.task!r} "
+                f"with the toy {toy!r}"
+            )
 
 
 def _not_joined(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -18,6 +19,7 @@ from bindscope.report.chapter import (
 )
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS
 from bindscope.studies.together.names import TOKENS
+from bindscope.studies.together.use_findings import use_of
 from bindscope.studies.together.views import Judged, judged, left_out, over_groups, points
 from bindscope.studies.together.words import CLAIM, correlation, counted, in_short
 
@@ -73,8 +75,22 @@ _ROWS = (
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say whether one goes with the other; see `core.interfaces.Findings`."""
-    table = tables["together"]
+    """Say what several studies found together; see `core.interfaces.Findings`."""
+    use = use_of(tables["pairing_use"]) if "pairing_use" in tables else Chapter()
+    if "together" not in tables:
+        return use
+    own = _correlated(tables["together"], inputs)
+    return replace(
+        own,
+        headline=(*own.headline, *use.headline),
+        findings=(*own.findings, *use.findings),
+        notes=(*own.notes, *use.notes),
+        sections=(*own.sections, *use.sections),
+    )
+
+
+def _correlated(table: pd.DataFrame, inputs: Inputs) -> Chapter:
+    """Say whether models whose patches tell objects apart also bind in [CLS]."""
     section = inputs.content["studies"]["together"]
     shown = points(table)
     verdicts = judged(shown, section["bootstrap_samples"], section["bootstrap_seed"])

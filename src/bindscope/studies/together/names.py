@@ -6,6 +6,7 @@ from typing import Final
 
 BITS: Final = "binding_information"
 SAME_OBJECT: Final = "same_object"
+BINDING_ID: Final = "binding_id"
 # Token inputs of study one that are joined: column prefix -> how a reader sees it.
 TOKENS: Final = {"cls": "[CLS]", "patches": "patches"}
 MEASURED: Final = "ok"  # of a status: there is a number

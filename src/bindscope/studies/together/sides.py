@@ -57,7 +57,8 @@ def _status(name: str, what: str, table: str) -> Column:
     )
 
 
-def _bits_of(tokens: str, shown: str) -> tuple[Column, ...]:
+def bits_columns(tokens: str, shown: str) -> tuple[Column, ...]:
+    """Return the columns of the pairing information of some tokens, as `shown` to a reader."""
     what = f"Lower bound on the pairing information I(O;Z|M) of {shown}, by the best probe"
     words = (f"{what}.", "Lower end of its 95 % interval.", "Upper end of its 95 % interval.")
     return (
@@ -71,6 +72,12 @@ def _bits_of(tokens: str, shown: str) -> tuple[Column, ...]:
             f"`{BITS}`", null="allowed", low=None, high=None,
         ),
     )  # fmt: skip
+
+
+ENTROPY: Final = bits(
+    "pairing_entropy_bits", "H(O|M): all that there is to say of what goes with what.", f"`{BITS}`",
+    null="allowed", low=0.0,
+)  # fmt: skip
 
 
 def _named(place: tuple[Any, ...], rows: pd.DataFrame) -> dict[str, Any]:
@@ -91,12 +98,13 @@ def _binding_rows(table: pd.DataFrame) -> pd.DataFrame:
         row = _named(place, here)
         row["pairing_entropy_bits"] = here["h_object_given_counts_bits"].mean()
         for tokens in TOKENS:
-            row |= _pairing(here[here["tokens"] == tokens], tokens)
+            row |= pairing_of(here[here["tokens"] == tokens], tokens)
         found.append(row)
     return _frame(found, SIDES[0])
 
 
-def _pairing(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
+def pairing_of(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
+    """Return what those columns say of the best probe's rows at one place: a mean over seeds."""
     if not len(rows):
         return {}
     flags = rows["flags"].map(unusable)
@@ -161,9 +169,8 @@ SIDES: Final = (
     Side(
         BITS,
         (
-            bits("pairing_entropy_bits", "H(O|M): all that there is to say of what goes with what.",
-                 f"`{BITS}`", null="allowed", low=0.0),
-            *(column for name, shown in TOKENS.items() for column in _bits_of(name, shown)),
+            ENTROPY,
+            *(column for name, shown in TOKENS.items() for column in bits_columns(name, shown)),
         ),
         _binding_rows,
     ),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bindscope.config.grid import depth
 from bindscope.config.models import AnyModel, Controlled, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.studies.together.config import Together, problems
-from bindscope.studies.together.names import BITS, SAME_OBJECT
+from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT
 
 _HERE = "bindscope.studies.together"
 
@@ -38,30 +39,59 @@ def _models(shared: Shared, section: Together) -> list[dict[str, Any]]:
     ]
 
 
-def _table(graph: Graph, shared: Shared, section: Together) -> Request:
+def _table(graph: Graph, shared: Shared, section: Together) -> Request | None:
+    if not section.datasets:
+        return None
     content = {"datasets": list(section.datasets), "models": _models(shared, section)}
     tables = {name: graph.of("table", table=name) for name in (BITS, SAME_OBJECT)}
     return Request(tables, content)
 
 
-def _figure(graph: Graph, shared: Shared, section: Together) -> Request:
+def _figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
+    if not section.datasets:
+        return None
     groups = list(dict.fromkeys(model["group"] for model in _models(shared, section)))
     resamples = section.model_dump(include={"bootstrap_samples", "bootstrap_seed"})
     return Request({"table": graph.of("table", table="together")}, {"groups": groups, **resamples})
 
 
+def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | None:
+    joins = [
+        {
+            "dataset": use.dataset,
+            "task": use.task,
+            "model": name,
+            "toy": shared.models[name].source.partition(":")[2],
+            "depth": depth(shared.models[name]),
+        }
+        for use in section.uses
+        for name in use.models
+    ]
+    tables = {name: graph.of("table", table=name) for name in (BITS, BINDING_ID)}
+    return Request(tables, {"joins": joins}) if joins else None
+
+
+def _use_figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
+    tables = graph.of("table", table="pairing_use")
+    return Request({"table": tables}) if tables else None
+
+
 STUDY = Study(
     name="together",
-    title="Patches that tell objects apart, and binding in [CLS]",
+    title="Several studies of the same models",
     section=f"{_HERE}.config:Together",
     problems=problems,
     products=_products,
-    tables=(TableEntry("together", f"{_HERE}.table:TOGETHER", _table),),
+    tables=(
+        TableEntry("together", f"{_HERE}.table:TOGETHER", _table),
+        TableEntry("pairing_use", f"{_HERE}.use:PAIRING_USE", _use_table),
+    ),
     figures=(
         FigureEntry(
             "together", "What goes with what, and IsSameObject", f"{_HERE}.figures.together",
             _figure,
         ),
+        FigureEntry.of(_HERE, "pairing_use", "What can be read, and what is used", _use_figure),
     ),
     findings=f"{_HERE}.findings:chapter",
 )  # fmt: skip

@@ -6,13 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.layouts import LAYOUTS
 from bindscope.studies.binding_id.task import Scenes
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
-
-SIDE = 3  # slots of a row
-SLOTS = SIDE * SIDE
-SLOT_PX = LAYOUTS[LAYOUT].size_px // SIDE
 
 
 def images(scenes: Scenes, stream: np.random.Generator) -> NDArray[np.uint8]:

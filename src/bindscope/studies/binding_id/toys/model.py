@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.workarounds import declare_torchvision_operators
-from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX
+from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 from bindscope.studies.binding_id.toys.tower import ZooTower
 from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
@@ -56,7 +56,7 @@ class ToyModel:
     @property
     def image_tokens(self) -> int:
         """Tokens of an image."""
-        return (SIDE * SLOT_PX // self.patch_px) ** 2
+        return (SIZE_PX // self.patch_px) ** 2
 
     def pixels(self, images: NDArray[np.uint8]) -> Tensor:
         """Return the input of the vision tower, float32 (n, 3, px, px), of uint8 images."""
@@ -180,7 +180,7 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
     if toy.positions == "absolute":
         rope = {"rope_type": "linear", "rope_theta": 1e4, "factor": NO_ROTATION}
-    side = SIDE * SLOT_PX
+    side = SIZE_PX
     made: Any = LlavaOnevisionConfig  # takes more than its annotations say
     return made(
         vision_config=SiglipVisionConfig(

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bindscope.scenes.sprite_palette import SIDE, SIZE_PX, SLOT_PX
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
-from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX, SLOTS
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked, Kind
 
@@ -40,7 +40,7 @@ class Edited(NamedTuple):
 
 def cells(slots: Integers, patch_px: int) -> NDArray[np.bool_]:
     """Tell which image tokens show any of some slots: (n, j) slots, bool (n, tokens)."""
-    side, per_slot = SIDE * SLOT_PX // patch_px, SLOT_PX // patch_px
+    side, per_slot = SIZE_PX // patch_px, SLOT_PX // patch_px
     row, column = np.divmod(np.arange(side * side), side)
     slot_of_cell = row // per_slot * SIDE + column // per_slot
     return np.asarray((slots[:, :, None] == slot_of_cell).any(1))
@@ -110,7 +110,7 @@ class SlotProbes(nn.Module):
 
     def __init__(self, width: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.item, self.question = nn.Linear(width, SLOTS), nn.Linear(width, SLOTS)
+        self.item, self.question = nn.Linear(width, SIDE**2), nn.Linear(width, SIDE**2)
         with torch.no_grad():
             for probe in (self.item, self.question):
                 probe.weight.normal_(std=width**-0.5, generator=generator)

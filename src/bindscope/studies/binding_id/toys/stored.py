@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 
+from bindscope.config.zoo import TOY
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
+from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.toys.model import ToyModel, build
-from bindscope.studies.binding_id.toys.sizes import KIND, SCENE_PX
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
 
@@ -60,7 +61,7 @@ def write(
         manifest,
         {
             "weights": Path(weights).name, "sha256": sha256(content),
-            "kind": KIND, "objective": config.objective, "seed": config.seed, "input_px": SCENE_PX,
+            "kind": TOY, "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
             "recipe": recipe, "tower_sha256": config.tower_sha256,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
@@ -122,6 +123,6 @@ def read_manifest(path: Path, remedy: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(str(path), f"is missing or damaged ({error})", remedy) from error
-    if found.get("kind") != KIND:
+    if found.get("kind") != TOY:
         raise ModelError(str(path), "is no manifest of a toy", remedy)
     return found

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bindscope.config.models import Zoo
 from bindscope.models.stream import FrozenViT
 from bindscope.models.zoo import load
-from bindscope.studies.binding_id.toys.images import SIDE, SLOT_PX
+from bindscope.scenes.sprite_palette import SIZE_PX
 
 STANDARDISED_OVER = 1e-6
 
@@ -42,7 +42,7 @@ class ZooTower(nn.Module):
     @property
     def patch_px(self) -> int:
         """Side of the patch of a toy's image that a token stands for, in the toy's pixels."""
-        return SIDE * SLOT_PX // self._frozen[0].token_map.grid[0]
+        return SIZE_PX // self._frozen[0].token_map.grid[0]
 
     def pixels(self, images: NDArray[np.uint8]) -> Tensor:
         """Return the model's input of uint8 images."""

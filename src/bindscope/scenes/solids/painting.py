@@ -1,0 +1,88 @@
+"""Images that are put together from portraits of solids, with exact masks and boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.scenes.solids.portraits import Portrait
+from bindscope.scenes.solids.world import to_srgb
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Images and what their pixels show.
+
+    Attributes
+    ----------
+    images
+        uint8 (n, H, W, 3), RGB.
+    masks
+        uint8 (n, H, W): 0 = ground, j + 1 = the j-th solid, which covers all or part of the pixel.
+    boxes
+        int16 (n, k, 4): the tight box of each solid's mask: left, top, right and bottom, ends
+        exclusive; -1 where there is no j-th solid.
+    """
+
+    images: NDArray[np.uint8]
+    masks: NDArray[np.uint8]
+    boxes: NDArray[np.int16]
+
+
+def paint(
+    ground: NDArray[np.float64],
+    faces: Sequence[Sequence[Portrait]],
+    corners: NDArray[np.int64],
+    tint: NDArray[np.float64],
+) -> Drawn:
+    """Put solids on a ground, the later ones over the earlier ones.
+
+    Parameters
+    ----------
+    ground
+        Linear light of an empty image, (size, size, 3).
+    faces
+        The portraits of every image, up to k.
+    corners
+        Row and column where each portrait begins, (n, k, 2); what is outside is cut off.
+    tint
+        Linear colour of each solid, (n, k, 3).
+    """
+    size, (n, k) = len(ground), tint.shape[:2]
+    images = np.repeat(to_srgb(ground)[None], n, axis=0)
+    masks, boxes = np.zeros((n, size, size), np.uint8), np.full((n, k, 4), -1, np.int16)
+    for row, there in enumerate(faces):
+        for j, face in enumerate(there):
+            (top, left), (height, width) = corners[row, j], face.covered.shape
+            window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
+            part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
+            covered, light = _lit(face, tint[row, j], ground[window], part)
+            images[row][window] = light
+            masks[row][window][covered] = j + 1
+            boxes[row, j] = _box(masks[row] == j + 1)
+    return Drawn(images, masks, boxes)
+
+
+def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return row and column where a portrait of a shape begins, in the middle of its region."""
+    left, top, right, bottom = region
+    return (top + bottom - shape[0]) // 2, (left + right - shape[1]) // 2
+
+
+def _lit(
+    face: Portrait, tint: NDArray[np.float64], ground: NDArray[np.float64], part: Any
+) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+    """Return which pixels of a window a solid covers, and what the window shows."""
+    covered, body, shine = face.covered[part], face.body[part], face.shine[part]
+    behind = (1 - covered) * (1 - face.shadow[part])
+    light = behind[..., None] * ground + body[..., None] * tint + shine[..., None]
+    return covered > 0, to_srgb(light)
+
+
+def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

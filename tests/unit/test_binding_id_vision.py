@@ -1,0 +1,129 @@
+"""A toy as a model of images: its layers are those that interventions edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bindscope.config.models import ToyVision
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError, ModelError
+from bindscope.models.loading import load_model
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.toys import loading, stored, training
+from bindscope.studies.binding_id.toys.model import build
+from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys_config import Toy
+from bindscope.studies.build import build as build_graph
+
+TOWER, CONNECTOR = 1, 2
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "absolute": {"positions": "absolute"},
+    "zoo tower": {"tower": "zoo:matching-objects-0"},
+}
+
+
+def manifest(folder: Path, **changes: Any) -> Path:
+    """Store a toy that was not trained."""
+    config = Toy(name="t", n_layers=4, **changes)
+    made = training.Trained(build(config, Vocabulary.of_splits()), [], {})
+    stored.write(made, config, folder / "t.safetensors", folder / "t.json", code="c")
+    return folder / "t.json"
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_its_layers_are_what_the_engine_edits(name: str, tmp_path: Path) -> None:
+    """Text comes after the image, so that a pass without text gives what a whole prompt does."""
+    path = manifest(tmp_path, **VARIANTS[name])
+    model = load_model(ToyVision(name="m", source="toy:t", n_layers=6), path, "cpu", 36)
+    rule = Rule("sprites", 2, "independent")
+    scenes = draw_pairs(rule, "test", 3, 0).base
+    engine, pictures = loading.load({"name": "t"}, Reading(rule, "short"), path)
+    state = engine.contexts(scenes, pictures(scenes))
+    objects = np.stack([engine.residual(state, "object", role) for role in (0, 1)], axis=1)
+    tokens = dict(model.residual_stream(model.preprocess(pictures(scenes)), range(1, 7)))
+    assert list(tokens) == [1, 2, 3, 4, 5, 6]
+    side = model.token_map.grid[0]
+    rows, cells = np.arange(3)[:, None], scenes.slot
+    for layer in range(4):
+        found = tokens[CONNECTOR + layer].numpy().reshape(3, side, side, -1)
+        if side != 3:  # the first token of each slot, as of each region
+            found = found[:, :: side // 3, :: side // 3]
+        found = found.reshape(3, 9, -1)[rows, cells]
+        if name == "absolute" and not layer:  # positions are added to what the connector gives
+            vectors = stored.load(path).network.model.language_model.absolute_positions.vectors
+            found = found + vectors.weight.detach().numpy()[cells]
+        np.testing.assert_allclose(found, objects[:, :, layer, 0], atol=1e-4)
+    toy = stored.load(path)
+    with torch.no_grad():
+        connected = toy.network.model.multi_modal_projector(tokens[TOWER])
+    torch.testing.assert_close(connected, tokens[CONNECTOR])
+    assert not torch.equal(tokens[6], tokens[5])
+
+
+def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
+    model = load_model(ToyVision(name="m", source="toy:t", n_layers=6), manifest(tmp_path), "cpu")
+    with pytest.raises(ModelError, match="36 x 36 px, and these have 48 x 40"):
+        model.preprocess(np.zeros((1, 40, 48, 3), np.uint8))
+
+
+def test_a_wrong_number_of_layers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="6 blocks, the configuration says 5"):
+        load_model(ToyVision(name="m", source="toy:t"), manifest(tmp_path), "cpu")
+
+
+def configured(**changes: Any) -> dict[str, Any]:
+    counts = {"train": 32, "val": 32, "test": 32}
+    groups = [{"name": "color", "size": 6}, {"name": "shape", "size": 4}]
+    content = {
+        "datasets": [{
+            "name": "pairs", "split": {"rule": "random"}, "n_scenes": counts,
+            "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2},
+            "shard_size": counts, "render": {"kind": "sprites"},
+        }],
+        "models": [{"name": "images", "source": "toy:free"}],
+        "studies": {
+            "binding_information": {
+                "probes": [{"name": "attention", "family": "attention_quadratic"}],
+                "fits": [{"name": "f", "datasets": ["pairs"], "models": ["images"],
+                          "layers": "all", "tokens": ["patches"], "probes": ["attention"]}],
+            },
+            "binding_id": {"toys": [{"name": "free"}]},
+        },
+    }  # fmt: skip
+    content["studies"] |= changes
+    return content
+
+
+def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:
+    graph = build_graph(Config.model_validate(configured()))
+    (toy,) = graph.of("toy_vlm")
+    made = graph.of("patches")
+    assert [product.wildcards["layer"] for product in made] == ["1", "2", "3", "4", "5"]
+    assert all(product.inputs["weights"] == [toy] for product in made)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"binding_id": None}, "no study of this configuration trains it"),
+        ({"binding_id": {"toys": [{"name": "fre"}]}}, "there is no toy 'free'; did you mean"),
+    ],
+)
+def test_a_toy_that_nobody_trains_is_named(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        build_graph(Config.model_validate(configured(**changes)))
+    assert words in str(raised.value)
+
+
+def test_a_toy_reads_sprites_only() -> None:
+    content = configured()
+    content["datasets"][0]["render"] = {"kind": "shapes", "size_px": 36, "object_px": 8}
+    with pytest.raises(ValueError, match="'images' is a toy, which knows scenes of"):
+        Config.model_validate(content)

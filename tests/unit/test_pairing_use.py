@@ -1,0 +1,200 @@
+"""What can be read beside what is used: planted mechanisms of known answer, through the table.
+
+The image tokens of all oracles hold what goes with what in every layer, as a decoder of two words
+shows exactly. `colour` uses it in the question, `slot` and `gather` only in the text, `order`
+nowhere: what can be read is used by some, and not by others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from sample_tables import KEYS, given
+
+from bindscope.commands.effects import example
+from bindscope.config.loading import load_config
+from bindscope.core.errors import ConfigError
+from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_id.oracle import PART, Oracle, word_vector
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.together.figures import pairing_use as figure
+from bindscope.studies.together.findings import chapter
+from bindscope.studies.together.names import BINDING_ID, BITS
+from bindscope.studies.together.use import PAIRING_USE, place_of
+from bindscope.tables.schema import frame_of
+
+MECHANISMS = ("slot", "colour", "gather", "order")
+DEPTH = 6  # tower, what enters four layers, and what the last one leaves
+SPEC: dict[str, Any] = {
+    "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
+             "told_by": "slot", "rows": 100, "estimation_rows": 20, "seed": 0},
+    "experiments": ["pairing"], "levels": ["role"], "shares": [], "scales": [], "window": 1,
+    "null_query": False, "resamples": 50, "batch_size": 100, "seed": 0, "template": "paper",
+    "text_only": False,
+}  # fmt: skip
+
+
+def bits(model: str, layer: int, value: float) -> dict[str, Any]:
+    """A row of study one: `value` of 1 bit, within 0.05."""
+    return {
+        "dataset": "sprites", "model": model, "layer": str(layer), "tokens": "patches",
+        "probe": "best", "control": "none", "seed": 0, "flags": "",
+        "h_object_given_counts_bits": 1.0, "pairing_lower_bound_bits": value,
+        "pairing_lower_bound_bits_low": value - 0.05,
+        "pairing_lower_bound_bits_high": value + 0.05, "pairing_ratio": value, **KEYS,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[dict[str, Any]]:
+    """The experiment on oracles, rows as its job writes them."""
+    return [
+        {"suite": "known", "task": "pairs", "model": f"by-{one}", "origin": "oracle", **KEYS, **row}
+        for one in MECHANISMS
+        for row in run(Oracle(one, 0.05, "colour", 0), None, SPEC).rows
+    ]
+
+
+def written(folder: Path, schema: Any, rows: list[dict[str, Any]]) -> Any:
+    counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
+    frame = frame_of([counts | row for row in rows], schema)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    path = folder / f"{schema.name}.parquet"
+    parquet.write_table(table.replace_schema_metadata({"bindscope.schema": schema.stamp}), path)
+    return given(path)
+
+
+def joined(
+    folder: Path, asked: list[dict[str, Any]], found: dict[int, float], *mechanisms: str
+) -> pd.DataFrame:
+    """Join the oracles' rows with bits by layer, as if they were toys."""
+    read = [bits(one, layer, value) for one in mechanisms for layer, value in found.items()]
+    joins = [
+        {"dataset": "sprites", "task": "pairs", "model": one, "toy": f"by-{one}", "depth": DEPTH}
+        for one in mechanisms
+    ]
+    inputs = {
+        BITS: [written(folder, BINDING_SCHEMA, read)],
+        BINDING_ID: [written(folder, BINDING_ID_SCHEMA, asked)],
+    }
+    return PAIRING_USE.build(Inputs(inputs, {"joins": joins}))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None:
+    scenes = draw_pairs(Rule(), "test", 50, 0).base
+    oracle = Oracle(mechanism, 0.05, "colour", 0)
+    state = oracle.contexts(scenes, None)
+    words = scenes.words
+    pairs = [(c, s) for c in range(len(words.colours)) for s in range(len(words.shapes))]
+    vectors = np.stack([
+        np.concatenate([word_vector("colour", words.colours[c]),
+                        word_vector("shape", words.shapes[s])])
+        for c, s in pairs
+    ])  # fmt: skip
+    for layer in range(oracle.layers):
+        for role in range(2):
+            token = state.parts[layer, np.arange(50), state.tokens("object", role)[:, 0]]
+            seen = np.concatenate([token[:, PART["colour"]], token[:, PART["shape"]]], axis=1)
+            best = [pairs[i] for i in (seen @ vectors.T).argmax(axis=1)]
+            assert best == list(zip(scenes.colour[:, role], scenes.shape[:, role], strict=True))
+
+
+def test_what_can_be_read_is_used_where_it_was_planted(
+    tmp_path: Path, asked: list[dict[str, Any]]
+) -> None:
+    every = dict.fromkeys(range(1, DEPTH + 1), 1.0 - 0.05)
+    table = joined(tmp_path, asked, every, *MECHANISMS)
+    verdicts = {
+        model: dict(zip(part["layer"], part["verdict"], strict=True))
+        for model, part in table.groupby("model")
+    }
+    used, unused = "read and used", "read, not used"
+    # Layer 2 enters decoder layer 0. The question of `colour` looks at the image in layer 2, the
+    # texts of `slot` and `gather` in layer 0, and nobody after the last layer.
+    assert verdicts["colour"] == {
+        1: "read, not replaced here",
+        2: used,
+        3: used,
+        4: used,
+        5: unused,
+        6: unused,
+    }
+    for model in ("slot", "gather"):
+        rest = dict.fromkeys(range(3, 7), unused)
+        assert verdicts[model] == {1: "read, not replaced here", 2: used, **rest}
+    assert verdicts["order"] == {1: "read, not replaced here", **dict.fromkeys(range(2, 7), unused)}
+    rows = table.set_index(["model", "layer"])
+    assert rows.loc[("colour", 4), "frozen_at"] == 1
+    assert rows.loc[("colour", 3), "frozen_at"] == 0
+    assert rows.loc[("slot", 2), "anew_at"] == 1
+    assert rows.loc[("slot", 2), "frozen_from"] == 0
+    assert rows.loc[("order", 6), "used"] == "nothing reads it"
+    assert np.isnan(rows.loc[("order", 6), "anew_from"])
+    assert (table["answered"] == 1).all()
+
+
+def test_few_bits_are_not_shown_to_be_read(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    """0.54 bits, 0.49 at least: not above a half; 0.56: above it."""
+    table = joined(tmp_path, asked, {2: 0.54, 3: 0.56, 5: 0.1}, "colour").set_index("layer")
+    assert list(table["verdict"]) == [
+        "used, not shown to be read",
+        "read and used",
+        "neither shown",
+    ]
+    assert list(table["read"]) == ["not shown", "yes", "not shown"]
+
+
+def test_who_cannot_answer_shows_nothing_unused(
+    tmp_path: Path, asked: list[dict[str, Any]]
+) -> None:
+    guessed = [{**row, **({"share": 0.5} if row["condition"] == "none" else {})} for row in asked]
+    guessed = [{**row, "share_low": 0.0, "share_high": 1.0} for row in guessed]
+    table = joined(tmp_path, guessed, {3: 0.9}, "order")
+    assert list(table["used"]) == ["does not answer"]
+    assert list(table["verdict"]) == ["undecided"]
+
+
+def test_figure_and_report_say_it_of_every_toy(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    table = joined(tmp_path, asked, dict.fromkeys(range(1, 7), 0.9), "colour", "order")
+    drawn = figure.draw(table)
+    assert [axes.get_title("left") for axes in drawn.axes] == ["colour (toy)", "order (toy)"]
+    said = chapter({"pairing_use": table}, Inputs())
+    (points,) = (one.points for one in said.findings)
+    words = dict(points)
+    assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
+    assert words["colour (toy)"].startswith("read and used: input of decoder layer 0")
+    assert figure.available(table.iloc[:0])
+
+
+def test_layers_have_names() -> None:
+    assert [place_of(layer, 4) for layer in range(1, 5)] == [
+        "tower", "input of decoder layer 0", "input of decoder layer 1",
+        "after the last decoder layer",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"models": ["kept"]}, "'kept' is no toy"),
+        ({"task": "two-things"}, "no suite of studies.binding_id runs `pairing` on 'two-things'"),
+        ({"dataset": "sprites-for-all"}, "are in no `fits` of studies.binding_information"),
+        ({"dataset": "nowhere"}, "'nowhere' is not defined"),
+    ],
+)
+def test_what_was_not_measured_is_named(change: dict[str, Any], words: str) -> None:
+    raw = example()
+    raw["studies"]["together"]["uses"][0] |= change
+    with pytest.raises(ConfigError) as raised:
+        load_config(raw, "c.yaml")
+    assert words in str(raised.value)

@@ -1,0 +1,114 @@
+"""Sprites as the images of a dataset: those of the shapes task, and what they must hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from bindscope.config.codes import Dataset
+from bindscope.scenes.render import render_scenes
+from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
+from bindscope.scenes.sprites import SHIFT
+from bindscope.scenes.value_names import value_names
+from bindscope.studies.binding_id.images import draw
+from bindscope.studies.binding_id.layouts import LAYOUTS
+from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.vocabulary import SplitName, words_of
+
+COLOURS, SHAPES = 6, 4
+
+
+def dataset(**changes: Any) -> Dataset:
+    counts = {"train": 32, "val": 32, "test": 32}
+    groups = [{"name": "color", "size": COLOURS}, {"name": "shape", "size": SHAPES}]
+    space = {"kind": "uniform", "groups": groups, "max_objects": 3}
+    content = {
+        "name": "s", "space": space, "split": {"rule": "random"}, "n_scenes": counts,
+        "shard_size": counts, "render": {"kind": "sprites"},
+    }  # fmt: skip
+    return Dataset.model_validate({**content, **changes})
+
+
+def codes(n: int, k: int) -> NDArray[np.uint8]:
+    draws = np.random.default_rng(0).random((n, COLOURS * SHAPES)).argsort(1)
+    objects = np.zeros((n, COLOURS * SHAPES), np.uint8)
+    np.put_along_axis(objects, draws[:, :k], 1, 1)
+    return objects
+
+
+def slots_of(boxes: NDArray[np.int16]) -> NDArray[np.int64]:
+    left, top, right, bottom = np.moveaxis(boxes.astype(np.int64), -1, 0)
+    return (top + bottom) // 2 // SLOT_PX * SIDE + (left + right) // 2 // SLOT_PX
+
+
+@pytest.mark.parametrize("words", ["test", "estimation"])
+def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
+    """Drawn again by the study, of the objects and slots that the arrays tell: the same bytes."""
+    drawn = render_scenes(
+        dataset(render={"kind": "sprites", "words": words}), "train", 0, codes(20, 3)
+    )
+    colour, shape = np.divmod(drawn["cells"].astype(np.int64), SHAPES)
+    slot = slots_of(drawn["boxes"])
+    nothing = np.zeros_like(slot)
+    layout = LAYOUTS["sprites"]
+    scenes = Scenes(words_of(words, "sprites"), shape, colour, nothing, slot, nothing, nothing,
+                    layout.boxes(slot))  # fmt: skip
+    of_study = draw(scenes, "sprites")
+    for name in ("images", "masks", "boxes"):
+        np.testing.assert_array_equal(getattr(of_study, name), drawn[name])
+    assert [len(set(row)) for row in slot] == [3] * 20  # one thing a slot
+    assert set(slot.ravel()) == set(range(SIDE**2))
+
+
+@pytest.mark.parametrize("jitter", [False, True])
+def test_a_scene_looks_the_same_in_any_shard(jitter: bool) -> None:
+    made, objects = dataset(render={"kind": "sprites", "jitter": jitter}), codes(12, 2)
+    whole, part = (render_scenes(made, "val", at, objects[at:]) for at in (0, 5))
+    for name, values in part.items():
+        np.testing.assert_array_equal(values, whole[name][5:])
+
+
+def test_jitter_moves_by_a_pixel_and_changes_colours() -> None:
+    plain, varied = (
+        render_scenes(dataset(render={"kind": "sprites", "jitter": on}), "test", 0, codes(60, 1))
+        for on in (False, True)
+    )
+    moved = varied["boxes"][:, 0] - plain["boxes"][:, 0].astype(int)
+    assert set(moved.ravel()) == set(range(-SHIFT, SHIFT + 1))
+    still = (moved == 0).all(axis=1)
+    assert still.any()
+    assert (varied["images"][still] != plain["images"][still]).any(axis=(1, 2, 3)).all()
+
+
+def test_absent_objects_have_no_box() -> None:
+    drawn = render_scenes(dataset(), "test", 0, codes(4, 2))
+    assert (drawn["boxes"][:, 2] == -1).all()
+    assert (drawn["cells"][:, 2] == -1).all()
+    assert drawn["masks"].max() == 2
+
+
+def test_values_have_names() -> None:
+    of_split = dataset(render={"kind": "sprites", "words": "estimation"})
+    assert [group["values"][0] for group in value_names(of_split)] == ["azure", "frustum"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "space", "words"),
+    [
+        ((7, 4), {"kind": "uniform", "max_objects": 2}, "knows 6 colours"),
+        ((6, 5), {"kind": "uniform", "max_objects": 2}, "knows 4 shapes"),
+        ((6, 4), {"kind": "uniform", "max_objects": 10}, "up to 10 objects"),
+        ((6, 4), {"kind": "draws", "n_objects": 2}, "hold repeats"),
+        ((6, 4, 2), {"kind": "uniform", "max_objects": 2}, "exactly two groups"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    sizes: tuple[int, ...], space: dict[str, Any], words: str
+) -> None:
+    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
+    with pytest.raises(ValidationError, match=words):
+        dataset(space={**space, "groups": groups})
