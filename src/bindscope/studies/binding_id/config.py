@@ -78,7 +78,14 @@ class Suite(Model):
         "paper", description="In which words models read scenes; see `files`."
     )
     text_only: bool = Field(
-        False, description="Whether models read what the image would show as text, and no image."
+        False,
+        description="Whether models read what the image would show as text, and no image; of "
+        "`models` only: oracles read neither, toys images.",
+    )
+    answer: Literal["item", "slot"] = Field(
+        "item",
+        description="`item`: a thing is named and its item asked for; `slot`: an item is named and "
+        "the place of its thing asked for (two hops), which toys do not know.",
     )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
@@ -147,6 +154,11 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
+        if suite.text_only and suite.oracles:
+            yield (
+                f"{where}.oracles: oracles have tokens of things, be they image or words, so with "
+                "`text_only` their answers would be the same; give `models` alone"
+            )
         for key in ("tasks", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
@@ -156,6 +168,8 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
 def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     if suite.template != "short" or suite.text_only:
         yield f"{where}: toys read images and `template: short` only"
+    if suite.answer != "item":
+        yield f"{where}.answer: toys are trained to name items, not places; give them `item`"
     for name in suite.tasks:
         if name in tasks and tasks[name].layout != "sprites":
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"

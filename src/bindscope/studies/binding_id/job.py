@@ -36,8 +36,10 @@ def interventions(job: Job) -> None:
             "suite": job.wildcards["suite"], "task": job.wildcards["task"],
             "model": model["name"], "origin": model["origin"],
         }  # fmt: skip
+        asked = {"asked": job.spec["answer"]}
         for table in TABLES:
-            lines[table] += _lines(getattr(found, table), {**names, **job.keys})
+            more = {} if table == "vectors" else asked
+            lines[table] += _lines(getattr(found, table), {**names, **more, **job.keys})
         answers |= {f"{model['name']}.{name}": logs for name, logs in found.answers.items()}
     for table in TABLES:
         write_atomic(job.output[table], "".join(lines[table]))

@@ -40,8 +40,9 @@ SIGNATURES: dict[tuple[str, str], frozenset[str]] = {
     ("mean", "O by slot"): frozenset({_SLOT}),
     ("mean", "I by slot"): frozenset({_SLOT}),
 }
+Claims = Mapping[str, tuple[str, str]]
 # Claims of the paper: words after "that" -> (experiment, condition) that works, or has no effect.
-CLAIMS: dict[str, tuple[str, str]] = {
+CLAIMS: Claims = {
     "questions are answered without intervention": ("factorizability", "none"),
     "replaced objects take over the item of the place": ("factorizability", "O all"),
     "replaced items are found by the thing of the place": ("factorizability", "I all"),
@@ -49,11 +50,22 @@ CLAIMS: dict[str, tuple[str, str]] = {
     "adding the mean difference to items exchanges their things": ("mean", "I"),
     "adding both at once leaves the answers as they were": ("mean", "O+I"),
 }
-DENIED: dict[str, tuple[str, str]] = {
+DENIED: Claims = {
     "replacing colours changes nothing": ("factorizability", "C all"),
     "adding the mean difference to colours changes nothing": ("mean", "C"),
     "random vectors on objects change nothing": ("mean", "O random"),
     "random vectors on items change nothing": ("mean", "I random"),
+}
+# Of two hops, from the item to the place of its thing: what the account of slots claims there.
+CLAIMS_OF_PLACES: Claims = {
+    "places of items' things are answered without intervention": ("factorizability", "none"),
+    "items stay tied to places whose objects are replaced": ("factorizability", "O all"),
+    "replaced items are tied to the places of those before": ("factorizability", "I all"),
+    "adding the mean difference to items exchanges their places": ("mean", "I"),
+}
+DENIED_OF_PLACES: Claims = {
+    "adding the mean difference to objects leaves the places of items": ("mean", "O"),
+    **{f"{claim} of places": DENIED[claim] for claim in DENIED},
 }
 
 
@@ -144,10 +156,14 @@ def _account(
 def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:
     """Judge the paper's claims of every model."""
     for name, rows in _conditions(table):
-        for claim, key in CLAIMS.items():
+        two_hops = next(iter(rows.values()))["asked"] == "slot"
+        claims, denied = (
+            (CLAIMS_OF_PLACES, DENIED_OF_PLACES) if two_hops else (CLAIMS, DENIED)
+        )  # fmt: skip
+        for claim, key in claims.items():
             if key in rows:
                 yield _works(claim, name, rows[key])
-        for claim, key in DENIED.items():
+        for claim, key in denied.items():
             if key in rows:
                 row = rows[key]
                 found = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)

@@ -27,3 +27,5 @@ EXPERIMENTS = {
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
 }
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic"})
+"""Experiments that add mean differences, which are estimated for them."""

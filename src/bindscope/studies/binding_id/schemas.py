@@ -22,12 +22,14 @@ _NAMES: tuple[Column, ...] = (
 _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted, a toy is "
                 "trained here, `random` has no trained weights: none of them says what a real "
                 "model does.", _ENTRY, values=ORIGINS)  # fmt: skip
+_ASKED = label("asked", "What questions ask for: the `item` of a thing, or the `slot`, the place, "
+               "of an item's thing (two hops).", _ENTRY, values=("item", "slot"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
-          "one of the source; `all`: those that the account of slots expects an answer of.",
-          _TRIALS),
+          "one of the source; of two hops `I0`, `I0'` an item; `all`: those that the account of "
+          "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
-          "source; `expected`: what the account of slots expects.", _TRIALS),
+          "source, `P0` a place; `expected`: what the account of slots expects.", _TRIALS),
     count("expected", "", "1 where the account of slots expects this answer to this question.",
           _TRIALS),
 )  # fmt: skip
@@ -82,6 +84,7 @@ BINDING_ID_SCHEMA = TableSchema(
     columns=(
         *_INTERVENTION,
         _ORIGIN,
+        _ASKED,
         _CELL[2],
         *_LOGS,
         *_SHARE,
@@ -92,6 +95,12 @@ BINDING_ID_SCHEMA = TableSchema(
               "is not there is taken off.", _METRICS, null="allowed"),
         *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                    "others; of `all`.", "bootstrap over rows"),
+        *_interval("swap", _ANSWERS, "Share of answers that are of another thing that is there (an "
+                   "illusory conjunction): wrong ones, and not of the other context; of `all`.",
+                   "Wilson's, a row counts once", low=0.0, high=1.0),
+        share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
+              "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
+              null="allowed"),
         *_interval("effect", "1", "Lead, from the control's (0) to that of the same edit at all "
                    "layers (1); empty where the latter makes no difference.",
                    "bootstrap over rows"),
@@ -106,7 +115,7 @@ BINDING_ID_SCHEMA = TableSchema(
         *KEYS,
     ),
     key=tuple(column.name for column in _INTERVENTION),
-    rules=tuple(_inside(name) for name in ("share", "mean_logprob", "lead")),
+    rules=tuple(_inside(name) for name in ("share", "swap", "mean_logprob", "lead")),
     order={"condition": in_place},
 )  # fmt: skip
 
@@ -126,6 +135,7 @@ POSITIONS_SCHEMA = TableSchema(
     columns=(
         *_MOVED,
         _ORIGIN,
+        _ASKED,
         _CELL[2],
         Column("positions", "float64", "positions", "Mean way of the first role's keys; of the "
                "first view, and of the part that moves most.", _TRIALS),

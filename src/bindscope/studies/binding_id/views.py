@@ -33,10 +33,13 @@ def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 def named(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with `name`: the model, what kind it is, and the task where there are several.
 
-    What is no real model is never shown without saying so.
+    What is no real model is never shown without saying so, nor are questions of two hops.
     """
     kind = table["origin"].map(KINDS)
-    name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    hops = table["asked"].map({"slot": ", two hops"}).fillna("")
+    name = (
+        table["model"] + hops + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    )
     if table["task"].nunique() > 1:
         name = name + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:

@@ -14,7 +14,7 @@ from torch import Tensor
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.interventions import Condition, Tokens
-from bindscope.studies.binding_id.task import Group, Question, Scenes
+from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
 from bindscope.studies.binding_id.vlm.edits import Edits, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
@@ -52,6 +52,8 @@ class Options:
         What every question begins with, and is read as the end of the context. Needed where the
         tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
         two line breaks.
+    asked
+        What questions ask for: candidates are places in the words of this.
     """
 
     pad: int = 0
@@ -61,6 +63,7 @@ class Options:
     batch_size: int = 64
     images: bool = True
     lead: str = ""
+    asked: Attribute = "item"
 
 
 class VisionLanguageEngine:
@@ -191,7 +194,7 @@ class VisionLanguageEngine:
         Raises
         ------
         InputError
-            If a condition or question does not fit the scenes, or an item is not one token.
+            If a condition or question does not fit the scenes, or an answer is not one token.
         """
         if not conditions or not questions or len(candidates) != len(base.scenes):
             raise InputError(
@@ -202,7 +205,8 @@ class VisionLanguageEngine:
         prompts = self.template(base.scenes, questions)
         device = base.inputs.ids.device
         asked = question_tokens(self.adapter, base.read, prompts, device)
-        tokens = answer_tokens(self.adapter, base.scenes.words.items, self.options.answer)
+        words = base.scenes.words.of(self.options.asked)
+        tokens = answer_tokens(self.adapter, words, self.options.answer)
         wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
         edits = [resolve(base, source, condition) for condition in conditions]
         step = max(1, self.options.batch_size // len(base.scenes))

@@ -54,7 +54,7 @@ def load_engine(
     freeze(model, device)
     options = Options(
         pad=config.pad, border=config.border, answer=config.answer, keep=config.keep,
-        batch_size=config.batch_size, images=form.image,
+        batch_size=config.batch_size, images=form.image, asked=form.answer,
         lead="" if form.template == "short" else LINE_BREAKS,
     )  # fmt: skip
     template = partial(prompts, form=form)
