@@ -65,7 +65,7 @@ CLAIMS_OF_PLACES: Claims = {
 }
 DENIED_OF_PLACES: Claims = {
     "adding the mean difference to objects leaves the places of items": ("mean", "O"),
-    **{f"{claim} of places": DENIED[claim] for claim in DENIED},
+    **{f"{claim} where places are asked for": DENIED[claim] for claim in DENIED},
 }
 
 

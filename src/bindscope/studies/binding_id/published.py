@@ -34,4 +34,8 @@ def load(
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
         return draw(scenes, reading.rule.layout).images
 
-    return loading.load(model, reading.form, weights), pictures
+    def masks(scenes: Scenes) -> NDArray[np.bool_]:
+        roles = np.arange(1, scenes.things + 1)[:, None, None]
+        return np.asarray(draw(scenes, reading.rule.layout).masks[:, None] == roles)
+
+    return loading.load(model, reading.form, weights, masks), pictures

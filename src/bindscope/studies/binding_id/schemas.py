@@ -16,7 +16,12 @@ _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
     label("suite", "Name of the suite.", _ENTRY, pattern=SLUG),
-    label("task", "Name of the task.", "config `tasks[]`", pattern=SLUG),
+    label(
+        "task",
+        "Name of the task, or of the records.",
+        "config `tasks[]`, `records[]`",
+        pattern=SLUG,
+    ),
     label("model", "Name of the model.", _ENTRY, pattern=SLUG),
 )
 _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted, a toy is "
@@ -66,10 +71,10 @@ def _inside(name: str) -> Rule:
 
 _INTERVENTION = (
     *_NAMES,
-    label("experiment", "What was done.", _TRIALS, values=tuple(EXPERIMENTS)),
+    label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
           "of role 0, `O all` of all), or in words; `anew`: the context after the edit was "
-          "computed again; `none`: the control.", _TRIALS),
+          "computed again; `none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the number of roles by "
            "which IDs move on.", _TRIALS, "allowed"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -28,6 +28,9 @@ from bindscope.studies.binding_id.vlm.prompts import (
     token_spans,
 )
 from bindscope.studies.binding_id.vlm.state import Frozen, Places, kept_tokens, token_map
+
+Masks = Callable[[Scenes], NDArray[np.bool_]]
+"""Gives the pixels that show each thing of scenes, bool (n, k, height, width)."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Options:
         two line breaks.
     asked
         What questions ask for: candidates are places in the words of this.
+    masks
+        Pixels of things. A thing's tokens then are the cells of its box that it covers to
+        `mask_share` at least; None: all of them.
+    mask_share
+        Share of a cell's square.
     """
 
     pad: int = 0
@@ -64,6 +72,8 @@ class Options:
     images: bool = True
     lead: str = ""
     asked: Attribute = "item"
+    masks: Masks | None = None
+    mask_share: float = 0.5
 
 
 class VisionLanguageEngine:
@@ -125,6 +135,9 @@ class VisionLanguageEngine:
             self.options.lead,
         )  # fmt: skip
         inputs = self.adapter.read(read.texts, images)
+        if self.options.masks is not None and inputs.image.length:
+            shown = inputs.image.shown(self.options.masks(scenes), self.options.mask_share)
+            inputs = replace(inputs, shown=shown)
         text = token_spans(self.adapter, read, inputs.ids)
         with torch.inference_mode():
             return self._read(scenes, read, inputs, text)
@@ -177,7 +190,8 @@ class VisionLanguageEngine:
             raise InputError(
                 f"{group} of role {role}",
                 f"it has {sorted(set(places.counts))} tokens, depending on the scene",
-                "use a padding that the grid's border does not clip, or `border: official`",
+                "use `tokens: box`, and a padding that the grid's border does not clip or `border: "
+                "official`",
             )
         return places.index
 
