@@ -62,6 +62,35 @@ ACCOUNT_COLUMNS = (
     Column("against it", "against", "text", "interventions with the share of answers that slots "
            "expect"),
 )  # fmt: skip
+SWAP_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("task", "task", "label"),
+    Column("replaced", "condition", "label"),
+    Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
+           True),
+    Column("swapped", "swap", "number", "answers of another thing that is there", ".2f", True),
+    Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of the "
+           "others alike", ".2f"),
+    Column("rows", "n_rows", "number", "", "d"),
+)  # fmt: skip
+RECORD_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("records", "task", "label"),
+    Column("hidden from the question", "condition", "label"),
+    Column("right", "share", "number", "answers; a record is the unit", ".2f", True),
+    Column("change", "change", "number", "against nothing hidden, or as it says", "+.2f", True),
+    Column("p", "p_adjusted", "number", "sign test, Holm's procedure", ".1e"),
+    Column("records asked", "n_rows", "number", "", "d"),
+)  # fmt: skip
+_SWAPPED = (
+    "A swapped answer is wrong and of another thing that is there, an illusory conjunction; the "
+    "candidates are the items of both contexts."
+)
+_PHOTOS = (
+    "The question may not look at the tokens of its thing's box, or at as many of a box of that "
+    "size where no thing is. The text between image and question has seen all of the photo, so "
+    "what hiding costs is what the question itself still has to look up."
+)
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
@@ -124,7 +153,8 @@ def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
 
 def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:
     found = []
-    if table is not None:
+    kinds = set() if table is None else set(table["experiment"])
+    if table is not None and kinds - {"records"}:
         found.append(
             Section(
                 "interventions",
@@ -134,8 +164,11 @@ def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
                 tables=tuple(_tables(table)),
             )
         )
-        if set(table["experiment"]) & {"layers", "doses"}:
-            found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+    if kinds & {"layers", "doses"}:
+        found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+    if table is not None and "records" in kinds:
+        rows = page_table("Hidden things", RECORD_COLUMNS, named(summaries(table, "records")))
+        found.append(Section("photos", "Photos of your own", (_PHOTOS,), tables=(rows,)))
     if positions is not None:
         words = (
             "Keys are rotated as if two things stood elsewhere; values and all else stay. If "
@@ -153,6 +186,11 @@ def _tables(table: pd.DataFrame) -> list[PageTable]:
         before = own_items(table, "mean").rename(columns={"share": "before"})
         rows = named(summaries(table, "mean")).merge(before, on=[*MODEL, "condition"])
         found.append(page_table("Mean interventions", TABLE_1, rows))
+    replaced = summaries(table, "factorizability")
+    replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
+    if (replaced["share"] < 1).any():
+        found.append(page_table(f"Swapped answers. {_SWAPPED}", SWAP_COLUMNS, named(replaced),
+                                folded=True))  # fmt: skip
     judgements = accounts(table)
     if judgements:
         frame = pd.DataFrame(

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.statistics.verdict import Verdict, verdict
+from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.views import MODEL, named, rows_with, summaries
 
 WORKS = 0.75  # share of rows: half-way between chance between two things and all
@@ -67,6 +68,7 @@ DENIED_OF_PLACES: Claims = {
     "adding the mean difference to objects leaves the places of items": ("mean", "O"),
     **{f"{claim} where places are asked for": DENIED[claim] for claim in DENIED},
 }
+SEEN_IN_PLACE = "hiding a photo's thing costs more answers than hiding as much elsewhere"
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,10 @@ def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterat
                 found = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
                 about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
                 yield Judged(claim, found, about)
+        if (row := rows.get(("records", AGAINST))) is not None:
+            found = verdict(row["change_low"], row["change_high"], "below", 0.0)
+            about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
+            yield Judged(SEEN_IN_PLACE, found, about)
     if positions is not None:
         yield from _moved(positions)
 

@@ -29,6 +29,7 @@ from bindscope.studies.binding_id.metrics import (
     share,
     sign_test,
 )
+from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.prompts import Form
 from bindscope.studies.binding_id.records import Record, read_records
 from bindscope.studies.binding_id.suite import Results
@@ -41,7 +42,6 @@ from bindscope.studies.binding_id.vlm.prompts import contexts
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 HIDDEN = ("none", "the thing", "elsewhere")
-AGAINST = "the thing against elsewhere"
 _BOX = Tokens(pad=0)
 _STEPS = 48  # places along a side where a box may lie
 

@@ -74,7 +74,7 @@ class Record:
         """
         try:
             with Image.open(self.image) as file:
-                return np.asarray(ImageOps.exif_transpose(file).convert("RGB"), np.uint8)
+                return np.array(ImageOps.exif_transpose(file).convert("RGB"), np.uint8)
         except (OSError, SyntaxError) as error:
             raise _unread(self.image, error) from error
 

@@ -110,9 +110,7 @@ class View:
         NDArray
             float64 (n, rows, columns); what reaches beyond the image is covered by nothing.
         """
-        down, across = (
-            _overlaps(edges, size) for edges, size in zip((self.y, self.x), masks.shape[1:], strict=True)
-        )  # fmt: skip
+        down, across = _overlaps(self.y, masks.shape[1]), _overlaps(self.x, masks.shape[2])
         return np.asarray(down @ masks.astype(np.float64) @ across.T, np.float64)
 
     def showing(self, box: Sequence[int], pad: int, shown: NDArray[np.bool_]) -> Indices:
