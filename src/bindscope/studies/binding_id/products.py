@@ -86,7 +86,9 @@ def _published(model: VisionLanguageModel) -> dict[str, Any]:
     """What decides a model's answers besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
-    content = {"kind": "published", "origin": origin, **model.model_dump(mode="json")}
+    without = {"mask_share"} if model.tokens == "box" else set()
+    given = model.model_dump(mode="json", exclude=without)
+    content = {"kind": "published", "origin": origin, **given}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
 
