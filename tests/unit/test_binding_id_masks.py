@@ -11,6 +11,7 @@ import tiny_vlms
 from test_binding_id_image_tokens import BOXES, PAPER
 
 from bindscope.core.errors import BindscopeError, InputError
+from bindscope.studies.binding_id import published
 from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.interventions import (
     CONTROL,
@@ -192,7 +193,15 @@ def test_masks_need_somebody_who_draws_them(tmp_path: Any) -> None:
     form = Reading(Rule()).form
     with pytest.raises(BindscopeError, match="needs the pixels of each thing"):
         load_engine(config, form)
-    assert load_engine(config, form, masks=masked).options.masks is masked
+    given = config.model_dump(mode="json")
+    engine, _ = published.load(given, Reading(Rule("sprites"), "short"), None)
+    scenes = draw_pairs(Rule("sprites"), "test", 2, 0).base
+    assert engine.options.masks is not None
+    drawn, found = draw(scenes, "sprites"), engine.options.masks(scenes)
+    for row, role in np.ndindex(2, 2):
+        y, x = np.nonzero(found[row, role])
+        box = [x.min(), y.min(), x.max() + 1, y.max() + 1]
+        assert box == drawn.boxes[row, role].tolist()
     with pytest.raises(ValueError, match="`border: official` is of boxes"):
         VisionLanguageModel(name="m", source=f"hf:path:{tmp_path}", tokens="mask",
                             border="official")  # fmt: skip

@@ -182,17 +182,15 @@ def places_of_both(base: Frozen, source: Frozen, role: int, tokens: Tokens) -> P
     InputError
         If the two do not stand in the same place.
     """
-    boxes = [state.scenes.boxes for state in (base, source)]
-    if any(one is None for one in boxes) or not np.array_equal(*(one[:, role] for one in boxes)):
+    own, other = base.scenes.boxes, source.scenes.boxes
+    if own is None or other is None or not np.array_equal(own[:, role], other[:, role]):
         raise InputError(
             f"the thing of role {role}", "it stands elsewhere in the source, where its mask covers "
             "other cells", "use `tokens: box`, whose cells are alike in every slot",
         )  # fmt: skip
     assert base.inputs.shown is not None
     assert source.inputs.shown is not None
-    both = tuple(
-        one | other for one, other in zip(base.inputs.shown, source.inputs.shown, strict=True)
-    )
+    both = tuple(a | b for a, b in zip(base.inputs.shown, source.inputs.shown, strict=True))
     inputs = replace(base.inputs, shown=both)
     key: tuple[Group, int, Tokens] = ("object", role, tokens)
     return places(base.scenes, inputs, base.text, base.pad, base.border, key)
