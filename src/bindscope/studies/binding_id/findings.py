@@ -82,10 +82,6 @@ RECORD_COLUMNS = (
     Column("p", "p_adjusted", "number", "sign test, Holm's procedure", ".1e"),
     Column("records asked", "n_rows", "number", "", "d"),
 )  # fmt: skip
-_SWAPPED = (
-    "A swapped answer is wrong and of another thing that is there, an illusory conjunction; the "
-    "candidates are the items of both contexts."
-)
 _PHOTOS = (
     "The question may not look at the tokens of its thing's box, or at as many of a box of that "
     "size where no thing is. The text between image and question has seen all of the photo, so "
@@ -126,12 +122,14 @@ def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
         )
         found.append(Finding(lead, points))
     if table is not None:
-        claims = points_by_claim(list(judged(table, positions)), lambda one: one.about)
-        lead = (
-            f"The paper's claims, in answers as expected (to hold, more than {WORKS:.0%}) or in "
-            f"their change (no effect: within {NO_EFFECT:.0%}):"
+        claims = list(judged(table, positions))
+        rule = (
+            f"in answers as expected (to hold, more than {WORKS:.0%}) or in their change (no "
+            f"effect: within {NO_EFFECT:.0%}):"
         )
-        found.append(Finding(lead, claims))
+        for papers, lead in ((True, "The paper's claims"), (False, "What else would follow")):
+            own = [one for one in claims if one.papers == papers]
+            found.append(Finding(f"{lead}, {rule}", points_by_claim(own, lambda one: one.about)))
     return [one for one in found if one.points]
 
 
@@ -189,8 +187,8 @@ def _tables(table: pd.DataFrame) -> list[PageTable]:
     replaced = summaries(table, "factorizability")
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():
-        found.append(page_table(f"Swapped answers. {_SWAPPED}", SWAP_COLUMNS, named(replaced),
-                                folded=True))  # fmt: skip
+        title = "Swapped answers (illusory conjunctions)"
+        found.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
     judgements = accounts(table)
     if judgements:
         frame = pd.DataFrame(

@@ -8,7 +8,7 @@ and does not if fewer do; an account holds if all that it says does, and is refu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -83,11 +83,14 @@ class Judged:
         Whether it holds.
     about
         The model, and the numbers.
+    papers
+        Whether arXiv 2505.22200 makes it; what is said of two hops and of photos is ours.
     """
 
     claim: str
     verdict: Verdict
     about: str
+    papers: bool = True
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _account(
 
 
 def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:
-    """Judge the paper's claims of every model."""
+    """Judge the paper's claims, and what else would follow, of every model."""
     for name, rows in _conditions(table):
         two_hops = next(iter(rows.values()))["asked"] == "slot"
         claims, denied = (
@@ -164,17 +167,17 @@ def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterat
         )  # fmt: skip
         for claim, key in claims.items():
             if key in rows:
-                yield _works(claim, name, rows[key])
+                yield replace(_works(claim, name, rows[key]), papers=not two_hops)
         for claim, key in denied.items():
             if key in rows:
                 row = rows[key]
                 found = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
                 about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
-                yield Judged(claim, found, about)
+                yield Judged(claim, found, about, not two_hops)
         if (row := rows.get(("records", AGAINST))) is not None:
             found = verdict(row["change_low"], row["change_high"], "below", 0.0)
             about = f"{name} {row['change']:+.2f} {_ends(row, 'change')}"
-            yield Judged(SEEN_IN_PLACE, found, about)
+            yield Judged(SEEN_IN_PLACE, found, about, papers=False)
     if positions is not None:
         yield from _moved(positions)
 

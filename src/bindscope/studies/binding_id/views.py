@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-MODEL = ["suite", "task", "model", "origin"]
+MODEL = ["suite", "task", "model", "origin", "asked"]
 KINDS = {"oracle": "oracle", "toy": "toy", "local": "from a folder"}  # said beside every name
 
 
