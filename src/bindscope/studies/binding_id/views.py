@@ -36,10 +36,9 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     What is no real model is never shown without saying so, nor are questions of two hops.
     """
     kind = table["origin"].map(KINDS)
-    hops = table["asked"].map({"slot": ", two hops"}).fillna("")
-    name = (
-        table["model"] + hops + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
-    )
+    hops = table["asked"].map({"slot": "\ntwo hops"}).fillna("")
+    name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    name = name + hops
     if table["task"].nunique() > 1:
         name = name + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:
