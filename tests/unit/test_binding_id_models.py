@@ -151,7 +151,8 @@ REFUSED = {
         lambda: words(items=("J", "Q", "X", "Z", "J Q")), "' J Q': it is 2 tokens"
     ),
     "two items of one token": (
-        lambda: words(items=("J", "Q", "X", "Z", "K", "W")), "items  K,  W: they are the same token"
+        lambda: words(items=("J", "Q", "X", "Z", "K", "W")),
+        "answers  K,  W: they are the same token",
     ),
     "contexts of unequal length": (unequal, r"prompts of a batch take \[\d+, \d+\] tokens"),
     "shapes of unequal length": (

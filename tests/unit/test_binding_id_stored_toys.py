@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from bindscope.commands.zoo import write_zoo
 from bindscope.config import zoo as files
 from bindscope.config.loading import load_config, load_file
+from bindscope.config.zoo import TOY
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.reading import Reading

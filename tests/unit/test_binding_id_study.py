@@ -42,6 +42,7 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "pairs", "estimation_rows": 60},
             {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
              "estimation_rows": 200},
+            {"name": "alike", "shared": "shape", "told_by": "size", "rows": 40},
         ],
         "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],
         "suites": [{

@@ -346,6 +346,12 @@ def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
         loading.load({"name": "t"}, reading, None)
 
 
+def test_a_toy_is_not_asked_for_places() -> None:
+    with pytest.raises(ConfigError, match="was not trained on that") as caught:
+        loading.load({"name": "t"}, Reading(Rule("sprites"), "short", answer="slot"), None)
+    assert "answer: item" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

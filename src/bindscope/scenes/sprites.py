@@ -85,7 +85,8 @@ def _jittered(
     if not jitter:
         return np.zeros((n, largest, 2), np.int64), from_srgb(colours)
     drawn = words.at((JITTER_WORDS,), 0, n, largest * _NUMBERS) >> np.uint64(11)
-    numbers = (drawn * 2.0**-53).reshape(n, largest, _NUMBERS)  # uniform from 0 to 1
+    numbers = np.asarray(drawn * 2.0**-53, np.float64)  # uniform from 0 to 1
+    numbers = numbers.reshape(n, largest, _NUMBERS)
     signed = 2 * numbers - 1
     moved = np.floor(numbers[..., 4:] * (2 * SHIFT + 1)).astype(np.int64) - SHIFT
     return moved, tinted(colours, signed[..., :3], signed[..., 3:4])

@@ -11,6 +11,16 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "BindingIdSection.oracles": ("oracles.0.noise", 0.5, SUITE),
     "BindingIdSection.suites": ("suites.0.resamples", 5, SUITE),
     "BindingIdSection.models": ("models.0.pad", 5, SUITE),
+    "BindingIdSection.records": ("records.0.folder", "tests/fixtures/own_images", SUITE),
+    "Records.name": ("records.0.name", "other", SUITE),
+    "Records.folder": ("records.0.folder", "tests/fixtures/own_images", SUITE),
+    "Records.file": ("records.0.file", "other.jsonl", SUITE),
+    "Suite.records": ("suites.5.records", ["kitchen", "kitchen-again"], SUITE),
+    "Suite.answer": ("suites.0.answer", "slot", SUITE),
+    # Of models, as oracles read no words.
+    "Suite.text_only": ("suites.1.text_only", True, SUITE),
+    "VisionLanguageModel.tokens": ("models.1.tokens", "box", SUITE),
+    "VisionLanguageModel.mask_share": ("models.1.mask_share", 0.2, SUITE),
     "BindingIdSection.files": ("files.0.template", "short", {"shapes_task"}),
     **{
         f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
@@ -71,7 +81,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "name": "other", "tasks": ["nine-slots"],
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
             "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
-            "models": ["onevision"], "template": "short", "text_only": True,
+            "models": ["onevision"], "template": "short",
             "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
             "threads": 2,
             "device": "cuda",

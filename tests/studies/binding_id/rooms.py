@@ -25,11 +25,11 @@ ROOMS: dict[str, set[str]] = {
         f"{name}.py": STEP
         for name in (
             "engine", "estimates", "experiments", "interventions", "job", "layouts",
-            "mean_interventions", "metrics", "oracle", "reading", "reading_out", "rows", "scenes",
-            "suite", "task", "trials", "vocabulary",
+            "mean_interventions", "metrics", "oracle", "prompts", "reading", "reading_out", "rows",
+            "scenes", "suite", "task", "trials", "vocabulary",
         )
     },
-    "names.py": SCHEMAS,
+    "names.py": {*SCHEMAS, "report"},
     "schemas.py": SCHEMAS,
     "tables.py": TABLES,
     "views.py": {*FIGURES, "report"},
@@ -42,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     # Of models that read images and words, and of files: none in this preset.
     **{
         f"{name}.py": set()
-        for name in ("images", "prompts", "published", "records", "shapes_task")
+        for name in ("images", "photos", "published", "records", "shapes_task")
     },
     "vlm/": set(),
     "toys/": set(),

@@ -21,6 +21,10 @@ Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "
                      "signatures", "layers", "pairing", "tokens", "knockout", "cyclic"]  # fmt: skip
 
 
+_OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout")
+"""Experiments for which things may have unequal numbers of tokens."""
+
+
 class ShapesTask(Model):
     """Scenes whose things are named in the text by one attribute and asked for by another."""
 
@@ -63,11 +67,26 @@ class Oracle(Model):
     seed: NonNegativeInt = Field(0, description="Of noise, and of the mixing of coordinates.")
 
 
+class Records(Model):
+    """Questions of your own about photos of your own, with boxes of what they are about."""
+
+    name: Slug = Field(description="Name in paths, tables and figures, beside those of tasks.")
+    folder: str = Field(description="Folder that holds them; all its files are part of the key.")
+    file: str = Field(
+        "records.jsonl", description="File of records in it; it names images relative to itself."
+    )
+
+
 class Suite(Model):
     """Experiments on some models, on some tasks."""
 
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
-    tasks: tuple[Slug, ...] = Field(min_length=1, description="Names of tasks.")
+    tasks: tuple[Slug, ...] = Field((), description="Names of tasks.")
+    records: tuple[Slug, ...] = Field(
+        (),
+        description="Names of records, which `models` are asked about with their things hidden; "
+        "of the other keys `resamples`, `seed`, `threads` and `device` count for them.",
+    )
     oracles: tuple[Slug, ...] = Field((), description="Names of oracles; one job reads them all.")
     models: tuple[Slug, ...] = Field((), description="Names of vision-language models.")
     toys: tuple[Slug, ...] = Field(
@@ -78,7 +97,14 @@ class Suite(Model):
         "paper", description="In which words models read scenes; see `files`."
     )
     text_only: bool = Field(
-        False, description="Whether models read what the image would show as text, and no image."
+        False,
+        description="Whether models read what the image would show as text, and no image; of "
+        "`models` only: oracles read neither, toys images.",
+    )
+    answer: Literal["item", "slot"] = Field(
+        "item",
+        description="`item`: a thing is named and its item asked for; `slot`: an item is named and "
+        "the place of its thing asked for (two hops), which toys do not know.",
     )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
@@ -124,19 +150,24 @@ class BindingIdSection(Model):
     oracles: tuple[Oracle, ...] = Field((), description="Models of known mechanism.")
     models: tuple[VisionLanguageModel, ...] = Field((), description="Vision-language models.")
     toys: tuple[AnyToy, ...] = Field((), description="Toys, trained here or in the zoo.")
+    records: tuple[Records, ...] = Field((), description="Records of your own.")
     suites: tuple[Suite, ...] = Field((), description="Which experiments on which models.")
     files: tuple[TaskFiles, ...] = Field((), description="Tasks that are written to files.")
 
 
 def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    for key in ("tasks", "oracles", "models", "toys", "suites", "files"):
+    for key in ("tasks", "records", "oracles", "models", "toys", "suites", "files"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
     for i, files in enumerate(section.files):
         yield from unknown(f"files.{i}.task", [files.task], tasks)
+    own = {one.name: one for one in section.records}
+    if both := sorted(set(own) & set(tasks)):
+        yield f"records: {both[0]!r} is the name of a task, too; rename one"
+    models = {model.name: model for model in section.models}
     names = [one.name for kind in (section.oracles, section.models, section.toys) for one in kind]
     if len(set(names)) < len(names):
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
@@ -144,21 +175,57 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         where = f"suites.{i}"
         yield from unknown(f"{where}.tasks", suite.tasks, tasks)
         yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
-        yield from unknown(f"{where}.models", suite.models, {m.name: m for m in section.models})
+        yield from unknown(f"{where}.models", suite.models, models)
+        yield from unknown(f"{where}.records", suite.records, own)
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
         if "pairing" in suite.experiments:
             yield from _without_pairs(where, suite, tasks)
-        for key in ("tasks", "oracles", "models", "toys", "experiments", "levels"):
+        yield from _unanswerable(where, suite)
+        yield from _without_boxes(where, suite, models)
+        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
 
 
+def _unanswerable(where: str, suite: Suite) -> Iterator[str]:
+    """Yield what has nothing to be asked about, or nobody who could answer."""
+    if not (suite.tasks or suite.records):
+        yield f"{where}: there is nothing to ask about: give `tasks` or `records`"
+    if suite.records and not suite.models:
+        yield f"{where}.records: only vision-language models read photos; give `models`"
+    if not suite.tasks and (suite.oracles or suite.toys):
+        yield f"{where}: oracles and toys read no records; give `tasks`, or `models` alone"
+    if suite.text_only and suite.oracles:
+        yield (
+            f"{where}.oracles: oracles have tokens of things, be they image or words, so with "
+            "`text_only` their answers would be the same; give `models` alone"
+        )
+
+
+def _without_boxes(
+    where: str, suite: Suite, models: dict[str, VisionLanguageModel]
+) -> Iterator[str]:
+    """Yield what cannot be asked of models whose things' tokens are chosen by masks."""
+    by_mask = [name for name in suite.models if name in models and models[name].tokens == "mask"]
+    if by_mask and suite.records:
+        yield f"{where}.records: they have boxes and no masks, which {by_mask[0]!r} needs"
+    uneven = [name for name in suite.experiments if name not in _OF_UNEVEN]
+    if by_mask and suite.tasks and uneven and not suite.text_only:
+        yield (
+            f"{where}.experiments: {uneven[0]!r} adds to tokens, exchanges or counts them, and "
+            f"with `tokens: mask` of {by_mask[0]!r} things have unequally many; leave it out "
+            f"(there remain {', '.join(_OF_UNEVEN)}) or use `tokens: box`"
+        )
+
+
 def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     if suite.template != "short" or suite.text_only:
         yield f"{where}: toys read images and `template: short` only"
+    if suite.answer != "item":
+        yield f"{where}.answer: toys are trained to name items, not places; give them `item`"
     for name in suite.tasks:
         if name in tasks and tasks[name].layout != "sprites":
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
@@ -169,6 +236,8 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
 
     for task in (tasks[name] for name in suite.tasks if name in tasks):
         rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
+        if suite.answer == "slot":
+            yield f"{where}.experiments: `pairing` is about items; leave it or `answer: slot` out"
         if rule.mention == "slot":
             yield (
                 f"{where}.experiments: `pairing` exchanges what the text names things by, and "

@@ -33,16 +33,6 @@ def replaced(group: Group, roles: Sequence[int], layers: Layers = None) -> list[
     return [Replace(group, role, layers) for role in roles]
 
 
-def after_replacement(batch: Batch, group: Group, roles: Sequence[int]) -> dict[str, str]:
-    """Return who is expected to have which item after a replacement (paper, Fig. 3)."""
-    expected = {}
-    for role in range(batch.things):
-        there = role in roles
-        asked = f"O{role}'" if there and group == "object" else f"O{role}"
-        expected[asked] = f"I{role}'" if there and group == "item" else f"I{role}"
-    return expected
-
-
 def factorizability(batch: Batch) -> Plan:
     """Replace a group of one role, or of all, and ask about both scenes' things (Fig. 3)."""
     single = [(role,) for role in range(batch.things)]
@@ -53,9 +43,9 @@ def factorizability(batch: Batch) -> Plan:
     for group in GROUPS:
         for roles in dict.fromkeys((*(single if apart or group != "object" else ()), every)):
             name = f"{SHORT[group]} all" if roles == every else f"{SHORT[group]}{roles[0]}"
-            expected = after_replacement(batch, group, roles)
+            expected = batch.replaced(group, roles)
             trials.append(trial(name, replaced(group, roles), expected))
-    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_answers())
 
 
 def signatures(batch: Batch) -> Plan:
@@ -64,12 +54,13 @@ def signatures(batch: Batch) -> Plan:
     New shapes: a model that stored the shapes in the text cannot find the new ones. New colours: a
     model that goes from the image to the text by colour is lost. The same things in each other's
     slots: a model that goes by place answers with the other's item, one that goes by content does
-    not notice.
+    not notice. In `moved`, role r + 1 shows what role r shows here: its tokens there are put back
+    where they are shown here, so that contents stay.
     """
     roles = range(batch.things)
     same = [Replace("object", role) for role in roles]
-    by_shape = batch.rule.ask == "shape"
-    new = {f"O{r}'" if by_shape else f"O{r}": f"I{r}" for r in roles}
+    # Things that questions name by their shape are asked about by the new one.
+    new = batch.replaced("object", roles if batch.reading.by == "shape" else ())
     moved = [Replace("object", role, by=(role + 1) % batch.things) for role in roles]
     exchanged = [
         trial(
@@ -84,18 +75,9 @@ def signatures(batch: Batch) -> Plan:
         (None, [batch.control(), *exchanged]),
         (batch.reshaped, [trial("other shapes", same, new)]),
         (batch.recoloured, [trial("other colours", same, batch.identity())]),
-        (batch.moved, [trial("from other slots", moved, _from_other_slots(batch))]),
+        (batch.moved, [trial("from other slots", moved, batch.from_other_slots())]),
     ]
-    return Plan(plans, batch.all_queries(), batch.own_items())
-
-
-def _from_other_slots(batch: Batch) -> dict[str, str]:
-    """Return whose item each thing is expected to have when its tokens come from another slot.
-
-    In `moved`, role r + 1 shows what role r shows here: its tokens there are put back where they
-    are shown here. So contents stay, and what the image encoder said of the place is the next's.
-    """
-    return batch.shifted()
+    return Plan(plans, batch.all_queries(), batch.own_answers())
 
 
 def steps(layers: int, window: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -121,7 +103,7 @@ def layer_sweep(batch: Batch, window: int = 1) -> Plan:
     engine, roles = batch.engine, range(batch.things)
     trials = [batch.control()]
     for group in GROUPS:
-        expected = after_replacement(batch, group, list(roles))
+        expected = batch.replaced(group, list(roles))
         name = f"{SHORT[group]} all"
         for words, layers in [("all", None), *steps(engine.layers, window)]:
             edits = replaced(group, list(roles), layers)
@@ -129,7 +111,7 @@ def layer_sweep(batch: Batch, window: int = 1) -> Plan:
             if "propagate" in engine.abilities and layers and not words.startswith("to"):
                 anew = f"{name} anew"
                 trials.append(trial(anew, edits, expected, layers=words, frozen=False))
-    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_answers())
 
 
 def pairing(batch: Batch, window: int = 1) -> Plan:
@@ -147,17 +129,17 @@ def pairing(batch: Batch, window: int = 1) -> Plan:
             trial(
                 "pairs" if frozen else "pairs anew",
                 [Replace("object", role, span) for role in roles],
-                batch.shifted(), layers=words, frozen=frozen,
+                batch.shifted(1), layers=words, frozen=frozen,
             )
             for words, span in spans if frozen or not words.startswith("to")
         ]  # fmt: skip
-    return Plan([(batch.paired_anew, trials)], batch.own_queries(), batch.own_items())
+    return Plan([(batch.paired_anew, trials)], batch.own_queries(), batch.own_answers())
 
 
 def supports(batch: Batch) -> Plan:
     """Replace more and fewer image tokens than those of a thing (specification, E4)."""
     roles = range(batch.things)
-    expected = after_replacement(batch, "object", list(roles))
+    expected = batch.replaced("object", list(roles))
     wanted: list[tuple[str, Tokens]] = [("the thing", Tokens())]
     wanted += [(f"padded by {pad}", Tokens(pad=pad)) for pad in _pads(batch)]
     if "views" in batch.engine.abilities:
@@ -174,7 +156,7 @@ def supports(batch: Batch) -> Plan:
     if batch.engine.positions(batch.base, "object", 0, Tokens(support="background")).shape[1]:
         rest = [Replace("object", 0, tokens=Tokens(support="background"))]
         trials.append(trial("all but things", rest, batch.identity()))
-    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_items())
+    return Plan([(batch.source, trials)], batch.all_queries(), batch.all_answers())
 
 
 def _pads(batch: Batch) -> tuple[int, ...]:
@@ -202,7 +184,7 @@ def knockout(batch: Batch) -> Plan:
             hidden = [Knockout(group, role, seen_by=seen_by) for role in roles]
             name = f"{SHORT[seen_by]} without {SHORT[group]}"
             trials.append(trial(name, hidden, expected, frozen=False))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def cyclic(batch: Batch) -> Plan:
@@ -214,24 +196,17 @@ def cyclic(batch: Batch) -> Plan:
     trials = [batch.control()]
     for group in _EXCHANGED:
         trials += _shifts(batch, group)
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def _shifts(batch: Batch, group: Group) -> Iterator[Trial]:
-    effects = batch.estimates.effects[group, "slot"]
+    effects = batch.estimated.effects[group, "slot"]
     for step in range(1, batch.things):
         added: list[Intervention] = []
-        expected = {}
         for role in range(batch.things):
-            other = (role + step) % batch.things
-            vectors = effects.towards(batch.pairs.base, role, other)
+            vectors = effects.towards(batch.pairs.base, role, (role + step) % batch.things)
             added.append(Add(group, role, vectors))
-            # An object that looks like role r + step has that one's item; an item that looks
-            # like it is that one's.
-            if group == "object":
-                expected[f"O{role}"] = f"I{other}"
-            else:
-                expected[f"O{other}"] = f"I{role}"
+        expected = batch.looking_on((group,), step)
         yield trial(f"{SHORT[group]} by {step}", added, expected, dose=float(step))
 
 
@@ -255,7 +230,7 @@ def rotations(batch: Batch, shares: Sequence[float]) -> Plan:
                 edits += [Rotate(group, 0, delta, tokens=tokens),
                           Rotate(group, 1, -delta, tokens=tokens)]  # fmt: skip
             trials.append(trial(SHORT[group], edits, batch.identity(), dose=float(share)))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def distance(batch: Batch, group: Group, tokens: Tokens | None = None) -> NDArray[np.int64]:

@@ -74,6 +74,31 @@ ACCOUNT_COLUMNS = (
     Column("against it", "against", "text", "interventions with the share of answers that slots "
            "expect"),
 )  # fmt: skip
+SWAP_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("task", "task", "label"),
+    Column("replaced", "condition", "label"),
+    Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
+           True),
+    Column("swapped", "swap", "number", "answers of another thing that is there", ".2f", True),
+    Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of the "
+           "others alike", ".2f"),
+    Column("rows", "n_rows", "number", "", "d"),
+)  # fmt: skip
+RECORD_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("records", "task", "label"),
+    Column("hidden from the question", "condition", "label"),
+    Column("right", "share", "number", "answers; a record is the unit", ".2f", True),
+    Column("change", "change", "number", "against nothing hidden, or as it says", "+.2f", True),
+    Column("p", "p_adjusted", "number", "sign test, Holm's procedure", ".1e"),
+    Column("records asked", "n_rows", "number", "", "d"),
+)  # fmt: skip
+_PHOTOS = (
+    "The question may not look at the tokens of its thing's box, or at as many of a box of that "
+    "size where no thing is. The text between image and question has seen all of the photo, so "
+    "what hiding costs is what the question itself still has to look up."
+)
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
@@ -110,27 +135,31 @@ def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
         found.append(Finding(lead, points))
     if table is not None:
         together = _alike(judged(table, positions))
-        claims = points_by_claim(together, lambda one: f"{one.numbers} {one.model}")
-        lead = (
-            f"The paper's claims, in answers as expected (to hold, more than {WORKS:.0%}) or in "
-            f"their change (no effect: within {NO_EFFECT:.0%}); mean differences between slots "
-            "where there are such, else between roles:"
+        rule = (
+            f"in answers as expected (to hold, more than {WORKS:.0%}) or in their change (no "
+            f"effect: within {NO_EFFECT:.0%}); mean differences between slots where there are "
+            "such, else between roles:"
         )
-        found.append(Finding(lead, claims))
+        for papers, lead in ((True, "The paper's claims"), (False, "What else would follow")):
+            claims = [one for one in together if one.papers == papers]
+            points = points_by_claim(claims, lambda one: f"{one.numbers} {one.model}")
+            found.append(Finding(f"{lead}, {rule}", points))
     return [one for one in found if one.points]
 
 
 def _alike(judged: Iterable[Judged]) -> list[Judged]:
     """Join the models of which a claim says the same in the same numbers."""
-    tasks: dict[tuple[str, Verdict, str], dict[str, list[str]]] = {}
+    tasks: dict[tuple[str, Verdict, str, bool], dict[str, list[str]]] = {}
     for one in judged:
         name, _, task = one.model.partition(", ")
-        names = tasks.setdefault((one.claim, one.verdict, one.numbers), {})
+        names = tasks.setdefault((one.claim, one.verdict, one.numbers, one.papers), {})
         names.setdefault(name, []).append(task)
     return [
-        Judged(claim, verdict, ", ".join(_on(name, on) for name, on in names.items()), numbers)
-        for (claim, verdict, numbers), names in tasks.items()
-    ]
+        Judged(
+            claim, verdict, ", ".join(_on(name, on) for name, on in names.items()), numbers, papers
+        )
+        for (claim, verdict, numbers, papers), names in tasks.items()
+    ]  # fmt: skip
 
 
 def _on(name: str, tasks: Sequence[str]) -> str:
@@ -155,7 +184,8 @@ def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
 
 def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:
     found = []
-    if table is not None:
+    kinds = set() if table is None else set(table["experiment"])
+    if table is not None and kinds - {"records"}:
         found.append(
             Section(
                 "interventions",
@@ -165,8 +195,11 @@ def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
                 tables=tuple(_tables(table)),
             )
         )
-        if set(table["experiment"]) & {"layers", "doses"}:
-            found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+    if kinds & {"layers", "doses"}:
+        found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+    if table is not None and "records" in kinds:
+        rows = page_table("Hidden things", RECORD_COLUMNS, named(summaries(table, "records")))
+        found.append(Section("photos", "Photos of your own", (_PHOTOS,), tables=(rows,)))
     if positions is not None:
         words = (
             "Keys are rotated as if two things stood elsewhere; values and all else stay. If "
@@ -184,6 +217,11 @@ def _tables(table: pd.DataFrame) -> list[PageTable]:
         before = own_items(table, "mean").rename(columns={"share": "before"})
         rows = named(summaries(table, "mean")).merge(before, on=[*MODEL, "condition"])
         found.append(page_table("Mean interventions", TABLE_1, rows))
+    replaced = summaries(table, "factorizability")
+    replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
+    if (replaced["share"] < 1).any():
+        title = "Swapped answers (illusory conjunctions)"
+        found.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
     judgements = accounts(table)
     if judgements:
         frame = pd.DataFrame(

@@ -27,20 +27,9 @@ NULLS = (
 
 def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
     """Return what makes each role's tokens look like the next role's; of one role or of slots."""
-    effects = batch.estimates.effects[group, levels]
+    effects = batch.estimated.effects[group, levels]
     k = batch.things
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
-
-
-def expected_after(batch: Batch, groups: Sequence[Group]) -> dict[str, str]:
-    """Return who has which item once every object, or every item, looks like the next role's.
-
-    An object that looks like the next one's has that one's item. An item that looks like the next
-    one's is had by that one, so each thing has the item of the one before it. Both cancel.
-    """
-    step = ("object" in groups) - ("item" in groups)
-    k = batch.things
-    return {f"O{role}": f"I{(role + step) % k}" for role in range(k)}
 
 
 def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
@@ -51,12 +40,12 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
         for groups in COMBINATIONS:
             name = "+".join(SHORT[group] for group in groups)
             added = [one for group in groups for one in _added(batch, group, level)]
-            trials.append(trial(name + by, added, expected_after(batch, groups)))
+            trials.append(trial(name + by, added, batch.looking_on(groups)))
             if level == "role":
                 noise = [one for group in groups for one in _added(batch, group, level, "random")]
                 trials.append(trial(f"{name} random", noise, batch.identity()))
     queries = {**batch.own_queries(), **batch.calibrating_query()}
-    return Plan([(None, trials)], queries, batch.own_items())
+    return Plan([(None, trials)], queries, batch.own_answers())
 
 
 def stronger_nulls(batch: Batch, level: Levels) -> Plan:
@@ -69,7 +58,7 @@ def stronger_nulls(batch: Batch, level: Levels) -> Plan:
                 added = _added(batch, group, level, null)
                 name = f"{SHORT[group]} {null}"
                 trials.append(trial(name, added, batch.identity()))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def doses(batch: Batch, level: Levels, scales: Sequence[float]) -> Plan:
@@ -79,8 +68,8 @@ def doses(batch: Batch, level: Levels, scales: Sequence[float]) -> Plan:
     for group in groups:
         for scale in scales:
             added = _added(batch, group, level, scale=scale)
-            trials.append(trial(SHORT[group], added, expected_after(batch, (group,)), dose=scale))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+            trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def transfer(batch: Batch, level: Levels) -> Plan:
@@ -96,8 +85,8 @@ def transfer(batch: Batch, level: Levels) -> Plan:
             mean = vectors.mean(axis=-2, keepdims=True).repeat(tokens, axis=-2)
             added.append(Add(target, role, mean))
         name = f"{SHORT[source]} on {SHORT[target]}"
-        trials.append(trial(name, added, expected_after(batch, (target,))))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_items())
+        trials.append(trial(name, added, batch.looking_on((target,))))
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
 def _added(
@@ -152,7 +141,7 @@ def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[n
 
 def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Return a difference of colours."""
-    return np.asarray(batch.estimates.content * (-1) ** role)
+    return np.asarray(batch.estimated.content * (-1) ** role)
 
 
 def _other_layer(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:

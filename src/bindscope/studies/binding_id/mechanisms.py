@@ -8,12 +8,13 @@ and does not if fewer do; an account holds if all that it says does, and is refu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from bindscope.statistics.verdict import Verdict, verdict
+from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.views import MODEL, named, rows_with, summaries
 
 WORKS = 0.75  # share of rows: half-way between chance between two things and all
@@ -40,8 +41,9 @@ SIGNATURES: dict[tuple[str, str], frozenset[str]] = {
     ("mean", "O by slot"): frozenset({_SLOT}),
     ("mean", "I by slot"): frozenset({_SLOT}),
 }
+Claims = Mapping[str, tuple[str, str]]
 # Claims of the paper: words after "that" -> (experiment, condition) that works, or has no effect.
-CLAIMS: dict[str, tuple[str, str]] = {
+CLAIMS: Claims = {
     "questions are answered without intervention": ("factorizability", "none"),
     "replaced objects take over the item of the place": ("factorizability", "O all"),
     "replaced items are found by the thing of the place": ("factorizability", "I all"),
@@ -49,12 +51,24 @@ CLAIMS: dict[str, tuple[str, str]] = {
     "adding the mean difference to items exchanges their things": ("mean", "I"),
     "adding both at once leaves the answers as they were": ("mean", "O+I"),
 }
-DENIED: dict[str, tuple[str, str]] = {
+DENIED: Claims = {
     "replacing colours changes nothing": ("factorizability", "C all"),
     "adding the mean difference to colours changes nothing": ("mean", "C"),
     "random vectors on objects change nothing": ("mean", "O random"),
     "random vectors on items change nothing": ("mean", "I random"),
 }
+# Of two hops, from the item to the place of its thing: what the account of slots claims there.
+CLAIMS_OF_PLACES: Claims = {
+    "places of items' things are answered without intervention": ("factorizability", "none"),
+    "items stay tied to places whose objects are replaced": ("factorizability", "O all"),
+    "replaced items are tied to the places of those before": ("factorizability", "I all"),
+    "adding the mean difference to items exchanges their places": ("mean", "I"),
+}
+DENIED_OF_PLACES: Claims = {
+    "adding the mean difference to objects leaves the places of items": ("mean", "O"),
+    **{f"{claim} where places are asked for": DENIED[claim] for claim in DENIED},
+}
+SEEN_IN_PLACE = "hiding a photo's thing costs more answers than hiding as much elsewhere"
 
 
 @dataclass(frozen=True)
@@ -69,12 +83,15 @@ class Judged:
         Whether it holds.
     model, numbers
         Whose, and how much.
+    papers
+        Whether arXiv 2505.22200 makes it; what is said of two hops and of photos is ours.
     """
 
     claim: str
     verdict: Verdict
     model: str
     numbers: str
+    papers: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,7 +160,7 @@ def _account(
 
 
 def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:
-    """Judge the paper's claims of every model.
+    """Judge the paper's claims, and what else would follow, of every model.
 
     Mean differences are those between slots where there are such: of roles, they say nothing
     where the text may mention things in any order.
@@ -155,15 +172,21 @@ def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterat
             if condition.endswith(" by slot")
         }
         rows = {**found, **by_slot}
-        for claim, key in CLAIMS.items():
+        two_hops = next(iter(rows.values()))["asked"] == "slot"
+        claims, denied = (
+            (CLAIMS_OF_PLACES, DENIED_OF_PLACES) if two_hops else (CLAIMS, DENIED)
+        )  # fmt: skip
+        for claim, key in claims.items():
             if key in rows:
-                yield _works(claim, name, rows[key])
-        for claim, key in DENIED.items():
+                yield replace(_works(claim, name, rows[key]), papers=not two_hops)
+        for claim, key in denied.items():
             if key in rows:
                 row = rows[key]
                 within = verdict(row["change_low"], row["change_high"], "within", NO_EFFECT)
-                numbers = f"{row['change']:+.2f} {_ends(row, 'change')}"
-                yield Judged(claim, within, name, numbers)
+                yield Judged(claim, within, name, _change(row), not two_hops)
+        if (row := rows.get(("records", AGAINST))) is not None:
+            costs = verdict(row["change_low"], row["change_high"], "below", 0.0)
+            yield Judged(SEEN_IN_PLACE, costs, name, _change(row), papers=False)
     if positions is not None:
         yield from _moved(positions)
 
@@ -183,3 +206,7 @@ def _works(claim: str, name: str, row: Mapping[Any, Any]) -> Judged:
 
 def _ends(row: Mapping[Any, Any], name: str) -> str:
     return f"[{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
+
+
+def _change(row: Mapping[Any, Any]) -> str:
+    return f"{row['change']:+.2f} {_ends(row, 'change')}"

@@ -97,6 +97,29 @@ def right(answers: Answers, logs: Doubles, trial: int, expected: Mapping[str, st
     return np.asarray(np.mean(cells, axis=0), np.float64)
 
 
+def swaps(answers: Answers, trial: int, expected: Mapping[str, str]) -> tuple[Doubles, float]:
+    """Return which share of its answers each row gives to another thing that is there.
+
+    Those are the illusory conjunctions: the right kind of answer, there to be seen, with the wrong
+    thing. What is there after an intervention are the expected answers of all things.
+
+    Returns
+    -------
+    Doubles
+        float64 (n,).
+    float
+        Which part of the wrong candidates are such ones: what guessing gives of every error.
+    """
+    there = [answers.candidates.index(name) for name in dict.fromkeys(expected.values())]
+    best = chosen(answers.logs[:, trial])
+    found = []
+    for query, candidate in expected.items():
+        others = [place for place in there if answers.candidates[place] != candidate]
+        found.append(best[:, answers.queries.index(query), others].sum(axis=1))
+    guessed = (len(there) - 1) / (len(answers.candidates) - 1)
+    return np.asarray(np.mean(found, axis=0), np.float64), guessed
+
+
 def lead(answers: Answers, trial: int, expected: Mapping[str, str]) -> Doubles:
     """Return by how much the expected candidate leads the mean of the others, nats (n,)."""
     found = []

@@ -14,6 +14,10 @@ block 2
 block 3
     it looks at the items for what it found there, and answers.
 
+A question of two hops names an item and asks for the place of its thing. It goes the other way: it
+looks at the items in block 2 and at the image in block 3, for what it found at the item, and
+answers with the ID that it finds, which is that of the place.
+
 Blocks 0 and 1 make the context, so a frozen context is blind to edits before block 2; that the
 layer sweep of an oracle is known exactly is one of its uses.
 """
@@ -43,7 +47,7 @@ from bindscope.studies.binding_id.interventions import (
     Tokens,
 )
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes, Words
+from bindscope.studies.binding_id.task import Asked, Attribute, Group, Question, Scenes, Words
 
 Mechanism = Literal["slot", "colour", "gather", "order", "none"]
 Floats = NDArray[np.float32]
@@ -137,6 +141,8 @@ class Oracle:
         The attribute by which the text mentions a thing.
     seed
         Of noise and mixing.
+    answer
+        What it is asked for: the item of a thing, or the place of an item's thing.
     """
 
     abilities: frozenset[Ability] = frozenset({"rotate", "knockout", "propagate"})
@@ -146,9 +152,10 @@ class Oracle:
 
     def __init__(
         self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "colour",
-        seed: int = 0,
+        seed: int = 0, answer: Asked = "item",
     ) -> None:  # fmt: skip
         self.mechanism, self.noise, self.mention, self.seed = mechanism, noise, mention, seed
+        self.answer = answer
         self._mixing = mixing(seed)
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None = None) -> OracleState:
@@ -197,13 +204,15 @@ class Oracle:
         candidates: Integers,
     ) -> NDArray[np.float64]:
         """Answer questions under conditions; see `engine.Engine`."""
-        items = np.stack([word_vector("item", word) for word in base.scenes.words.items])
+        known = base.scenes.words.of(self.answer)
+        table = np.stack([word_vector(_KIND[self.answer], word) for word in known])
+        asked = self._item_of if self.answer == "item" else self._place_of
         found = np.empty((len(candidates), len(conditions), len(questions), candidates.shape[1]))
         for i, condition in enumerate(conditions):
             edited = self._edited(base, source, condition)
             hidden = _hidden(base, condition.interventions, "question")
             for j, question in enumerate(questions):
-                answer = CONFIDENCE * self._answer(edited, question, hidden) @ items.T
+                answer = CONFIDENCE * asked(edited, question, hidden) @ table.T
                 logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
                 found[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
         return found
@@ -307,7 +316,7 @@ class Oracle:
                 added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
         return added
 
-    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
+    def _item_of(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
         """Return what the question makes of the items, float32 (n, size of the part)."""
         image = state.image_tokens
         now = state.parts[3][:, image + 1 :: 2]
@@ -318,11 +327,35 @@ class Oracle:
         thing = weights @ seen
         blocked = hidden(3)[:, None, image + 1 :: 2]
         if self.mechanism == "order":
-            scores = -4 * SHARPNESS * (_rank(state, "object", weights) - _rank(state, "item")) ** 2
-            weights = _softmax(np.where(blocked, -np.inf, scores[:, None]))
+            there = (weights[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
+            near = _nearness(_rank(state, "object", there), _rank(state, "item"))
+            weights = _softmax(np.where(blocked, -np.inf, near[:, None]))
         else:
             weights = self._lookup(question.by, asked, thing, now, blocked)
         return np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
+
+    def _place_of(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
+        """Return what the question of two hops makes of the image, float32 (n, size of an ID)."""
+        image = state.image_tokens
+        items = state.parts[2][:, image + 1 :: 2]
+        asked = _vectors(question.words, question.by, question.values)[:, None]
+        weights = _attention(asked, items[:, :, PART["item"]], hidden(2)[:, None, image + 1 :: 2])
+        item, seen = weights @ items, state.parts[3][:, :image]
+        blocked = hidden(3)[:, None, :image]
+        if self.mechanism == "order":
+            there = state.positions[:, None, image + 1 :: 2]
+            there = (weights * there).sum(axis=(1, 2))[:, None]
+            every = state.positions[:, :image]
+            near = _nearness(_rank(state, "item", there), _rank(state, "object", every))
+            weights = _softmax(np.where(blocked, -np.inf, near[:, None]))
+        elif self.mechanism == "none":
+            weights = _softmax(np.where(blocked, -np.inf, np.zeros(seen.shape[:2])[:, None]))
+        else:
+            # Of all that is seen of a thing `gather` takes the shape here, as for single hops.
+            read, key = {"slot": ("id", "id"), "colour": ("carried_colour", "colour"),
+                         "gather": ("carried_shape", "shape")}[self.mechanism]  # fmt: skip
+            weights = _attention(item[:, :, PART[read]], seen[:, :, PART[key]], blocked)
+        return np.asarray((weights @ seen[:, :, PART["id"]])[:, 0], np.float32)
 
     def _lookup(
         self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
@@ -382,23 +415,27 @@ def _attention(queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floa
     return _softmax(np.where(hidden, -np.inf, scores))
 
 
-def _rank(state: OracleState, group: Group, weights: Floats | None = None) -> Floats:
-    """Return where tokens stand among those of their group, about -1/2 to 1/2.
+def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> Floats:
+    """Return where positions (n, t) stand among the things, or items: about -1/2 to 1/2.
 
-    Of the items (n, k); of objects that one which is attended to, (n, 1).
+    Without `positions`, those of the first tokens of each role, (n, k).
     """
     k, rows = state.scenes.things, np.arange(len(state.scenes))
     ends = [state.tokens(group, role)[:, 0] for role in range(k)]
     places = np.stack(ends, axis=1)
     low, high = places.min(axis=1, keepdims=True), places.max(axis=1, keepdims=True)
-    if weights is None:
-        at = state.positions[rows[:, None], places]
-    else:
-        at = (weights[:, 0] * state.positions[:, : state.image_tokens]).sum(axis=1, keepdims=True)
+    at = state.positions[rows[:, None], places] if positions is None else positions
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
+
+
+def _nearness(rank: Floats, others: Floats) -> Floats:
+    """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
+    return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
 
 
 def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    mention = reading.rule.mention
-    return Oracle(model["mechanism"], model["noise"], mention, model["seed"]), None
+    oracle = Oracle(
+        model["mechanism"], model["noise"], reading.rule.mention, model["seed"], reading.answer
+    )
+    return oracle, None

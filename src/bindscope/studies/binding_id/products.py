@@ -10,19 +10,20 @@ from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
 from bindscope.graph.activations import local_path
 from bindscope.graph.shared import Shared
-from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, Suite
+from bindscope.studies.binding_id.config import BindingIdSection, Records, ShapesTask, Suite
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
-from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS
+from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, RECORDS
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}-{key}"
+_RULE = "binding_id_interventions"
 ORACLES = "oracles"
 """Stands in paths for all oracles of a suite: one job has them all."""
 
 STEPS = (
     Step(
-        "binding_id_interventions",
+        _RULE,
         {
             "rows": f"{_SUITE}.jsonl",
             "positions": f"{_SUITE}.positions.jsonl",
@@ -45,6 +46,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     for files in section.files:
         add_files(graph, files, tasks[files.task])
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
+    own = {one.name: one for one in section.records}
     for suite in section.suites:
         planted = [
             {"kind": "oracle", "origin": "oracle", **oracles[name].model_dump(mode="json")}
@@ -59,13 +61,34 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
             for name in suite.toys:
                 given, trained = toys[name]
                 _add_interventions(graph, suite, task, name, [given], trained)
+        for model in (models[name] for name in suite.models):
+            for records in (own[name] for name in suite.records):
+                _add_records(graph, suite, records, model)
+
+
+def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguageModel) -> None:
+    """Add the questions about a user's own photos that a model is asked."""
+    content = {
+        **suite.model_dump(mode="json", include={"resamples", "seed", "threads", "device"}),
+        "records": {
+            "folder": own.folder, "file": own.file, "sha256": content_key(own.folder),
+        },
+        "models": [_published(model)], "experiments": ["records"], "answer": "item",
+    }  # fmt: skip
+    names = {"suite": suite.name, "task": own.name, "subject": model.name}
+    graph.add(
+        _RULE, names, content, {"weights": _weights(graph, model)},
+        runs=[ENGINES["published"], RECORDS],
+    )  # fmt: skip
 
 
 def _published(model: VisionLanguageModel) -> dict[str, Any]:
     """What decides a model's answers besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
-    content = {"kind": "published", "origin": origin, **model.model_dump(mode="json")}
+    without = {"mask_share"} if model.tokens == "box" else set()
+    given = model.model_dump(mode="json", exclude=without)
+    content = {"kind": "published", "origin": origin, **given}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
 
@@ -81,7 +104,7 @@ def _add_interventions(
     graph: Graph, suite: Suite, task: ShapesTask, subject: str, models: list[dict[str, Any]],
     weights: list[Product],
 ) -> None:  # fmt: skip
-    own = {"name", "tasks", "oracles", "models", "toys"}
+    own = {"name", "tasks", "records", "oracles", "models", "toys"}
     content = {
         **suite.model_dump(mode="json", exclude=own),
         "task": task.model_dump(mode="json", exclude={"name"}),
@@ -90,4 +113,4 @@ def _add_interventions(
     kinds = dict.fromkeys(model["kind"] for model in models)
     runs = [*(ENGINES[kind] for kind in kinds), *(EXPERIMENTS[name] for name in suite.experiments)]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
-    graph.add("binding_id_interventions", names, content, {"weights": weights}, runs=runs)
+    graph.add(_RULE, names, content, {"weights": weights}, runs=runs)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.prompts import Form, Template
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
@@ -31,10 +30,12 @@ def load(
     weights
         Manifest of the rule that downloaded it, where one did.
     """
-    rule, template = reading.rule, cast("Template", reading.template)
-    form = Form(template, rule.mention, image=not reading.text_only)
 
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
-        return draw(scenes, rule.layout).images
+        return draw(scenes, reading.rule.layout).images
 
-    return loading.load(model, form, weights), pictures
+    def masks(scenes: Scenes) -> NDArray[np.bool_]:
+        roles = np.arange(1, scenes.things + 1)[:, None, None]
+        return np.asarray(draw(scenes, reading.rule.layout).masks[:, None] == roles)
+
+    return loading.load(model, reading.form, weights, masks), pictures

@@ -39,8 +39,10 @@ class Record:
 
     Attributes
     ----------
+    where
+        Its file and line.
     image
-        Its file.
+        The image's file.
     size
         Its width and height in pixels, as it is shown (turned as its EXIF data say).
     prompt
@@ -54,6 +56,7 @@ class Record:
         The item of each role; the answer of a question is that of its thing.
     """
 
+    where: str
     image: Path
     size: tuple[int, int]
     prompt: Prompt
@@ -71,7 +74,7 @@ class Record:
         """
         try:
             with Image.open(self.image) as file:
-                return np.asarray(ImageOps.exif_transpose(file).convert("RGB"), np.uint8)
+                return np.array(ImageOps.exif_transpose(file).convert("RGB"), np.uint8)
         except (OSError, SyntaxError) as error:
             raise _unread(self.image, error) from error
 
@@ -126,7 +129,7 @@ def _record(folder: Path, where: str, line: str) -> Record:
     items = tuple(prompt_context[slice(*spans["item", role])] for role in range(len(things)))
     texts, roles = _questions(where, content, len(things))
     prompt = Prompt(prompt_context, texts, spans)
-    return Record(image, size, prompt, np.array(boxes, np.int64), roles, items)
+    return Record(where, image, size, prompt, np.array(boxes, np.int64), roles, items)
 
 
 def _questions(

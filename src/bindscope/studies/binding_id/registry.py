@@ -11,6 +11,9 @@ ENGINES = {
     "toy": f"{_HERE}.toys.loading:load",
 }
 
+# ``ask_records(model, weights, spec) -> suite.Results``: of a user's own photos.
+RECORDS = f"{_HERE}.photos:ask_records"
+
 _EXPERIMENTS = f"{_HERE}.experiments"
 _MEANS = f"{_HERE}.mean_interventions"
 # name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
@@ -28,3 +31,5 @@ EXPERIMENTS = {
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
 }
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic"})
+"""Experiments that add mean differences, which are estimated for them."""

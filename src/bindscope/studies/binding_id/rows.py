@@ -23,6 +23,7 @@ from bindscope.studies.binding_id.metrics import (
     right,
     share,
     sign_test,
+    swaps,
 )
 from bindscope.studies.binding_id.reading_out import Read
 from bindscope.studies.binding_id.task import Scenes
@@ -52,10 +53,13 @@ def rows_of(
         per_row = right(answers, answers.logs, i, one.expected)
         leads = resampled_means(lead(answers, i, one.expected)[:, None], samples, seed)[:, 0]
         value = float(lead(answers, i, one.expected).mean())
+        swapped, guessed = swaps(answers, i, one.expected)
         yield {
             **names, "query": "all", "candidate": "expected", "expected": 1,
             **ends("share", share(per_row)),
             **ends("lead", Interval(value, *interval(leads))),
+            **ends("swap", share(swapped)),
+            "swap_chance": float(1 - per_row.mean()) * guessed,
             **_calibrated_shares(answers, calibrated, i, one),
             **ends("effect", found[i]),
             **(ends("change", tests[i][0]) if i else {}),

@@ -16,18 +16,26 @@ _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
     label("suite", "Name of the suite.", _ENTRY, pattern=SLUG),
-    label("task", "Name of the task.", "config `tasks[]`", pattern=SLUG),
+    label(
+        "task",
+        "Name of the task, or of the records.",
+        "config `tasks[]`, `records[]`",
+        pattern=SLUG,
+    ),
     label("model", "Name of the model.", _ENTRY, pattern=SLUG),
 )
 _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted; a toy is "
-                "trained here on this task alone, `interchange_toy` to bind by slot: none of them "
-                "says what a real model does.", _ENTRY, values=ORIGINS)  # fmt: skip
+                "trained here on this task alone, `interchange_toy` to bind by slot; `random` has "
+                "no trained weights: none of them says what a real model does.", _ENTRY,
+                values=ORIGINS)  # fmt: skip
+_ASKED = label("asked", "What questions ask for: the `item` of a thing, or the `slot`, the place, "
+               "of an item's thing (two hops).", _ENTRY, values=("item", "slot"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
-          "one of the source; `all`: those that the account of slots expects an answer of.",
-          _TRIALS),
+          "one of the source; of two hops `I0`, `I0'` an item; `all`: those that the account of "
+          "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
-          "source; `expected`: what the account of slots expects.", _TRIALS),
+          "source, `P0` a place; `expected`: what the account of slots expects.", _TRIALS),
     count("expected", "", "1 where the account of slots expects this answer to this question.",
           _TRIALS),
 )  # fmt: skip
@@ -64,10 +72,10 @@ def _inside(name: str) -> Rule:
 
 _INTERVENTION = (
     *_NAMES,
-    label("experiment", "What was done.", _TRIALS, values=tuple(EXPERIMENTS)),
+    label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
           "of role 0, `O all` of all), or in words; `anew`: the context after the edit was "
-          "computed again; `none`: the control.", _TRIALS),
+          "computed again; `none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the number of roles by "
            "which IDs move on.", _TRIALS, "allowed"),
@@ -82,6 +90,7 @@ BINDING_ID_SCHEMA = TableSchema(
     columns=(
         *_INTERVENTION,
         _ORIGIN,
+        _ASKED,
         _CELL[2],
         *_LOGS,
         *_SHARE,
@@ -92,6 +101,12 @@ BINDING_ID_SCHEMA = TableSchema(
               "is not there is taken off.", _METRICS, null="allowed"),
         *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                    "others; of `all`.", "bootstrap over rows"),
+        *_interval("swap", _ANSWERS, "Share of answers that are of another thing that is there (an "
+                   "illusory conjunction): wrong ones, and not of the other context; of `all`.",
+                   "Wilson's, a row counts once", low=0.0, high=1.0),
+        share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
+              "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
+              null="allowed"),
         *_interval("effect", "1", "Lead, from the control's (0) to that of the same edit at all "
                    "layers (1); empty where the latter makes no difference.",
                    "bootstrap over rows"),
@@ -106,7 +121,7 @@ BINDING_ID_SCHEMA = TableSchema(
         *KEYS,
     ),
     key=tuple(column.name for column in _INTERVENTION),
-    rules=tuple(_inside(name) for name in ("share", "mean_logprob", "lead")),
+    rules=tuple(_inside(name) for name in ("share", "swap", "mean_logprob", "lead")),
     order={"condition": in_place},
 )  # fmt: skip
 
@@ -126,6 +141,7 @@ POSITIONS_SCHEMA = TableSchema(
     columns=(
         *_MOVED,
         _ORIGIN,
+        _ASKED,
         _CELL[2],
         Column("positions", "float64", "positions", "Mean way of the first role's keys; of the "
                "first view, and of the part that moves most.", _TRIALS),

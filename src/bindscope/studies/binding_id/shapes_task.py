@@ -15,8 +15,9 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import SHAPES
 from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.prompts import Form, answers, prompts
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs, joined
+from bindscope.studies.binding_id.prompts import answers, prompts
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import draw_pairs, joined
 from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
 from bindscope.studies.binding_id.vocabulary import SplitName
 
@@ -31,16 +32,15 @@ class Task:
 
     Attributes
     ----------
-    rule, form
-        How scenes are drawn, and put into words.
+    reading
+        How scenes are drawn, put into words, and asked about.
     rows
         Pairs per split.
     seed
         Of the draw.
     """
 
-    rule: Rule
-    form: Form
+    reading: Reading
     rows: Mapping[SplitName, int]
     seed: int
 
@@ -48,22 +48,12 @@ class Task:
     def of(cls, content: Mapping[str, Any]) -> Task:
         """Return what a `TaskFiles` section asks for, as JSON, with its task's own under `task`."""
         task = content["task"]
-        names = ("layout", "things", "order", "shared", "told_by")
-        rule = Rule(**{name: task[name] for name in names})
-        form = Form(
-            content["template"], rule.mention, content["answer"], image=not content["text_only"]
-        )
         rows: dict[SplitName, int] = {"test": task["rows"], "estimation": task["estimation_rows"]}
-        return cls(rule, form, rows, task["seed"])
-
-    @property
-    def ask(self) -> Attribute:
-        """The attribute by which questions name a thing."""
-        return self.rule.ask if self.form.answer == "item" else "item"
+        return cls(Reading.of(content), rows, task["seed"])
 
     def pairs(self, split: SplitName) -> Pairs:
         """Draw the pairs of a split."""
-        return draw_pairs(self.rule, split, self.rows[split], self.seed)
+        return draw_pairs(self.reading.rule, split, self.rows[split], self.seed)
 
 
 def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
@@ -93,7 +83,10 @@ def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
     both = {split: joined((found.base, found.source)) for split, found in pairs.items()}
     images = {split: _different(scenes) for split, scenes in both.items()}
     shown = [both[split][first] for split, (_, first) in images.items()]
-    boxes = _write_images(task.rule.layout, writer, shown) if task.form.image else None
+    reading = task.reading
+    boxes = None
+    if not reading.text_only:
+        boxes = _write_images(reading.rule.layout, writer, shown)
     lines: list[str] = []
     before = 0
     for (split, found), own in zip(pairs.items(), shown, strict=True):
@@ -149,9 +142,10 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield what is said of every thing; `images`: which one each scene has, and boxes of all."""
     words = scenes.words
-    asked = [question(scenes, role, task.ask) for role in range(scenes.things)]
-    texts = prompts(scenes, asked, task.form)
-    right = [answers(scenes, task.form, task.ask, one) for one in asked]
+    form, by = task.reading.form, task.reading.by
+    asked = [question(scenes, role, by) for role in range(scenes.things)]
+    texts = prompts(scenes, asked, form)
+    right = [answers(scenes, form, by, one) for one in asked]
     assert scenes.boxes is not None
     for row, text in enumerate(texts):
         for role in range(scenes.things):

@@ -17,15 +17,16 @@ from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.binding_id.registry import ADDING, EXPERIMENTS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.scenes import draw_pairs
 from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.vocabulary import words_of
 
 Row = dict[str, Any]
-_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")  # others are the same in both splits
+# Splits share the words of all other attributes.
+_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour", "item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,20 +59,25 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     spec
         The job's specification: the suite's options, and `task`.
     """
-    task, rule = spec["task"], Reading.of(spec).rule
+    task, reading = spec["task"], Reading.of(spec)
+    rule = reading.rule
     pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
-    estimates = estimate(engine, other, pictures, spec["batch_size"])
+    estimates = None
+    if ADDING & set(spec["experiments"]):
+        estimates = estimate(engine, other, pictures, spec["batch_size"])
     asked: dict[str, list[tuple[Plan, NDArray[np.float64], NDArray[np.float64]]]] = {}
     read = Read.nothing()
     for rows in batches(task["rows"], spec["batch_size"]):
-        batch = _batch(engine, pictures, pairs, rows, rule, estimates, spec)
-        read.add(engine, batch.base, estimates.means)
+        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec)
+        if estimates is not None:
+            read.add(engine, batch.base, estimates.means)
         for name in spec["experiments"]:
             plan = plans(spec)[name](batch)
             moved = _moved(plan, rows) if name == "positions" else np.zeros(0)
             asked.setdefault(name, []).append((plan, plan.answered(engine, batch.base), moved))
-    found = Results([], [], list(vector_rows(estimates, other, engine, read)), {})
+    vectors = [] if estimates is None else list(vector_rows(estimates, other, engine, read))
+    found = Results([], [], vectors, {})
     for name, parts in asked.items():
         trials = [one for _, trials in parts[0][0].trials for one in trials]
         answers = _answers(parts[0][0], trials, np.concatenate([logs for _, logs, _ in parts]))
@@ -102,16 +108,16 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
 
 
 def _batch(
-    engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64], rule: Rule,
-    estimates: Estimates, spec: Mapping[str, Any],
+    engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64],
+    reading: Reading, estimates: Estimates | None, spec: Mapping[str, Any],
 ) -> Batch:  # fmt: skip
     chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
     null = None
-    if spec["null_query"] and rule.ask in _NULL_WORDS:
-        words = words_of("estimation", rule.layout)
+    if spec["null_query"] and reading.by in _NULL_WORDS:
+        words = words_of("estimation", reading.rule.layout)
         draw = rng(spec["seed"], int(rows[0]), 1)
-        null = Question(rule.ask, words, draw.integers(len(words.of(rule.ask)), size=len(rows)))
-    return Batch(engine, pictures, chosen, rule, estimates, null, spec["seed"])
+        null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
+    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
 
 
 def _answers(plan: Plan, trials: list[Trial], logs: NDArray[np.float64]) -> Answers:

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.estimates import Estimates, read
 from bindscope.studies.binding_id.interventions import CONTROL, Condition, Intervention
-from bindscope.studies.binding_id.scenes import Rule, exchanged_contents
-from bindscope.studies.binding_id.task import Pairs, Pictures, Question, Scenes, question
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import exchanged_contents
+from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Question, Scenes, question
+
+_TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}  # places, P, have none of their own
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,10 @@ class Batch:
         The model, and where images come from.
     pairs
         The rows.
-    rule
-        How scenes were drawn.
+    reading
+        How scenes were drawn, and what is asked for.
     estimates
-        Mean differences, from scenes of the other split.
+        Mean differences, from scenes of the other split; None where no experiment adds any.
     null_query
         A question about what is in no scene of a row, for calibration; None for none.
     seed
@@ -94,10 +97,16 @@ class Batch:
     engine: Engine
     pictures: Pictures | None
     pairs: Pairs
-    rule: Rule
-    estimates: Estimates
+    reading: Reading
+    estimates: Estimates | None = None
     null_query: Question | None = None
     seed: int = 0
+
+    @property
+    def estimated(self) -> Estimates:
+        """The mean differences, for experiments that `registry.ADDING` names."""
+        assert self.estimates is not None
+        return self.estimates
 
     @property
     def things(self) -> int:
@@ -130,7 +139,7 @@ class Batch:
 
         What there is of each colour and shape stays; which goes with which does not.
         """
-        base, by = self.pairs.base, self.rule.mention
+        base, by = self.pairs.base, self.reading.rule.mention
         return self._read(base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)}))
 
     @cached_property
@@ -141,41 +150,87 @@ class Batch:
     def _read(self, scenes: Scenes) -> State:
         return read(self.engine, scenes, self.pictures)
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Letters of who is named and of what is asked for: things (O), items (I), places (P)."""
+        return ("O", "I") if self.reading.answer == "item" else ("I", "P")
+
     def own_queries(self) -> dict[str, Question]:
         """Return questions about each thing of the base."""
-        base = self.pairs.base
-        return {f"O{role}": question(base, role, self.rule.ask) for role in range(self.things)}
+        return self._queries(self.pairs.base)
 
     def all_queries(self) -> dict[str, Question]:
         """Return questions about each thing of the base and of the source."""
-        source = self.pairs.source
-        others = {f"O{r}'": question(source, r, self.rule.ask) for r in range(self.things)}
-        return {**self.own_queries(), **others}
+        return {**self.own_queries(), **self._queries(self.pairs.source, "'")}
+
+    def _queries(self, scenes: Scenes, mark: str = "") -> dict[str, Question]:
+        named, by = self.names[0], self.reading.by
+        return {f"{named}{r}{mark}": question(scenes, r, by) for r in range(self.things)}
 
     def calibrating_query(self) -> dict[str, Question]:
         """Return the question about what is not there, where there is one."""
         return {"null": self.null_query} if self.null_query is not None else {}
 
-    def own_items(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items of the base."""
-        return {f"I{role}": self.pairs.base.item[:, role] for role in range(self.things)}
+    def own_answers(self) -> dict[str, NDArray[np.int64]]:
+        """Return the items, or the places, of the base."""
+        return self._answers(self.pairs.base)
 
-    def all_items(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items of the base and of the source."""
-        source = self.pairs.source.item
-        return {**self.own_items(), **{f"I{r}'": source[:, r] for r in range(self.things)}}
+    def all_answers(self) -> dict[str, NDArray[np.int64]]:
+        """Return the items of the base and of the source, or their places, which are the same."""
+        if self.reading.answer == "slot":
+            return self.own_answers()
+        return {**self.own_answers(), **self._answers(self.pairs.source, "'")}
+
+    def _answers(self, scenes: Scenes, mark: str = "") -> dict[str, NDArray[np.int64]]:
+        values = getattr(scenes, self.reading.answer)
+        return {f"{self.names[1]}{r}{mark}": values[:, r] for r in range(self.things)}
 
     def control(self) -> Trial:
         """Return the trial without intervention."""
         return Trial(CONTROL, self.identity())
 
     def identity(self) -> dict[str, str]:
-        """Return the expectation that each thing has its own item."""
-        return {f"O{role}": f"I{role}" for role in range(self.things)}
+        """Return the expectation that each thing has its own item, each item its own place."""
+        return self.shifted(0)
 
-    def shifted(self) -> dict[str, str]:
-        """Return the expectation that each thing has the next one's item."""
-        return {f"O{role}": f"I{(role + 1) % self.things}" for role in range(self.things)}
+    def shifted(self, step: int) -> dict[str, str]:
+        """Return the expectation that each role has the answer of the one `step` further."""
+        named, asked = self.names
+        return {f"{named}{r}": f"{asked}{(r + step) % self.things}" for r in range(self.things)}
+
+    def replaced(self, group: Group, roles: Sequence[int]) -> dict[str, str]:
+        """Return the expectation after a group of some roles was replaced by the source's.
+
+        Who is replaced is asked about by the source's word: what it points to is at the place of
+        before. Of two hops the places are those of before in any case; an item that was replaced
+        is in the text no more, and nothing is expected of a question about it.
+        """
+
+        def name(letter: str, role: int) -> str:
+            there = role in roles and _TOKENS_OF.get(letter) == group
+            return f"{letter}{role}" + "'" * there
+
+        named, asked = self.names
+        return {name(named, role): name(asked, role) for role in range(self.things)}
+
+    def looking_on(self, groups: Sequence[Group], step: int = 1) -> dict[str, str]:
+        """Return the expectation when tokens look like those of the thing `step` roles further.
+
+        An object that looks like another has that one's item. An item that looks like another's is
+        had by that one, so each thing has the item of the one before it; both cancel. Of two hops
+        the item alone decides: it points to the place of the other, while objects that look like
+        others are found by what makes them look so, and the place is read off just that.
+        """
+        on = ("object" in groups) - ("item" in groups)
+        return self.shifted(step * (on if self.reading.answer == "item" else "item" in groups))
+
+    def from_other_slots(self) -> dict[str, str]:
+        """Return the expectation when things are put where they are, as read in the next's slot.
+
+        What the image encoder said of the place is the next's: its item is answered. Of two hops
+        this is how the item finds it and what is answered, so nothing changes.
+        """
+        return self.shifted(1 if self.reading.answer == "item" else 0)
 
 
 def trial(

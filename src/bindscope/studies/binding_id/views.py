@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-MODEL = ["suite", "task", "model", "origin"]
+MODEL = ["suite", "task", "model", "origin", "asked"]
 KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
@@ -37,10 +37,12 @@ def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 def named(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with `name`: the model, what kind it is, and the task where there are several.
 
-    What is no real model is never shown without saying so.
+    What is no real model is never shown without saying so, nor are questions of two hops.
     """
     kind = table["origin"].map(KINDS)
+    hops = table["asked"].map({"slot": "\ntwo hops"}).fillna("")
     name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    name = name + hops
     if table["task"].nunique() > 1:
         name = name + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.prompts import prompts
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
 from bindscope.studies.binding_id.toys.stored import load as load_toy
@@ -51,7 +51,11 @@ def load(
             f"{reading.template!r}{' without images' if reading.text_only else ''}",
             f"use a task of `layout: {LAYOUT}` and a suite of `template: short` with images",
         )  # fmt: skip
-    form = Form("short", reading.rule.mention)
+    if reading.answer != "item":
+        raise ConfigError(
+            where, "it is asked for the place of an item's thing, and was not trained on that",
+            "ask toys with `answer: item`, and oracles or models with `answer: slot`",
+        )  # fmt: skip
 
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
         return draw(scenes, reading.rule.layout).images
@@ -63,5 +67,5 @@ def load(
         toy = load_toy(weights)
     adapter = ToyAdapter(where, toy)
     return FastEngine(
-        adapter, partial(prompts, form=form), Options(batch_size=1024, lead="")
+        adapter, partial(prompts, form=reading.form), Options(batch_size=1024, lead="")
     ), pictures

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.interventions import Condition, Tokens
-from bindscope.studies.binding_id.task import Group, Question, Scenes
+from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
 from bindscope.studies.binding_id.vlm.edits import Edits, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
@@ -28,6 +28,9 @@ from bindscope.studies.binding_id.vlm.prompts import (
     token_spans,
 )
 from bindscope.studies.binding_id.vlm.state import Frozen, Places, kept_tokens, token_map
+
+Masks = Callable[[Scenes], NDArray[np.bool_]]
+"""Gives the pixels that show each thing of scenes, bool (n, k, height, width)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,13 @@ class Options:
         What every question begins with, and is read as the end of the context. Needed where the
         tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
         two line breaks.
+    asked
+        What questions ask for: candidates are places in the words of this.
+    masks
+        Pixels of things. A thing's tokens then are the cells of its box that it covers to
+        `mask_share` at least; None: all of them.
+    mask_share
+        Share of a cell's square.
     """
 
     pad: int = 0
@@ -61,6 +71,9 @@ class Options:
     batch_size: int = 64
     images: bool = True
     lead: str = ""
+    asked: Attribute = "item"
+    masks: Masks | None = None
+    mask_share: float = 0.5
 
 
 class VisionLanguageEngine:
@@ -122,6 +135,9 @@ class VisionLanguageEngine:
             self.options.lead,
         )  # fmt: skip
         inputs = self.adapter.read(read.texts, images)
+        if self.options.masks is not None and inputs.image.length:
+            shown = inputs.image.shown(self.options.masks(scenes), self.options.mask_share)
+            inputs = replace(inputs, shown=shown)
         text = token_spans(self.adapter, read, inputs.ids)
         with torch.inference_mode():
             return self._read(scenes, read, inputs, text)
@@ -174,7 +190,8 @@ class VisionLanguageEngine:
             raise InputError(
                 f"{group} of role {role}",
                 f"it has {sorted(set(places.counts))} tokens, depending on the scene",
-                "use a padding that the grid's border does not clip, or `border: official`",
+                "use `tokens: box`, and a padding that the grid's border does not clip or `border: "
+                "official`",
             )
         return places.index
 
@@ -191,7 +208,7 @@ class VisionLanguageEngine:
         Raises
         ------
         InputError
-            If a condition or question does not fit the scenes, or an item is not one token.
+            If a condition or question does not fit the scenes, or an answer is not one token.
         """
         if not conditions or not questions or len(candidates) != len(base.scenes):
             raise InputError(
@@ -202,7 +219,8 @@ class VisionLanguageEngine:
         prompts = self.template(base.scenes, questions)
         device = base.inputs.ids.device
         asked = question_tokens(self.adapter, base.read, prompts, device)
-        tokens = answer_tokens(self.adapter, base.scenes.words.items, self.options.answer)
+        words = base.scenes.words.of(self.options.asked)
+        tokens = answer_tokens(self.adapter, words, self.options.answer)
         wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
         edits = [resolve(base, source, condition) for condition in conditions]
         step = max(1, self.options.batch_size // len(base.scenes))

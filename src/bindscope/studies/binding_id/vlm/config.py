@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.models import pinned
@@ -29,6 +29,15 @@ class VisionLanguageModel(Model):
     pad: NonNegativeInt = Field(
         0, description="Cells around a thing's region that are edited with it; the paper's code: 3."
     )
+    tokens: Literal["box", "mask"] = Field(
+        "box",
+        description="Which image tokens are a thing's: all of its slot's region, as published, or "
+        "those of them that it covers; things then have unequally many, so that experiments which "
+        "add or exchange cannot be done.",
+    )
+    mask_share: float = Field(
+        0.5, gt=0, le=1, description="Share of a token's square that a thing covers, of `mask`."
+    )
     border: Literal["clip", "official"] = Field(
         "clip",
         description="Cells beyond the image's grid: left out, or counted on in the prompt as the "
@@ -52,3 +61,12 @@ class VisionLanguageModel(Model):
     @classmethod
     def _pinned(cls, source: str) -> str:
         return pinned(source)
+
+    @model_validator(mode="after")
+    def _masks_are_clipped(self) -> Self:
+        if self.tokens == "mask" and self.border == "official":
+            raise ValueError(
+                "`border: official` is of boxes, as the paper's code has them; use `border: clip` "
+                "with `tokens: mask`"
+            )
+        return self

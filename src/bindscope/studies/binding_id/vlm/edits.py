@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
 )
 from bindscope.studies.binding_id.task import GROUPS, Group
-from bindscope.studies.binding_id.vlm.state import Frozen, Places, token_map
+from bindscope.studies.binding_id.vlm.state import Frozen, Places, places_of_both, token_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +163,15 @@ def _taken(
             where, "it takes tokens from a source, and none was given", "give source contexts"
         )
     role = edit.role if edit.by is None else edit.by
+    by_mask = base.inputs.shown is not None and edit.tokens.support == "thing"
+    if edit.group == "object" and by_mask:
+        if role != edit.role:
+            raise InputError(
+                where, "it puts a thing where another stood, and their masks cover cells that do "
+                "not match", "use `tokens: box`, whose cells are alike in every slot",
+            )  # fmt: skip
+        places = places_of_both(base, origin, role, edit.tokens)
+        return Taken(places.index, layers, origin, places.index, edit.rotate)
     others = token_map(origin, edit.group, role, edit.tokens)
     if len(origin.scenes) != len(base.scenes) or others.counts != places.counts:
         raise InputError(

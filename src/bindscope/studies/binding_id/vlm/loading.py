@@ -11,13 +11,13 @@ import torch
 
 from bindscope.config.models import Pretrained
 from bindscope.core.devices import no_gpu
-from bindscope.core.errors import ModelError
+from bindscope.core.errors import ConfigError, ModelError
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import resolve
 from bindscope.studies.binding_id.prompts import Form, prompts
-from bindscope.studies.binding_id.vlm.base import Options
+from bindscope.studies.binding_id.vlm.base import Masks, Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
@@ -27,7 +27,8 @@ LINE_BREAKS = "\n\n"
 
 
 def load_engine(
-    config: VisionLanguageModel, form: Form, weights: Path | None = None
+    config: VisionLanguageModel, form: Form, weights: Path | None = None,
+    masks: Masks | None = None,
 ) -> FastEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
@@ -39,14 +40,24 @@ def load_engine(
         How scenes are put into words.
     weights
         Manifest of the rule that downloaded it; None for a `path:`, and to look in the cache.
+    masks
+        Gives the pixels of things, for `tokens: mask` (`Options.masks`).
 
     Raises
     ------
+    ConfigError
+        If masks are to choose tokens, and there are none.
     ModelError
         If the device, the weights or the processor are missing or do not fit, or the
         architecture is not supported.
     """
     where = f"model {config.name} ({config.source})"
+    by_mask = config.tokens == "mask" and form.image
+    if by_mask and masks is None:
+        raise ConfigError(
+            where, "`tokens: mask` needs the pixels of each thing, and there are boxes only",
+            "set `tokens: box`",
+        )  # fmt: skip
     device = torch.device(config.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise no_gpu(where)
@@ -54,18 +65,21 @@ def load_engine(
     freeze(model, device)
     options = Options(
         pad=config.pad, border=config.border, answer=config.answer, keep=config.keep,
-        batch_size=config.batch_size, images=form.image,
+        batch_size=config.batch_size, images=form.image, asked=form.answer,
         lead="" if form.template == "short" else LINE_BREAKS,
+        masks=masks if by_mask else None, mask_share=config.mask_share,
     )  # fmt: skip
     template = partial(prompts, form=form)
     return FastEngine(adapt(where, model, processor, device), template, options)
 
 
-def load(model: Mapping[str, Any], form: Form, weights: Path | None = None) -> FastEngine:
+def load(
+    model: Mapping[str, Any], form: Form, weights: Path | None = None, masks: Masks | None = None
+) -> FastEngine:
     """Load a model from its part of a job's specification, as `load_engine` does."""
     names = VisionLanguageModel.model_fields
     given = {name: value for name, value in model.items() if name in names}
-    return load_engine(VisionLanguageModel(**given), form, weights)
+    return load_engine(VisionLanguageModel(**given), form, weights, masks)
 
 
 def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tuple[Any, Any]:

@@ -187,7 +187,7 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
     adapter
         The model.
     words
-        Items.
+        What may be the answer: items, or places.
     answer
         `space`: as the word continues a text that ends without a space; `bare`: without the
         space, as the paper's code scores it.
@@ -202,8 +202,8 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
     for word, numbers in zip(texts, found, strict=True):
         if len(numbers) != 1:
             raise InputError(
-                f"item {word!r}", f"it is {len(numbers)} tokens for {adapter.where}",
-                "use items of one token: an answer is the probability of one token",
+                f"the answer {word!r}", f"it is {len(numbers)} tokens for {adapter.where}",
+                "use answers of one token: an answer is the probability of one token",
             )  # fmt: skip
     tokens = [numbers[0] for numbers in found]
     repeated: Mapping[int, list[str]] = {
@@ -211,7 +211,7 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
     }
     if same := next((group for group in repeated.values() if len(group) > 1), None):
         raise InputError(
-            f"items {', '.join(same)}", f"they are the same token for {adapter.where}",
-            "use items that its tokenizer knows and tells apart",
+            f"the answers {', '.join(same)}", f"they are the same token for {adapter.where}",
+            "use words that its tokenizer knows and tells apart",
         )  # fmt: skip
     return tokens

@@ -155,20 +155,57 @@ def places(
             "give `boxes`, a region in pixels for each thing",
         )  # fmt: skip
     tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
-    regions, inverse = np.unique(scenes.boxes, axis=0, return_inverse=True)
-    found = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
+    if inputs.shown is None:
+        regions, inverse = np.unique(scenes.boxes, axis=0, return_inverse=True)
+        found, rows = [inputs.image.of(boxes, role, tokens, border) for boxes in regions], inverse
+    else:
+        found = [
+            inputs.image.of(boxes, role, tokens, border, inputs.shown, scene)
+            for scene, boxes in enumerate(scenes.boxes)
+        ]
+        rows = np.arange(n)
     longest = max(map(len, found))
     padded = np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in found])
-    rows = inverse.reshape(-1)
+    rows = rows.reshape(-1)
     index = torch.from_numpy(padded[rows] + inputs.start).to(inputs.ids.device)
     return Places(index, tuple(len(found[row]) for row in rows))
+
+
+def places_of_both(base: Frozen, source: Frozen, role: int, tokens: Tokens) -> Places:
+    """Return the tokens that show the thing of a role in one of two contexts, or in both.
+
+    Things of one place differ in what they cover; to put one where the other was, all that shows
+    either has to go.
+
+    Raises
+    ------
+    InputError
+        If the two do not stand in the same place.
+    """
+    own, other = base.scenes.boxes, source.scenes.boxes
+    if own is None or other is None or not np.array_equal(own[:, role], other[:, role]):
+        raise InputError(
+            f"the thing of role {role}", "it stands elsewhere in the source, where its mask covers "
+            "other cells", "use `tokens: box`, whose cells are alike in every slot",
+        )  # fmt: skip
+    assert base.inputs.shown is not None
+    assert source.inputs.shown is not None
+    both = tuple(a | b for a, b in zip(base.inputs.shown, source.inputs.shown, strict=True))
+    inputs = replace(base.inputs, shown=both)
+    key: tuple[Group, int, Tokens] = ("object", role, tokens)
+    return places(base.scenes, inputs, base.text, base.pad, base.border, key)
 
 
 def kept_tokens(
     scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
     pad: int, border: Border,
 ) -> Tensor:  # fmt: skip
-    """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
+    """Return the tokens of all groups and roles, int64 (n, K), some of them more than once.
+
+    Of a thing they are those of its box, also where a mask chooses among them: what replaces it may
+    cover others.
+    """
+    inputs = replace(inputs, shown=None)
     found = [index for _, index in sorted(text.items())]
     if scenes.boxes is not None and inputs.image.length:
         for role in range(scenes.things):

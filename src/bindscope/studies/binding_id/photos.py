@@ -1,0 +1,253 @@
+"""What hiding a thing does to answers about a user's own photos.
+
+Records have no second scene whose activations could replace those of a thing. What needs none is
+hiding: the question may not look at the image tokens of the thing that it is about, and, as a
+control, at as many of a box of the same size where no thing is. Only the question is blind: the
+text of the context has seen the whole image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.core.errors import BindscopeError, InputError
+from bindscope.fitting.generators import rng
+from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.studies.binding_id.interventions import CONTROL, Condition, Knockout, Tokens
+from bindscope.studies.binding_id.metrics import (
+    adjusted,
+    chosen,
+    ends,
+    paired_change,
+    share,
+    sign_test,
+)
+from bindscope.studies.binding_id.names import AGAINST
+from bindscope.studies.binding_id.prompts import Form
+from bindscope.studies.binding_id.records import Record, read_records
+from bindscope.studies.binding_id.suite import Results
+from bindscope.studies.binding_id.task import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.vlm import loading
+from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
+from bindscope.studies.binding_id.vlm.prompts import contexts
+
+Doubles = NDArray[np.float64]
+Row = dict[str, Any]
+HIDDEN = ("none", "the thing", "elsewhere")
+_BOX = Tokens(pad=0)
+_STEPS = 48  # places along a side where a box may lie
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """The answers to a record.
+
+    Attributes
+    ----------
+    logs
+        Natural log-probabilities, float64 (questions, 3, k), in the order of `HIDDEN`; not numbers
+        where there is no place elsewhere.
+    roles
+        Role of the right item of each question.
+    """
+
+    logs: Doubles
+    roles: tuple[int, ...]
+
+    def right(self) -> Doubles:
+        """Return the share of questions that are answered right, float64 (3,)."""
+        return np.asarray(self._own(chosen(np.nan_to_num(self.logs))).mean(axis=0) + self._gap())
+
+    def lead(self) -> Doubles:
+        """Return how far the right item is above the mean of the others, nats, float64 (3,)."""
+        own, k = self._own(self.logs), self.logs.shape[2]
+        others = (self.logs.sum(axis=2) - own) / (k - 1)
+        return np.asarray((own - others).mean(axis=0))
+
+    def _own(self, values: Doubles) -> Doubles:
+        return np.stack([one[:, role] for one, role in zip(values, self.roles, strict=True)])
+
+    def _gap(self) -> Doubles:
+        return np.asarray(0 * self.logs.sum(axis=(0, 2)))
+
+
+def ask_records(model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any]) -> Results:
+    """Ask a vision-language model about all records.
+
+    Parameters
+    ----------
+    model
+        Its part of the job's specification.
+    weights
+        Manifest of the rule that downloaded it, where one did.
+    spec
+        The job's specification, with `records`.
+    """
+    where = spec["records"]
+    records = read_records(Path(where["folder"]).expanduser() / where["file"])
+    engine = loading.load(model, Form(), weights)
+    answered = [
+        answer(engine, record, rng(spec["seed"], number)) for number, record in enumerate(records)
+    ]
+    most = max(one.logs.shape[2] for one in answered)
+    padded = [
+        np.pad(one.logs, ((0, 0), (0, 0), (0, most - one.logs.shape[2])), constant_values=np.nan)
+        for one in answered
+    ]
+    rows = list(rows_of(answered, spec["resamples"], spec["seed"]))
+    return Results(rows, [], [], {"records": np.concatenate(padded).astype(np.float32)})
+
+
+def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
+    """Answer the questions of a record, with nothing hidden, the thing, and a place elsewhere.
+
+    Parameters
+    ----------
+    engine
+        The model; its own template is not used.
+    record
+        The record.
+    draw
+        Chooses the place elsewhere.
+
+    Raises
+    ------
+    InputError
+        Names the record's file and line: if the model cannot read it.
+    """
+    try:
+        return _answer(engine, record, draw)
+    except BindscopeError as error:
+        raise InputError(
+            f"{record.where}, {error.where}", error.problem, error.remedy
+        ) from error  # fmt: skip
+
+
+def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
+    picture, k = record.picture()[None], len(record.items)
+    options = replace(engine.options, lead=_line_breaks(record.prompt.questions))
+    read = contexts([record.prompt], engine.adapter.image_text, True, options.lead)
+    image = engine.adapter.read(read.texts, picture).image
+    asked = sorted(set(record.roles))
+    other = {role: elsewhere(record, role, image, draw) for role in asked}
+    found = {role: box for role, box in other.items() if box is not None}
+    own = type(engine)(engine.adapter, partial(_words, record.prompt), options)
+    state = own.contexts(_scene(record, list(found.values())), picture)
+    hide = {("the thing", role): role for role in asked}
+    hide |= {("elsewhere", role): k + place for place, role in enumerate(found)}
+    conditions = [
+        Condition(f"{what} of role {role}", (Knockout("object", place, tokens=_BOX),))
+        for (what, role), place in hide.items()
+    ]
+    words = state.scenes.words
+    questions = [Question("shape", words, np.array([i])) for i in range(len(record.roles))]
+    answers = own.answers(state, None, [CONTROL, *conditions], questions, np.arange(k)[None])[0]
+    places = {key: place for place, key in enumerate(hide, 1)}
+    logs = np.full((len(questions), len(HIDDEN), k), np.nan)
+    for i, role in enumerate(record.roles):
+        logs[i, 0] = answers[0, i]
+        for j, what in enumerate(HIDDEN[1:], 1):
+            if (what, role) in places:
+                logs[i, j] = answers[places[what, role], i]
+    return Answered(logs, record.roles)
+
+
+def elsewhere(
+    record: Record, role: int, image: ImageTokens, draw: np.random.Generator
+) -> NDArray[np.int64] | None:
+    """Return a box as large as a thing's, with as many tokens, and none that show some thing.
+
+    Parameters
+    ----------
+    record
+        The record.
+    role
+        Whose box.
+    image
+        Which tokens show what.
+    draw
+        Chooses among the places that there are.
+
+    Returns
+    -------
+    NDArray
+        int64 (4,); None where there is no such place.
+    """
+    left, top, right, bottom = record.boxes[role].tolist()
+    taken = {
+        int(token) for i in range(len(record.boxes))
+        for token in image.of(record.boxes, i, _BOX, "clip")
+    }  # fmt: skip
+    size, wanted = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "clip"))
+    room = [whole - own for whole, own in zip(record.size, size, strict=True)]
+    steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
+    corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
+    for corner in draw.permutation(corners):
+        box = np.concatenate([corner, corner + size])
+        tokens = image.of(box[None], 0, _BOX, "clip")
+        if len(tokens) == wanted and taken.isdisjoint(tokens.tolist()):
+            return np.asarray(box, np.int64)
+    return None
+
+
+def _line_breaks(questions: Sequence[str]) -> str:
+    """Return the line breaks that all questions begin with (`Options.lead`)."""
+    least = min(len(question) - len(question.lstrip("\n")) for question in questions)
+    return "\n" * least
+
+
+def _scene(record: Record, more: Sequence[NDArray[np.int64]]) -> Scenes:
+    """Return a record as a scene: its things, then boxes elsewhere, as things without a text.
+
+    Its questions stand where words for shapes do.
+    """
+    boxes = np.concatenate([record.boxes, *(box[None] for box in more)])[None]
+    zeros = np.zeros(boxes.shape[:2], np.int64)
+    words = Words(record.prompt.questions, (), record.items)
+    return Scenes(words, zeros, zeros, zeros, zeros, zeros, zeros, boxes)
+
+
+def _words(prompt: Prompt, scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:
+    """Return a record's prompt with some of its questions (a `vlm.prompts.Template`)."""
+    return [replace(prompt, questions=tuple(question.texts()[0] for question in questions))]
+
+
+def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[Row]:
+    """Yield rows of the table `binding_id`: a record is the unit, its questions are averaged.
+
+    `change` is against nothing hidden, and in the last row of the thing against elsewhere, of the
+    records where there is a place elsewhere.
+    """
+    right = np.stack([one.right() for one in answered])
+    leads = np.stack([one.lead() for one in answered])
+    pairs = [("none", 0, None), ("the thing", 1, 0), ("elsewhere", 2, 0), (AGAINST, 1, 2)]
+    there = {name: np.isfinite(right[:, [a, 0 if b is None else b]]).all(axis=1)
+             for name, a, b in pairs}  # fmt: skip
+    pairs = [pair for pair in pairs if there[pair[0]].any()]
+    p_values = [
+        sign_test(right[there[name], after], right[there[name], before])
+        for name, after, before in pairs if before is not None
+    ]  # fmt: skip
+    tests = iter(zip(p_values, adjusted(p_values), strict=True))
+    for name, after, before in pairs:
+        own = there[name]
+        means = resampled_means(leads[own][:, [after]], samples, seed)[:, 0]
+        row = {
+            "experiment": "records", "condition": name, "layers": "all", "query": "all",
+            "candidate": "expected", "expected": 1, "n_rows": int(own.sum()),
+            **ends("share", share(right[own, after])),
+            **ends("lead", Interval(float(leads[own, after].mean()), *interval(means))),
+        }  # fmt: skip
+        if before is not None:
+            p, p_adjusted = next(tests)
+            change = paired_change(right[own, after], right[own, before], samples, seed)
+            row |= {**ends("change", change), "p_value": p, "p_adjusted": p_adjusted}
+        yield row

@@ -1,0 +1,231 @@
+"""Questions about a user's own photos: hidden things against a brute-force masked forward pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_vlms
+import torch
+from jobs_by_hand import job_by_hand, script
+from PIL import Image
+from safetensors.numpy import load_file
+
+from bindscope.config.loading import load_config
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.binding_id import tables
+from bindscope.studies.binding_id.findings import chapter
+from bindscope.studies.binding_id.names import AGAINST
+from bindscope.studies.binding_id.photos import Answered, answer, elsewhere, rows_of
+from bindscope.studies.binding_id.records import read_records
+from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.build import build
+
+SIDE = 32
+# Of an image of 32 px the model has 2 x 2 cells of 16 px, once in raster order and once with a
+# token at the end of each row: the tokens of each quarter, counted from the first of the image.
+QUARTERS = {(0, 0): (0, 4), (16, 0): (1, 5), (0, 16): (2, 7), (16, 16): (3, 8)}
+CONTEXT = "The green object contains item J . The red object contains item Q ."
+ASKED = [" Which item is in the left object ? item", " Which item is in the right object ? item"]
+
+
+def record(corners: Any, questions: Any = ((0, 0), (1, 1)), **changes: Any) -> dict[str, Any]:
+    """A record of two things in quarters of an image; questions as (text, role)."""
+    things = [
+        {"box": [x, y, x + 16, y + 16], "mention": f"{colour} object", "item": item}
+        for (x, y), colour, item in zip(corners, ("green", "red"), "JQ", strict=True)
+    ]
+    asked = [{"text": ASKED[text], "role": role} for text, role in questions]
+    return {"image": "a.png", "context": CONTEXT, "things": things, "questions": asked, **changes}
+
+
+def written(folder: Path, *records: dict[str, Any]) -> Path:
+    pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(folder / "a.png")
+    path = folder / "records.jsonl"
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    return path
+
+
+@pytest.fixture(scope="module")
+def engine() -> FastEngine:
+    model, processor = tiny_vlms.llava()
+    return FastEngine(adapt("tiny", model, processor, "cpu"), tiny_vlms.template)
+
+
+def brute_force(engine: FastEngine, picture: Any, question: str, hidden: Any) -> Any:
+    """The library's own forward pass on the whole text, the question masked by hand."""
+    processor = engine.adapter.processor
+    texts = [f"<image>\n{CONTEXT}{tail}" for tail in ("", question)]
+    whole, before = (
+        processor(text=[text], images=[picture], return_tensors="pt") for text in reversed(texts)
+    )
+    length, start = whole.input_ids.shape[1], before.input_ids.shape[1]
+    image = int((whole.input_ids[0] == tiny_vlms.NUMBER["<image>"]).nonzero()[0])
+    mask = torch.full((length, length), -1e30).triu(1)
+    for token in hidden:
+        mask[start:, image + token] = -1e30
+    logits = engine.adapter.model(**{**whole, "attention_mask": mask[None, None]}).logits[0, -1]
+    wanted = [tiny_vlms.NUMBER[item] for item in "JQ"]
+    return logits.double().log_softmax(-1)[wanted].numpy()
+
+
+def test_hidden_things_are_masked_forward_passes(engine: FastEngine, tmp_path: Path) -> None:
+    corners = ((16, 16), (0, 0))
+    (one,) = read_records(written(tmp_path, record(corners)))
+    found = answer(engine, one, np.random.default_rng(1)).logs
+    picture = one.picture()
+    free = [tokens for corner, tokens in QUARTERS.items() if corner not in corners]
+    for i, role in enumerate(one.roles):
+        plain, hidden, other = found[i]
+        np.testing.assert_allclose(plain, brute_force(engine, picture, ASKED[i], ()), atol=1e-5)
+        own = QUARTERS[corners[role]]
+        np.testing.assert_allclose(hidden, brute_force(engine, picture, ASKED[i], own), atol=1e-5)
+        # Elsewhere is one of the two quarters where nothing is.
+        wanted = [brute_force(engine, picture, ASKED[i], tokens) for tokens in free]
+        assert min(np.abs(other - one).max() for one in wanted) < 1e-5
+        assert np.abs(np.stack([hidden, other]) - plain).min() > 1e-4
+        assert np.abs(np.diff(wanted, axis=0)).max() > 1e-4
+
+
+def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
+    engine: FastEngine, tmp_path: Path
+) -> None:
+    (one,) = read_records(written(tmp_path, record(((0, 0), (16, 0)))))
+    read = engine.adapter.read([one.prompt.context], one.picture()[None])
+    for seed in range(5):
+        box = elsewhere(one, 0, read.image, np.random.default_rng(seed))
+        assert box is not None
+        assert (box[2:] - box[:2] == 16).all()
+        assert box[1] >= 8  # its tokens are those of the lower half
+    (full,) = read_records(
+        written(tmp_path, record(((0, 0), (16, 0))) | {"things": [
+            {"box": [0, 0, 32, 16], "mention": "green object", "item": "J"},
+            {"box": [0, 16, 32, 32], "mention": "red object", "item": "Q"},
+        ]})
+    )  # fmt: skip
+    assert elsewhere(full, 0, read.image, np.random.default_rng(0)) is None
+    found = answer(engine, full, np.random.default_rng(0))
+    assert np.isfinite(found.right()[:2]).all()
+    assert np.isnan(found.right()[2])
+
+
+def test_rows_count_records_and_pair_them() -> None:
+    """Three records by hand, the last without a place elsewhere."""
+    sure, wrong, none = [0.0, -3.0], [-3.0, 0.0], [np.nan, np.nan]
+    answered = [
+        Answered(np.array([[sure, wrong, sure], [wrong, sure, wrong]]), (0, 1)),  # 1, 0, 1
+        Answered(np.array([[sure, wrong, sure]]), (0,)),  # 1, 0, 1
+        Answered(np.array([[sure, sure, none]]), (0,)),  # 1, 1, no place
+    ]
+    rows = {row["condition"]: row for row in rows_of(answered, 200, 0)}
+    assert {name: row["n_rows"] for name, row in rows.items()} == {
+        "none": 3, "the thing": 3, "elsewhere": 2, AGAINST: 2,
+    }  # fmt: skip
+    assert [rows[name]["share"] for name in rows] == pytest.approx([1, 1 / 3, 1, 0])
+    assert rows["the thing"]["change"] == pytest.approx(-2 / 3)
+    assert rows["elsewhere"]["change"] == 0
+    assert rows[AGAINST]["change"] == -1
+    assert rows[AGAINST]["change_low"] == -1  # all rows agree: Wilson's width, as in other tables
+    assert rows[AGAINST]["change_high"] > -1
+    assert "change" not in rows["none"]
+    assert rows["none"]["lead"] == 3
+    ties = Answered(np.zeros((1, 3, 2)), (0,))
+    assert ties.right().tolist() == [0.5, 0.5, 0.5]
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    (record(((0, 0), (16, 0)), things=[
+        {"box": [0, 0, 16, 16], "mention": "green object", "item": "item J"},
+        {"box": [16, 0, 32, 16], "mention": "red object", "item": "item Q"},
+    ]), "the answer ' item J': it is 2 tokens"),
+    (record(((0, 0), (16, 0))) | {"questions": [{"text": "", "role": 0}]}, "changes the tokens"),
+    (record(((0, 0), (16, 0)), context=f"{CONTEXT} <image>"), "stands before the image"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bad", "words"), BAD, ids=[words for _, words in BAD])
+def test_a_record_that_the_model_cannot_read_is_named(
+    bad: dict[str, Any], words: str, engine: FastEngine, tmp_path: Path
+) -> None:
+    path = written(tmp_path, record(((0, 0), (16, 0))), bad)
+    with pytest.raises(InputError, match=words) as caught:
+        answer(engine, read_records(path)[1], np.random.default_rng(0))
+    assert caught.value.where.startswith(f"{path}:2")
+    assert caught.value.remedy
+
+
+def config(folder: Path, model: Path, **suite: Any) -> dict[str, Any]:
+    section = {
+        "records": [{"name": "mine", "folder": str(folder)}],
+        "tasks": [{"name": "pairs"}], "oracles": [{"name": "by-slot", "mechanism": "slot"}],
+        "models": [{"name": "tiny", "source": f"hf:path:{model}"}],
+        "suites": [{"name": "own", "records": ["mine"], "models": ["tiny"], "resamples": 50,
+                    **suite}],
+    }  # fmt: skip
+    return {"datasets": [], "studies": {"binding_id": section}}
+
+
+def test_records_run_end_to_end(tmp_path: Path) -> None:
+    for part in tiny_vlms.llava():
+        part.save_pretrained(tmp_path / "model")
+    (tmp_path / "photos").mkdir()
+    written(tmp_path / "photos", record(((0, 0), (16, 16))), record(((16, 0), (0, 16)), [(0, 1)]))
+    given = config(tmp_path / "photos", tmp_path / "model")
+    graph = build(Config.model_validate(given))
+    (job,) = graph.of("binding_id_interventions")
+    assert job.wildcards["task"] == "mine"
+    script(job.rule).main(job_by_hand(job, tmp_path))
+    logs = load_file(tmp_path / job.path("answers"))["tiny.records"]
+    assert logs.shape == (3, 3, 2)
+    files = {name: str(tmp_path / job.path(name)) for name in job.step.outputs}
+    names = {**job.wildcards, "spec_key": job.key, "code_key": job.code}
+    table = tables.BINDING_ID.build(Inputs({"rows": [Given(names, files)]}))
+    assert table["task"].unique().tolist() == ["mine"]
+    assert table["experiment"].unique().tolist() == ["records"]
+    rows = table.set_index("condition")
+    right = logs.argmax(axis=-1) == np.array([0, 1, 1])[:, None]
+    per_record = np.stack([right[:2].mean(axis=0), right[2]])
+    assert rows.loc["none", "share"] == pytest.approx(per_record[:, 0].mean())
+    assert rows.loc["the thing", "change"] == pytest.approx(
+        (per_record[:, 1] - per_record[:, 0]).mean()
+    )
+    # The photos are part of the key, and what counts for tasks alone is not.
+    other = config(tmp_path / "photos", tmp_path / "model", window=3)
+    assert build(Config.model_validate(other)).of(job.rule)[0].key == job.key
+    Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
+    assert build(Config.model_validate(given)).of(job.rule)[0].key != job.key
+    said = chapter({"binding_id": table}, Inputs())
+    assert "Photos of your own" in [section.title for section in said.sections]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"records": ["yours"]}, "yours"),
+    ({"models": [], "tasks": ["pairs"], "oracles": ["by-slot"]}, "only vision-language models"),
+    ({"oracles": ["by-slot"]}, "read no records"),
+]
+
+
+@pytest.mark.parametrize(("suite", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_a_suite_that_cannot_ask_them_is_refused(
+    suite: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(config(tmp_path, tmp_path, **suite), "c.yaml")
+
+
+def test_records_have_no_masks(tmp_path: Path) -> None:
+    given = config(tmp_path, tmp_path)
+    given["studies"]["binding_id"]["models"][0]["tokens"] = "mask"
+    with pytest.raises(ConfigError, match="they have boxes and no masks"):
+        load_config(given, "c.yaml")
+    suite = {"tasks": ["pairs"], "records": [], "experiments": ["factorizability", "mean"]}
+    given["studies"]["binding_id"]["suites"][0] |= suite
+    with pytest.raises(ConfigError, match="'mean' adds to tokens"):
+        load_config(given, "c.yaml")
