@@ -93,10 +93,10 @@ def test_accounts_and_claims_are_told_apart_by_places_too(places: pd.DataFrame) 
     judgements = accounts(places)
     held = {(one.model, one.account) for one in judgements if one.verdict == "holds"}
     assert held == {(f"by-{one} (oracle), two hops", one) for one in MECHANISMS[:-1]}
-    claims = {one.claim: one.verdict for one in judged(places) if one.about.startswith("by-slot")}
+    claims = {one.claim: one.verdict for one in judged(places) if one.model.startswith("by-slot")}
     assert set(claims.values()) == {"holds"}
     assert "adding the mean difference to objects leaves the places of items" in claims
-    denied = {one.claim: one.verdict for one in judged(places) if "by-colour" in one.about}
+    denied = {one.claim: one.verdict for one in judged(places) if "by-colour" in one.model}
     assert denied["items stay tied to places whose objects are replaced"] == "does not"
     assert not any(one.papers for one in judged(places))  # the paper asks for items alone
 
