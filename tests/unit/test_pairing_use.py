@@ -121,7 +121,14 @@ def test_what_can_be_read_is_used_where_it_was_planted(
     used, unused = "read and used", "read, not used"
     # Layer 2 enters decoder layer 0. The question of `colour` looks at the image in layer 2, the
     # texts of `slot` and `gather` in layer 0, and nobody after the last layer.
-    assert verdicts["colour"] == {1: "read, not replaced here", 2: used, 3: used, 4: used, 5: unused, 6: unused}
+    assert verdicts["colour"] == {
+        1: "read, not replaced here",
+        2: used,
+        3: used,
+        4: used,
+        5: unused,
+        6: unused,
+    }
     for model in ("slot", "gather"):
         rest = dict.fromkeys(range(3, 7), unused)
         assert verdicts[model] == {1: "read, not replaced here", 2: used, **rest}
