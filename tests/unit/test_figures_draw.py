@@ -434,6 +434,7 @@ def write_inputs(folder, entry, table):
 # Those of the other studies, and what is joined with them, are drawn in their own tests.
 OTHERS = (
     "same_object", "concept", "binding_complexity", "dual_complexity", "together", "binding_id",
+    "pairing_use",
 )  # fmt: skip
 
 

@@ -67,6 +67,8 @@ def quick(config: Config) -> dict[str, Any]:
             section["scenes"] = {split: min(n, SCENES[split]) for split, n in scenes.items()}
         for key in {"datasets", "models"} & set(section):  # it joins what those before it fit
             section[key] = [name for name in section[key] if name in used]
+        for entry in section.get("uses", ()):
+            entry["models"] = [name for name in entry["models"] if name in used]
         for entry in section.values():  # of fits that there are: their stand-ins
             if isinstance(entry, dict) and {"datasets", "models"} <= set(entry):
                 for key in ("datasets", "models"):
@@ -146,9 +148,9 @@ def kind(entry: Dataset | AnyModel) -> str:
             return {key: blank(item) for key, item in value.items() if key != "name"}
         if isinstance(value, list):
             return [blank(item) for item in value]
-        # Encoders of vectors, with or without a parameter, are one kind; files of the zoo too.
+        # Encoders of vectors, with or without a parameter, are one kind; the zoo and toys too.
         if isinstance(value, str):
-            return re.sub(r"^(known-answer:)(?!token).*|^(zoo:).*|\d+", r"\1\2", value)
+            return re.sub(r"^(known-answer:)(?!token).*|^(zoo:|toy:).*|\d+", r"\1\2", value)
         return 0 if isinstance(value, int | float) and not isinstance(value, bool) else value
 
     return canonical_json(blank(entry.model_dump(mode="json")))

@@ -38,7 +38,7 @@ def sprite(shape: str, material: Material = "rubber", scale: float = 1.0) -> Por
 
 
 def tinted(
-    colours: NDArray[np.float64], own: NDArray[np.float64], all_three: NDArray[np.float64]
+    colours: NDArray[np.float64], own: NDArray[np.floating], all_three: NDArray[np.floating]
 ) -> NDArray[np.float64]:
     """Return linear colours that vary by `JITTER`.
 

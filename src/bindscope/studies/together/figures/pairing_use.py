@@ -58,9 +58,7 @@ def draw(table: pd.DataFrame) -> Figure:
         axes.set_axis_off()
     for axes, (names, part) in zip(panels.ravel(), parts, strict=False):
         _panel(axes, part.sort_values("layer"))
-        axes.set_title(
-            _title(table, keys, dict(zip(keys, map(str, names), strict=True))), fontsize=8
-        )
+        axes.set_title(_title(table, keys, dict(zip(keys, map(str, names), strict=True))))
     for axes in panels[:, 0]:
         axes.set_ylabel("share of H(O|M), or of answers", fontsize=7.5)
     shown = [one for one in _EFFECTS if table[one].notna().any()]
