@@ -218,6 +218,8 @@ def _tables(table: pd.DataFrame) -> list[PageTable]:
         rows = named(summaries(table, "mean")).merge(before, on=[*MODEL, "condition"])
         found.append(page_table("Mean interventions", TABLE_1, rows))
     replaced = summaries(table, "factorizability")
+    # Of two hops all candidates are there, so every wrong answer is one.
+    replaced = replaced[replaced["asked"].eq("item")]
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():
         title = "Swapped answers (illusory conjunctions)"

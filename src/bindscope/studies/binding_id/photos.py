@@ -63,7 +63,7 @@ class Answered:
     roles: tuple[int, ...]
 
     def right(self) -> Doubles:
-        """Return the share of questions that are answered right, float64 (3,)."""
+        """Return the share of questions that are answered right, float64 (3,); ties share."""
         return np.asarray(self._own(chosen(np.nan_to_num(self.logs))).mean(axis=0) + self._gap())
 
     def lead(self) -> Doubles:
@@ -76,6 +76,7 @@ class Answered:
         return np.stack([one[:, role] for one, role in zip(values, self.roles, strict=True)])
 
     def _gap(self) -> Doubles:
+        """Return 0, and not a number where there is no place elsewhere, float64 (3,)."""
         return np.asarray(0 * self.logs.sum(axis=(0, 2)))
 
 
