@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
-                     "signatures", "layers", "tokens", "knockout", "cyclic"]  # fmt: skip
+                     "signatures", "layers", "tokens", "knockout", "cyclic",
+                     "subspaces"]  # fmt: skip
 
 
 class ShapesTask(Model):
@@ -87,13 +88,13 @@ class Suite(Model):
         "`tokens`, of things that differ in one respect: `signatures`), moving keys "
         "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
         "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
-        "(`knockout`).",
+        "(`knockout`), exchanging parts of tokens (`subspaces`).",
     )
     levels: tuple[Literal["role", "slot"], ...] = Field(
         ("role", "slot"),
         min_length=1,
         description="Mean differences between roles, as published, or between slots; the last "
-        "one is used by `nulls`, `doses` and `transfer`.",
+        "one is used by `nulls`, `doses`, `transfer` and `subspaces`.",
     )
     shares: tuple[float, ...] = Field(
         (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2),
@@ -104,6 +105,17 @@ class Suite(Model):
         (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0),
         min_length=1,
         description="Multiples of mean differences in `doses`.",
+    )
+    dimensions: tuple[PositiveInt, ...] = Field(
+        (1, 2, 4, 8),
+        min_length=1,
+        description="Of `subspaces`, as far as there are levels.",
+    )
+    coefficients: tuple[float, ...] = Field(
+        (-0.5, 0.0, 0.5, 1.0, 1.5),
+        min_length=1,
+        description="Multiples of each of two mean differences in `subspaces`, of three things or "
+        "more.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` edits together.")
     null_query: bool = Field(

@@ -26,4 +26,5 @@ EXPERIMENTS = {
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
+    "subspaces": f"{_HERE}.subspaces:subspaces",
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.estimates import Estimates, read
 from bindscope.studies.binding_id.interventions import CONTROL, Condition, Intervention
-from bindscope.studies.binding_id.scenes import Rule, exchanged_contents
+from bindscope.studies.binding_id.scenes import Rule, exchanged_contents, exchanged_items
 from bindscope.studies.binding_id.task import Pairs, Pictures, Question, Scenes, question
 
 
@@ -30,13 +30,16 @@ class Trial:
     layers
         Which layers are edited, in words.
     dose
-        How much: a factor, a number of rows; NaN where there is none.
+        How much: a factor, a number of dimensions; NaN where there is none.
+    second_dose
+        How much of a second difference; NaN where there is none.
     """
 
     condition: Condition
     expected: Mapping[str, str]
     layers: str = "all"
     dose: float = float("nan")
+    second_dose: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +132,11 @@ class Batch:
         """The base, each thing in the next one's slot."""
         return self._read(exchanged_contents(self.pairs.base))
 
+    @cached_property
+    def items_moved(self) -> State:
+        """The base, each item in the next one's sentence."""
+        return self._read(exchanged_items(self.pairs.base))
+
     def _read(self, scenes: Scenes) -> State:
         return read(self.engine, scenes, self.pictures)
 
@@ -176,7 +184,9 @@ def trial(
     *,
     layers: str = "all",
     dose: float = float("nan"),
+    second_dose: float = float("nan"),
     frozen: bool = True,
 ) -> Trial:
     """Return a trial of some interventions."""
-    return Trial(Condition(name, tuple(interventions), frozen), expected, layers, dose)
+    condition = Condition(name, tuple(interventions), frozen)
+    return Trial(condition, expected, layers, dose, second_dose)
