@@ -43,6 +43,13 @@ class ShapesTask(Model):
     told_by: Literal["material", "size", "slot"] = Field(
         "slot", description="What tells them apart then."
     )
+    look: Literal["published", "varied"] = Field(
+        "published",
+        description="Light, ground and sizes of things as published, or drawn for each image.",
+    )
+    clutter: int = Field(
+        0, ge=0, le=6, description="Small things of an image that no text mentions."
+    )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
         200, description="Scenes of other shapes, colours and items that mean differences are of."
@@ -179,3 +186,5 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
         yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
     if task.shared != "none" and task.told_by != "slot" and task.things != 2:
         yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
+    if task.layout == "sprites" and (task.look != "published" or task.clutter):
+        yield f"{where}.look: sprites stand alone on white; `look` and `clutter` are of 384 px"

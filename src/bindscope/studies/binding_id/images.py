@@ -2,21 +2,22 @@
 
 Source of ground, boxes and colours: what was measured on the released images of arXiv 2505.22200.
 Ours are drawn anew, without Blender: parallel projection, so that a thing looks the same in every
-slot, and one sun.
+slot, and one sun. `looks` has what may differ from image to image.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.errors import InputError
 from bindscope.scenes.solids.portraits import Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.studies.binding_id.layouts import LAYOUTS, Layout, LayoutName
+from bindscope.studies.binding_id.looks import PUBLISHED, Look, Setting, setting_of
 from bindscope.studies.binding_id.task import Scenes
 from bindscope.studies.binding_id.vocabulary import RGB
 
@@ -43,16 +44,20 @@ class Drawn:
     boxes
         int16 (n, k, 4): the tight box of each thing's mask: left, top, right and bottom, ends
         exclusive.
+    clutter
+        int16 (n, c, 4): the tight boxes of things that belong to no role, and to no mask.
     """
 
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     boxes: NDArray[np.int16]
+    clutter: NDArray[np.int16]
 
 
 def draw(
-    scenes: Scenes, layout_name: LayoutName, jitter: np.random.Generator | None = None
-) -> Drawn:
+    scenes: Scenes, layout_name: LayoutName, jitter: np.random.Generator | None = None,
+    look: Look = PUBLISHED,
+) -> Drawn:  # fmt: skip
     """Draw scenes.
 
     Parameters
@@ -64,6 +69,9 @@ def draw(
     jitter
         Of sprites: things then differ by up to 10 % in each colour and in brightness, and by a
         pixel in place. None: a thing always looks the same.
+    look
+        Whether light, ground and sizes differ from image to image, and how much clutter there is;
+        both follow from `scenes.setting`.
 
     Returns
     -------
@@ -72,22 +80,25 @@ def draw(
     """
     layout = LAYOUTS[layout_name]
     size, n, k = layout.size_px, len(scenes), scenes.things
-    ground = _ground(layout_name)
-    images = np.repeat(to_srgb(ground)[None], n, axis=0)
+    published = Setting(_ground(layout_name), sizes=(1.0,) * len(layout.regions))
+    images = np.repeat(to_srgb(published.ground)[None], n, axis=0)
     masks, boxes = np.zeros((n, size, size), np.uint8), np.zeros((n, k, 4), np.int16)
+    clutter = np.zeros((n, look.clutter, 4), np.int16)
     tint, shift = _looks(scenes, jitter)
     for row in range(n):
+        setting = published
+        if look != PUBLISHED:
+            setting = _setting(scenes, row, layout, look, published.ground)
+            images[row] = to_srgb(setting.strength * setting.ground)
+        canvas = Canvas(images[row], setting.ground.copy(), setting)
+        for place, one in enumerate(setting.clutter):
+            clutter[row, place] = _box(canvas.put(one.face, one.tint, one.top, one.left))
         for role in range(k):
-            face = _portrait_of(scenes, row, role, layout)
+            face = _portrait_of(scenes, row, role, layout, setting)
             top, left = _corner(layout, int(scenes.slot[row, role]), face) + shift[row, role]
-            height, width = face.covered.shape
-            window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
-            part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
-            covered, light = _lit(face, tint[row, role], ground[window], part)
-            images[row][window] = light
-            masks[row][window][covered] = role + 1
+            masks[row][canvas.put(face, tint[row, role], top, left)] = role + 1
             boxes[row, role] = _box(masks[row] == role + 1)
-    return Drawn(images, masks, boxes)
+    return Drawn(images, masks, boxes, clutter)
 
 
 @dataclass(frozen=True)
@@ -95,10 +106,11 @@ class Images:
     """Draws the images of a layout: a `Pictures` of `task`, without jitter."""
 
     layout: LayoutName
+    look: Look = PUBLISHED
 
     def __call__(self, scenes: Scenes) -> NDArray[np.uint8]:
         """Return uint8 (n, H, W, 3)."""
-        return draw(scenes, self.layout).images
+        return draw(scenes, self.layout, look=self.look).images
 
 
 def _looks(
@@ -114,7 +126,7 @@ def _looks(
     return from_srgb(np.minimum(colours * own * all_three, 255.0)), shift
 
 
-def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:
+def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout, setting: Setting) -> Portrait:
     """Return the portrait of a thing; the smallest region of a layout is that of all."""
     words = scenes.words
     shape = words.shapes[scenes.shape[row, role]]
@@ -123,9 +135,10 @@ def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrai
     room, margin, samples = (
         (2 * SHIFT, 0, SPRITE_SAMPLES) if layout.sprites else (0, SHADOW_PX, SAMPLES)
     )
+    scale = SCALES[words.sizes[scenes.size[row, role]]] * setting.sizes[scenes.slot[row, role]]
     return portrait(
         BODIES.get(shape, shape), words.materials[scenes.material[row, role]],
-        width - room, height - room, SCALES[words.sizes[scenes.size[row, role]]], margin, samples,
+        width - room, height - room, scale, margin, samples, setting.sun,
     )  # fmt: skip
 
 
@@ -136,14 +149,40 @@ def _corner(layout: Layout, slot: int, face: Portrait) -> NDArray[np.int64]:
     return np.array([(top + bottom - height) // 2, (left + right - width) // 2])
 
 
-def _lit(
-    face: Portrait, tint: NDArray[np.float64], ground: NDArray[np.float64], part: Any
-) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-    """Return which pixels of a window a thing covers, and what the window shows."""
-    covered, body, shine = face.covered[part], face.body[part], face.shine[part]
-    behind = (1 - covered) * (1 - face.shadow[part])
-    light = behind[..., None] * ground + body[..., None] * tint + shine[..., None]
-    return covered > 0, to_srgb(light)
+def _setting(
+    scenes: Scenes, row: int, layout: Layout, look: Look, ground: NDArray[np.float64]
+) -> Setting:
+    if scenes.setting is None:
+        raise InputError(
+            "scenes", "they have no setting, which light, ground and clutter follow from",
+            "draw them by a rule with that look",
+        )  # fmt: skip
+    return setting_of(int(scenes.setting[row]), look, layout, scenes.slot[row], ground)
+
+
+@dataclass(frozen=True, eq=False)
+class Canvas:
+    """An image that things are put into: sRGB, and the light that it shows."""
+
+    image: NDArray[np.uint8]
+    light: NDArray[np.float64]
+    setting: Setting
+
+    def put(
+        self, face: Portrait, tint: NDArray[np.float64], top: int, left: int
+    ) -> NDArray[np.bool_]:
+        """Put a thing where its portrait begins; return which pixels it covers, (H, W)."""
+        size, (height, width) = len(self.light), face.covered.shape
+        window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
+        part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
+        covered, body, shine = face.covered[part], face.body[part], face.shine[part]
+        behind = (1 - covered) * (1 - self.setting.hardness * face.shadow[part])
+        light = behind[..., None] * self.light[window] + body[..., None] * tint + shine[..., None]
+        self.light[window] = light
+        self.image[window] = to_srgb(self.setting.strength * light)
+        seen = np.zeros(self.light.shape[:2], bool)
+        seen[window] = covered > 0
+        return seen
 
 
 def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bindscope.studies.binding_id.images import draw
+from bindscope.studies.binding_id.images import Images
+from bindscope.studies.binding_id.looks import Look
 from bindscope.studies.binding_id.prompts import Form, Template
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.task import Pictures
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 
@@ -34,7 +32,5 @@ def load(
     rule, template = reading.rule, cast("Template", reading.template)
     form = Form(template, rule.mention, image=not reading.text_only)
 
-    def pictures(scenes: Scenes) -> NDArray[np.uint8]:
-        return draw(scenes, rule.layout).images
-
+    pictures = Images(rule.layout, Look.of(rule))
     return loading.load(model, form, weights), pictures
