@@ -16,7 +16,8 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
         for key, value in {
             "layout": "grid", "order": "independent",
-            "shared": "shape", "told_by": "size", "rows": 5, "estimation_rows": 5, "seed": 1,
+            "shared": "shape", "told_by": "size", "look": "varied", "clutter": 2, "rows": 5,
+            "estimation_rows": 5, "seed": 1,
         }.items()
     },
     # Of the second task, which has slots enough.
@@ -69,6 +70,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "name": "other", "tasks": ["nine-slots"],
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
             "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
+            "dimensions": [1], "coefficients": [1.0],
             "models": ["onevision"], "template": "short", "text_only": True,
             "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
             "threads": 2,

@@ -23,8 +23,8 @@ from bindscope.studies.binding_id.scenes import Rule
 Sun = tuple[float, float, float]
 Doubles = NDArray[np.float64]
 
-# All as high as the published one, or shadows would leave the pixels that are kept for them.
-SUNS: tuple[Sun, ...] = (SUN, (0.45, -0.55, 1.0), (-0.7, 0.1, 1.0), (0.65, 0.25, 1.0))
+# None lower than the published one, or shadows would leave the pixels that are kept for them.
+SUNS: tuple[Sun, ...] = (SUN, (0.45, -0.55, 1.0), (-0.55, 0.1, 1.0), (0.5, 0.25, 1.0))
 SIZES = (1.0, 0.9, 0.8)  # over the size that the word stands for
 STRENGTH = (0.75, 1.2)  # of all light
 HARDNESS = (0.5, 1.4)  # of shadows
