@@ -170,15 +170,15 @@ def dimensions(table: pd.DataFrame) -> Iterator[Dimensions]:
     for _, own in rows.groupby(MODEL, sort=False):
         name = str(own["name"].iloc[0]).replace("\n", ", ")
         judged = {}
-        for size, asked in own.groupby("dose"):
+        for size in sorted(int(dose) for dose in set(own["dose"])):
             found = [
                 (row["condition"], row["share"],
                  verdict(row["share_low"], row["share_high"], "above", WORKS))
-                for row in asked.to_dict("records")
+                for row in rows_with(own, dose=size).to_dict("records")
             ]  # fmt: skip
             whole = _together([one for *_, one in found])
             against = ", ".join(f"{c} {share:.2f}" for c, share, one in found if one == whole)
-            judged[int(size)] = (whole, "" if whole == "holds" else against)
+            judged[size] = (whole, "" if whole == "holds" else against)
         held = [size for size, (whole, _) in judged.items() if whole == "holds"]
         size = min(held) if held else max(judged)
         yield Dimensions(name, judged[size][0], size, judged[size][1])

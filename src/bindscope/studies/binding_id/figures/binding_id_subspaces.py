@@ -71,9 +71,9 @@ def draw(table: pd.DataFrame) -> Figure:
     models = in_order(named(maps)["name"])[:MOST_MODELS] if len(maps) else []
     figure = new_figure(3.1 + 1.45 * len(models))
     if models:
-        above, below = figure.subfigures(2, 1, height_ratios=(3.0, 1.4 * len(models)))
-        _by_dimension(above, named(lines))
-        _maps(below, named(maps), models)
+        parts = figure.subfigures(2, 1, height_ratios=(3.0, 1.4 * len(models)), squeeze=False)
+        _by_dimension(parts[0, 0], named(lines))
+        _maps(parts[1, 0], named(maps), models)
     else:
         _by_dimension(figure, named(lines))
     if note := left_out(lines, every):

@@ -101,6 +101,11 @@ class Edits:
                 positions = positions.scatter(2, spread(edit.index, positions), there)
         return positions
 
+    def changed(self, layer: int) -> list[Tensor]:
+        """Return the tokens whose residual is new, and nobody's else, at a layer: (n, t) each."""
+        parts = [edit.index for edit in self.parts if layer in edit.layers]
+        return parts + [edit.index for edit in self.added if layer in edit.layers]
+
     def residual(self, layer: int, stream: Tensor, places: Any = None) -> Tensor:
         """Return a residual stream (n, T or K, d): tokens replaced, in part too, then added to.
 

@@ -137,7 +137,7 @@ class FastEngine(VisionLanguageEngine):
     def _edited(self, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
         keys, values = base.keys[layer], base.values[layer]
         taken = [edit for edit in edits.taken if layer in edit.layers]
-        changed = [edit for edit in (*edits.parts, *edits.added) if layer in edit.layers]
+        changed = edits.changed(layer)
         turned = [edit for edit in edits.turned if layer in edit.layers]
         if not (taken or changed or turned):
             return keys, values
@@ -151,7 +151,7 @@ class FastEngine(VisionLanguageEngine):
             put(keys, edit.index, new)
             put(values, edit.index, take(edit.source.values[layer], edit.source_index))
         if changed:  # neither is linear in keys and values: a norm is in between
-            index = torch.cat([edit.index for edit in changed], 1)
+            index = torch.cat(changed, 1)
             stream = edits.residual(layer, base.residual[layer], base.kept)
             rows = torch.arange(len(index), device=index.device)[:, None]
             positions = moved(edits.positions(layer, base.positions), index)
