@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.scenes.solids.portraits import portrait
 from bindscope.studies.binding_id.config import ShapesTask
@@ -157,3 +158,6 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     assert ShapesTask(name="t").clutter == 0
     with pytest.raises(ValueError, match="less than or equal to 6"):
         ShapesTask(name="t", clutter=7)
+    sprites = {"name": "t", "layout": "sprites", "clutter": 1}
+    with pytest.raises(ConfigError, match=r"tasks\.0\.look: sprites stand alone"):
+        load_config({"datasets": [], "studies": {"binding_id": {"tasks": [sprites]}}}, "c.yaml")
