@@ -123,6 +123,11 @@ def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataF
     assert asked[asked == 0].index.tolist() == [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0)]
     maps = binding_id_subspaces.plane(table)
     assert len(maps) == 2 * 9 * 3
+    # A task with more dimensions is shown before one with fewer.
+    flat = table[~table["dose"].eq(8.0)].assign(task="flat")
+    rows = pd.concat([flat, table])
+    shown = binding_id_subspaces.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    assert set(shown["task"]) == {"t"}
     figure = binding_id_subspaces.draw(table=table)
     assert len(figure.subfigs[1].axes) == 2 * 3 + 1
 

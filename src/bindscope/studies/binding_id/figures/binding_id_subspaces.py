@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.views import (
 )
 from bindscope.tables.write import read_table
 
-MOST_LINES, MOST_MODELS = 9, 4  # models that have lines, and maps
+MOST_LINES, MOST_MODELS = 8, 4  # models that have lines, and maps
 GROUPS = {"O": "objects", "I": "items", "O+I": "objects and items"}
 WAYS: dict[str, dict[str, Any]] = {
     "within": {},
@@ -57,6 +57,15 @@ def plane(table: pd.DataFrame) -> pd.DataFrame:
     return most_asked(rows, MOST_MODELS) if len(rows) else rows
 
 
+def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the tasks with most dimensions, of as many models as there is room for."""
+    asked = rows[rows["condition"] == "O within"]
+    sizes = asked.groupby(["suite", "task"])["dose"].nunique()
+    deepest = sizes.index[sizes == sizes.max()]
+    kept = pd.MultiIndex.from_frame(rows[["suite", "task"]]).isin(deepest)
+    return most_asked(rows[kept], MOST_LINES)
+
+
 @styled
 def draw(table: pd.DataFrame) -> Figure:
     """Draw a panel per group by dimension; below, of three things or more, a row of maps per model.
@@ -67,7 +76,7 @@ def draw(table: pd.DataFrame) -> Figure:
         As `read` returns it.
     """
     every = summaries(table, "subspaces").dropna(subset=["dose"])
-    lines, maps = most_asked(every, MOST_LINES), plane(table)
+    lines, maps = by_dimension(every), plane(table)
     models = in_order(named(maps)["name"])[:MOST_MODELS] if len(maps) else []
     figure = new_figure(3.1 + 1.45 * len(models))
     if models:
@@ -103,7 +112,7 @@ def _by_dimension(figure: Any, rows: pd.DataFrame) -> None:
         handle(WORDS[way], **{"color": "#444444", "marker": "o", **more})
         for way, more in WAYS.items()
     ]
-    legend_below(figure, entries, 4)
+    legend_below(figure, entries, 3)
 
 
 def _maps(figure: SubFigure, rows: pd.DataFrame, models: list[str]) -> None:
