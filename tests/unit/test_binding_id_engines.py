@@ -11,6 +11,7 @@ import pytest
 import tiny_vlms
 import torch
 
+from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.interventions import (
     CONTROL,
@@ -18,6 +19,7 @@ from bindscope.studies.binding_id.interventions import (
     Condition,
     Knockout,
     Replace,
+    ReplacePart,
     Rotate,
     Tokens,
 )
@@ -58,6 +60,15 @@ def vectors(engine, state, group, seed, tokens=None):
     return 2 * np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+def bases(engine, state, group, seed, size=2):
+    """Orthonormal rows of each layer and token; the second token's has one dimension less."""
+    layers, tokens, width = engine.residual(state, group, 0).shape[1:]
+    drawn = np.random.default_rng(seed).normal(size=(layers, tokens, width, size))
+    found = np.linalg.qr(drawn)[0].swapaxes(-1, -2).astype(np.float32)
+    found[:, 1:, -1] = 0
+    return found
+
+
 def some_layers(engine, rng):
     return tuple(np.flatnonzero(rng.integers(2, size=engine.layers))) or (1,)
 
@@ -67,7 +78,7 @@ def conditions(engine, state, seed):
     rng = np.random.default_rng(seed)
     found = []
     for group in GROUPS:
-        add = vectors(engine, state, group, seed)
+        add, basis = vectors(engine, state, group, seed), bases(engine, state, group, seed)
         kinds = [
             [Replace(group, 0, some_layers(engine, rng))],
             [Add(group, 0, add), Add(group, 1, add, -0.5, some_layers(engine, rng))],
@@ -76,11 +87,17 @@ def conditions(engine, state, seed):
             # Exchanged between roles, with keys turned or not; then added to, then moved.
             [Replace(group, 0, None, 1, "base"), Replace(group, 1, (0, 2), 0, "base", False),
              Add(group, 1, add), Rotate(group, 1, 3)],
+            # Parts: exchanged in the context, taken from another, of tokens that are edited too.
+            [ReplacePart(group, 0, basis, "inside", None, 1, "base"),
+             ReplacePart(group, 1, basis, "outside", some_layers(engine, rng))],
+            [Replace(group, 0), ReplacePart(group, 0, basis, "outside", None, 1, "base"),
+             Add(group, 0, add), Rotate(group, 0, 2)],
         ]  # fmt: skip
         if len(state.positions) == 3:
             kinds[2] = [Rotate(group, 0, np.array([1, 4, -2])), Rotate(group, 1, np.eye(3)[:2] * 3)]
         found += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
-        anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)))
+        anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
+                ReplacePart(group, 1, basis, "inside", (1,)))  # fmt: skip
         found.append(Condition(f"{group} anew", anew, frozen=False))
     hidden = (Knockout("colour", 0, (1,), "item"), Knockout("object", 1, None, "colour"))
     return [CONTROL, *found, Condition("hidden from the context", hidden, frozen=False)]
@@ -125,6 +142,33 @@ def test_what_cancels_out_has_no_effect():
         ]
     found = engine.answers(base, None, nothing, asked, ITEMS)
     np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=TOLERANCE)
+
+
+def test_parts_inside_and_outside_are_the_whole():
+    """What both parts of a subspace come from is what was replaced; nothing of itself changes."""
+    (engine, _), ((base, source), _), asked = setting("llava")
+    for group in GROUPS:
+        basis = bases(engine, base, group, 1)
+        inside, outside = (ReplacePart(group, 0, basis, part) for part in ("inside", "outside"))
+        own = ReplacePart(group, 0, basis, context="base")
+        none = ReplacePart(group, 0, np.zeros_like(basis))
+        todo = [
+            (Replace(group, 0),), (inside, outside), (ReplacePart(group, 0, 0 * basis, "outside"),),
+            (), (own,), (none,),
+        ]  # fmt: skip
+        found = engine.answers(base, source, [Condition("", one) for one in todo], asked, ITEMS)
+        np.testing.assert_allclose(found[:, 1:3], found[:, [0, 0]], atol=TOLERANCE)
+        np.testing.assert_allclose(found[:, 4:], found[:, [3, 3]], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(("factor", "words"), [(2.0, "orthonormal"), (np.nan, "orthonormal")])
+def test_a_basis_that_is_none_is_refused(factor, words):
+    (engine, _), ((base, source), _), asked = setting("llava")
+    basis = bases(engine, base, "item", 0)
+    for wrong, said in ((factor * basis, words), (basis[:1], "shape")):
+        edit = Condition("parts", (ReplacePart("item", 0, wrong),))
+        with pytest.raises(InputError, match=said):
+            engine.answers(base, source, [edit], asked, ITEMS)
 
 
 def whole(scenes, questions):

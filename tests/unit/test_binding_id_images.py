@@ -132,6 +132,9 @@ def test_words_of_another_order_do_not_move_things() -> None:
         ("prism", 2 * 3 * np.sqrt(3) / 4),
         ("pyramid", 2 * 2 / 3),
         ("torus", 2 * np.pi**2 * (1 - TUBE) * TUBE**2),
+        ("capsule", np.pi * 5 / 12),
+        ("hourglass", np.pi * 2 / 3),
+        ("octahedron", 4 / 3),
     ],
 )
 def test_further_bodies_by_their_volume_and_slope(shape: str, volume: float) -> None:

@@ -25,10 +25,11 @@ from bindscope.studies.binding_id.figures import (
     binding_id,
     binding_id_mean,
     binding_id_positions,
+    binding_id_subspaces,
     binding_id_sweeps,
 )
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.mechanisms import accounts, judged
+from bindscope.studies.binding_id.mechanisms import accounts, dimensions, judged
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.build import build
 
@@ -159,6 +160,17 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
     assert share(table, "colour", "mean", "O by slot") <= 0.05
 
 
+def test_one_dimension_holds_the_ids_of_two_slots_and_of_no_other_mechanism(
+    found: dict[str, pd.DataFrame],
+) -> None:
+    verdicts = {one.model: (one.verdict, one.found) for one in dimensions(found["binding_id"])}
+    others = {f"by-{one} (oracle)": ("does not", 1) for one in MECHANISMS[1:]}
+    assert verdicts == {"by-slot (oracle)": ("holds", 1), **others}
+    said = dict(chapter(found, Inputs()).findings[1].points)
+    assert said["by-slot (oracle)"] == "1 dimension is enough."
+    assert "O within 0.00" in said["by-colour (oracle)"]
+
+
 def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
     rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
     for model in MECHANISMS:  # every image says where its things are
@@ -193,7 +205,7 @@ def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.Data
     assert "No real model was read" in said.lead[0]
     assert all("(oracle)" in name for name, _ in said.findings[0].points)
     assert dict(said.findings[0].points)["by-none (oracle)"] == "does not answer the question."
-    for module in (binding_id, binding_id_mean, binding_id_sweeps):
+    for module in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
         assert module.available(table=found["binding_id"]) is None
         assert module.available(table=found["binding_id"].iloc[:0])
     figure = binding_id_positions.draw(table=found["binding_id_positions"])

@@ -26,7 +26,8 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         f"ShapesTask.{key}": (f"tasks.0.{key}", value, SUITE)
         for key, value in {
             "layout": "grid", "order": "independent",
-            "shared": "shape", "told_by": "size", "rows": 5, "estimation_rows": 5, "seed": 1,
+            "shared": "shape", "told_by": "size", "look": "varied", "clutter": 2, "rows": 5,
+            "estimation_rows": 5, "seed": 1,
         }.items()
     },
     # Of the second task, which has slots enough.
@@ -82,6 +83,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
             "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
             "models": ["onevision"], "template": "short",
+            "dimensions": [1], "coefficients": [1.0],
             "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
             "threads": 2,
             "device": "cuda",

@@ -42,8 +42,11 @@ ROOMS: dict[str, set[str]] = {
     # Of models that read images and words, and of files: none in this preset.
     **{
         f"{name}.py": set()
-        for name in ("images", "photos", "published", "records", "shapes_task")
+        for name in ("images", "looks", "photos", "published", "records", "shapes_task")
     },
+    # Of an experiment that this preset does not have.
+    "subspaces.py": set(),
+    "figures/binding_id_subspaces.py": set(),
     "vlm/": set(),
     "toys/": set(),
 }  # fmt: skip

@@ -1,8 +1,8 @@
-"""Solids beside CLEVR's three, as signed distances: cone, frustum, prism, pyramid and torus.
+"""Solids beside CLEVR's three, as signed distances.
 
 All stand upright in a circle of radius 1 with their middle at the origin, from -1 to 1 along z; the
-torus stands on its rim, its axis along y. Edges are sharp: a distance is that from the farthest
-face's plane, near an edge less than from the body itself.
+torus stands on its rim, its axis along y, the octahedron on a corner. Edges are sharp: a distance
+is that from the farthest face's plane, near an edge less than from the body itself.
 """
 
 from __future__ import annotations
@@ -48,12 +48,31 @@ def _torus(points: Floats) -> Floats:
     return np.asarray(np.hypot(ring, points[..., 1]) - TUBE)
 
 
+def _capsule(points: Floats) -> Floats:
+    """A ball of half the radius, drawn out along z."""
+    x, y, z = (points[..., axis] for axis in range(3))
+    return np.asarray(np.sqrt(x**2 + y**2 + np.maximum(np.abs(z) - 0.5, 0.0) ** 2) - 0.5)
+
+
+def _hourglass(points: Floats) -> Floats:
+    """Two cones, tip to tip."""
+    across, z = np.hypot(points[..., 0], points[..., 1]), np.abs(points[..., 2])
+    return np.asarray(np.maximum((across - z) / np.sqrt(2.0), z - 1.0))
+
+
+def _octahedron(points: Floats) -> Floats:
+    return np.asarray((np.abs(points).sum(axis=-1) - 1.0) / np.sqrt(3.0))
+
+
 FURTHER: dict[str, Callable[[Floats], Floats]] = {
     "cone": _cone,
     "frustum": _frustum,
     "prism": _prism,
     "pyramid": _pyramid,
     "torus": _torus,
+    "capsule": _capsule,
+    "hourglass": _hourglass,
+    "octahedron": _octahedron,
 }
 """Name -> signed distance of points (..., 3), negative inside; outside it is never more than the
 distance from the surface, so a ray may step that far."""

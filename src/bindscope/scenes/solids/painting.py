@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +25,55 @@ class Drawn:
     boxes
         int16 (n, k, 4): the tight box of each solid's mask: left, top, right and bottom, ends
         exclusive; -1 where there is no j-th solid.
+    clutter
+        int16 (n, c, 4): the tight boxes of solids that are in no mask.
     """
 
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     boxes: NDArray[np.int16]
+    clutter: NDArray[np.int16]
+
+
+@dataclass(frozen=True, eq=False)
+class Canvas:
+    """An image that solids are put into, the later ones over the earlier ones.
+
+    Attributes
+    ----------
+    image
+        uint8 (H, W, 3), sRGB.
+    light
+        The linear light that it shows, float64 (H, W, 3), before `strength`.
+    strength
+        Factor of all light.
+    hardness
+        Factor of shadows.
+    """
+
+    image: NDArray[np.uint8]
+    light: NDArray[np.float64]
+    strength: float = 1.0
+    hardness: float = 1.0
+
+    def put(
+        self, face: Portrait, tint: NDArray[np.float64], top: int, left: int
+    ) -> NDArray[np.bool_]:
+        """Put a solid where its portrait begins; return which pixels it covers, (H, W).
+
+        What is outside of the image is cut off.
+        """
+        size, (height, width) = len(self.light), face.covered.shape
+        window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
+        part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
+        covered, body, shine = face.covered[part], face.body[part], face.shine[part]
+        behind = (1 - covered) * (1 - self.hardness * face.shadow[part])
+        light = behind[..., None] * self.light[window] + body[..., None] * tint + shine[..., None]
+        self.light[window] = light
+        self.image[window] = to_srgb(self.strength * light)
+        seen = np.zeros(self.light.shape[:2], bool)
+        seen[window] = covered > 0
+        return seen
 
 
 def paint(
@@ -56,15 +99,11 @@ def paint(
     images = np.repeat(to_srgb(ground)[None], n, axis=0)
     masks, boxes = np.zeros((n, size, size), np.uint8), np.full((n, k, 4), -1, np.int16)
     for row, there in enumerate(faces):
+        canvas = Canvas(images[row], ground.copy())
         for j, face in enumerate(there):
-            (top, left), (height, width) = corners[row, j], face.covered.shape
-            window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
-            part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
-            covered, light = _lit(face, tint[row, j], ground[window], part)
-            images[row][window] = light
-            masks[row][window][covered] = j + 1
-            boxes[row, j] = _box(masks[row] == j + 1)
-    return Drawn(images, masks, boxes)
+            masks[row][canvas.put(face, tint[row, j], *corners[row, j].tolist())] = j + 1
+            boxes[row, j] = tight_box(masks[row] == j + 1)
+    return Drawn(images, masks, boxes, np.zeros((n, 0, 4), np.int16))
 
 
 def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tuple[int, int]:
@@ -73,16 +112,7 @@ def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tupl
     return (top + bottom - shape[0]) // 2, (left + right - shape[1]) // 2
 
 
-def _lit(
-    face: Portrait, tint: NDArray[np.float64], ground: NDArray[np.float64], part: Any
-) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-    """Return which pixels of a window a solid covers, and what the window shows."""
-    covered, body, shine = face.covered[part], face.body[part], face.shine[part]
-    behind = (1 - covered) * (1 - face.shadow[part])
-    light = behind[..., None] * ground + body[..., None] * tint + shine[..., None]
-    return covered > 0, to_srgb(light)
-
-
-def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+def tight_box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of what a mask covers, ends exclusive."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

@@ -1,8 +1,8 @@
 """One solid alone in parallel projection: what its pixels show, apart from its colour.
 
 In parallel projection a solid looks the same wherever it stands, so one portrait serves every place
-in an image, and an image is put together in milliseconds. Light: a sun from the left, the front and
-above, and an even sky.
+in an image, and an image is put together in milliseconds. Light: a sun, where nothing else is said
+from the left, the front and above, and an even sky.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bindscope.scenes.solids.rays import dot, ray_lengths
 Material = Literal["rubber", "metal"]
 PITCH = 32.0  # degrees that the eye looks down
 TURN = {"cube": 28.0, "prism": 14.0, "pyramid": 28.0, "torus": 25.0}  # degrees about the vertical
-SUN = np.array([-0.45, -0.55, 1.0]) / np.linalg.norm([-0.45, -0.55, 1.0])
+SUN = (-0.45, -0.55, 1.0)  # right, back and up, of any length
 SKY = 0.55  # light of the sky, over that of the sun
 SHADE = 0.5  # share of the ground's light that a shadow takes
 FAR = 10.0  # from the eye's plane to the solid
@@ -62,8 +62,9 @@ class Portrait:
 
 @cache
 def portrait(
-    shape: str, material: Material, width: int, height: int, scale: float, margin: int, samples: int
-) -> Portrait:
+    shape: str, material: Material, width: int, height: int, scale: float, margin: int,
+    samples: int, sun: tuple[float, float, float] = SUN,
+) -> Portrait:  # fmt: skip
     """Draw a solid as large as its region allows.
 
     Parameters
@@ -80,7 +81,10 @@ def portrait(
         Pixels around the region that are drawn too, for the shadow.
     samples
         Rays along a side of a pixel.
+    sun
+        Where the sun is: right, back and up.
     """
+    towards = np.array(sun) / np.linalg.norm(sun)
     solid = Solid(shape, "", material, "", 0.0, 0.0, TURN.get(shape, 0.0), 0)
     left, top, right, bottom = _extent(shape)
     unit = max((right - left) / width, (bottom - top) / height) / scale  # scene units a pixel
@@ -92,9 +96,9 @@ def portrait(
             yield at + unit * (steps - n / 2 - margin)
 
     blocks = (height + 2 * margin, samples, width + 2 * margin, samples)
-    seen = _seen(_unit_solid(solid), *lines(samples))
+    seen = _seen(_unit_solid(solid), towards, *lines(samples))
     covered, body, shine = (part.reshape(blocks).mean(axis=(1, 3)) for part in seen)
-    shadow = _shadow(_unit_solid(solid), *lines(1))
+    shadow = _shadow(_unit_solid(solid), towards, *lines(1))
     median = np.median((body / np.maximum(covered, 1e-9))[covered > 1 - 1e-9])
     return Portrait(covered, body / median, shine, shadow, margin)
 
@@ -140,7 +144,9 @@ def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
     return starts.reshape(-1, 3), forward
 
 
-def _seen(solid: Solid, rows: Floats, columns: Floats) -> tuple[Floats, Floats, Floats]:
+def _seen(
+    solid: Solid, sun: Floats, rows: Floats, columns: Floats
+) -> tuple[Floats, Floats, Floats]:
     """Return whether rays hit the solid, and its light, tinted and not, (rows, columns) each."""
     starts, forward = _rays(rows, columns)
     lengths = ray_lengths(solid, starts, np.broadcast_to(forward, starts.shape))
@@ -150,26 +156,28 @@ def _seen(solid: Solid, rows: Floats, columns: Floats) -> tuple[Floats, Floats, 
     normals = normal(solid.shape, solid.radius, local) @ solid.own_axes
     found = np.zeros((3, len(starts)))
     found[0, hit] = 1.0
-    found[1:, hit] = _reflected(solid.material, normals, forward)
+    found[1:, hit] = _reflected(solid.material, sun, normals, forward)
     covered, body, shine = found.reshape(3, len(rows), len(columns))
     return covered, body, shine
 
 
-def _shadow(solid: Solid, rows: Floats, columns: Floats) -> Floats:
+def _shadow(solid: Solid, sun: Floats, rows: Floats, columns: Floats) -> Floats:
     """Return the share of light that the ground loses, a blurred ray per pixel."""
     starts, forward = _rays(rows, columns)
     ground = starts - starts[:, 2:] / forward[2] * forward
-    blocked = np.isfinite(ray_lengths(solid, ground, np.broadcast_to(SUN, ground.shape)))
+    blocked = np.isfinite(ray_lengths(solid, ground, np.broadcast_to(sun, ground.shape)))
     hard = np.pad(blocked.reshape(len(rows), len(columns)).astype(np.float64), 1)
     spread = hard[:-2] + 2 * hard[1:-1] + hard[2:]
     return SHADE / 16 * (spread[:, :-2] + 2 * spread[:, 1:-1] + spread[:, 2:])
 
 
-def _reflected(material: str, normals: Floats, forward: Floats) -> tuple[Floats, Floats]:
+def _reflected(
+    material: str, sun: Floats, normals: Floats, forward: Floats
+) -> tuple[Floats, Floats]:
     """Return the light that leaves a surface: what its colour tints, and what it does not."""
-    sun = np.maximum(normals @ SUN, 0.0)
+    lit = np.maximum(normals @ sun, 0.0)
     sky = SKY * (0.6 + 0.4 * normals[:, 2])
-    half = (SUN - forward) / np.linalg.norm(SUN - forward)
+    half = (sun - forward) / np.linalg.norm(sun - forward)
     facing = np.maximum(normals @ half, 0.0)
     if material == "metal":
         turned = 2 * dot(normals, np.broadcast_to(forward, normals.shape))[:, None] * normals
@@ -177,5 +185,5 @@ def _reflected(material: str, normals: Floats, forward: Floats) -> tuple[Floats,
         above = np.clip(0.5 + 2.5 * mirrored[:, 2], 0.0, 1.0)  # the horizon is a soft edge
         windows = np.maximum(np.sin(5 * np.arctan2(mirrored[:, 1], mirrored[:, 0])), 0.0) * above
         rim = (1 - np.abs(normals @ forward)) ** 3
-        return 0.2 + 0.4 * above + 0.25 * sun, 1.2 * facing**90 + 0.18 * windows + 0.25 * rim
-    return sun + sky, 0.12 * facing**18
+        return 0.2 + 0.4 * above + 0.25 * lit, 1.2 * facing**90 + 0.18 * windows + 0.25 * rim
+    return lit + sky, 0.12 * facing**18

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
-                     "signatures", "layers", "pairing", "tokens", "knockout", "cyclic"]  # fmt: skip
+                     "signatures", "layers", "pairing", "tokens", "knockout", "cyclic",
+                     "subspaces"]  # fmt: skip
 
 
 _OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout")
@@ -45,6 +46,13 @@ class ShapesTask(Model):
     )
     told_by: Literal["material", "size", "slot"] = Field(
         "slot", description="What tells them apart then."
+    )
+    look: Literal["published", "varied"] = Field(
+        "published",
+        description="Light, ground and sizes of things as published, or drawn for each image.",
+    )
+    clutter: int = Field(
+        0, ge=0, le=6, description="Small things of an image that no text mentions."
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
@@ -114,13 +122,13 @@ class Suite(Model):
         "`pairing`), moving keys "
         "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
         "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
-        "(`knockout`).",
+        "(`knockout`), exchanging parts of tokens (`subspaces`).",
     )
     levels: tuple[Literal["role", "slot"], ...] = Field(
         ("role", "slot"),
         min_length=1,
         description="Mean differences between roles, as published, or between slots; the last "
-        "one is used by `nulls`, `doses` and `transfer`.",
+        "one is used by `nulls`, `doses`, `transfer` and `subspaces`.",
     )
     shares: tuple[float, ...] = Field(
         (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2),
@@ -131,6 +139,17 @@ class Suite(Model):
         (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0),
         min_length=1,
         description="Multiples of mean differences in `doses`.",
+    )
+    dimensions: tuple[PositiveInt, ...] = Field(
+        (1, 2, 4, 8),
+        min_length=1,
+        description="Of `subspaces`, as far as there are levels.",
+    )
+    coefficients: tuple[float, ...] = Field(
+        (-0.5, 0.0, 0.5, 1.0, 1.5),
+        min_length=1,
+        description="Multiples of each of two mean differences in `subspaces`, of three things or "
+        "more.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
     null_query: bool = Field(
@@ -180,6 +199,9 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
+        for name in ("pairing", "subspaces"):
+            if name in suite.experiments and suite.answer == "slot":
+                yield f"{where}.experiments: `{name}` is about items; leave out `answer: slot`"
         if "pairing" in suite.experiments:
             yield from _without_pairs(where, suite, tasks)
         yield from _unanswerable(where, suite)
@@ -236,8 +258,6 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
 
     for task in (tasks[name] for name in suite.tasks if name in tasks):
         rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
-        if suite.answer == "slot":
-            yield f"{where}.experiments: `pairing` is about items; leave it or `answer: slot` out"
         if rule.mention == "slot":
             yield (
                 f"{where}.experiments: `pairing` exchanges what the text names things by, and "
@@ -251,3 +271,5 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
         yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
     if task.shared != "none" and task.told_by != "slot" and task.things != 2:
         yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
+    if task.layout == "sprites" and (task.look != "published" or task.clutter):
+        yield f"{where}.look: sprites stand alone on white; `look` and `clutter` are of 384 px"

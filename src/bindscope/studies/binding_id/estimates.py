@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Literal
 
@@ -32,6 +33,7 @@ from bindscope.studies.binding_id.task import GROUPS, Group, Pictures, Scenes
 
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")
+NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
@@ -79,6 +81,22 @@ class Effects:
             return np.asarray(self.values[other] - self.values[role], np.float32)
         first, second = scenes.slot[:, role], scenes.slot[:, other]
         return np.asarray(self.values[second] - self.values[first], np.float32)
+
+    @cached_property
+    def directions(self) -> Vectors:
+        """Principal components of the levels that were seen, longest first.
+
+        Returns
+        -------
+        NDArray
+            float32 (L, t, r, d): orthonormal rows, r the number of levels less one; rows of zeros
+            where levels differ in fewer dimensions.
+        """
+        means = self.values[self.seen].astype(np.float64)
+        centred = np.moveaxis(means - means.mean(axis=0), 0, 2)
+        _, lengths, rows = np.linalg.svd(centred, full_matrices=False)
+        there = lengths > NO_LENGTH * lengths[..., :1]
+        return np.asarray((rows * there[..., None])[:, :, : len(means) - 1], np.float32)
 
     def split_half(self, first: int, second: int) -> Doubles:
         """Return the cosine by layer, (L,), of the difference of two levels in both halves."""

@@ -2,7 +2,7 @@
 
 Source of ground, boxes and colours: what was measured on the released images of arXiv 2505.22200.
 Ours are drawn anew, without Blender: parallel projection, so that a thing looks the same in every
-slot, and one sun.
+slot, and one sun. `looks` has what may differ from image to image.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.scenes.solids.painting import Drawn, in_middle, paint
+from bindscope.core.errors import InputError
+from bindscope.scenes.solids.painting import Canvas, Drawn, in_middle, tight_box
 from bindscope.scenes.solids.portraits import Portrait, portrait
-from bindscope.scenes.solids.world import from_srgb
+from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.scenes.sprite_palette import BODIES, RGB
 from bindscope.scenes.sprites import SHIFT, sprite, tinted
 from bindscope.studies.binding_id.layouts import LAYOUTS, Layout, LayoutName
+from bindscope.studies.binding_id.looks import PUBLISHED, Look, Setting, setting_of
 from bindscope.studies.binding_id.task import Scenes
 
 SCALES = {"large": 1.0, "small": 0.62}
@@ -28,8 +30,9 @@ SHADOW_PX = 30  # around a region; regions of a layout are further apart
 
 
 def draw(
-    scenes: Scenes, layout_name: LayoutName, jitter: np.random.Generator | None = None
-) -> Drawn:
+    scenes: Scenes, layout_name: LayoutName, jitter: np.random.Generator | None = None,
+    look: Look = PUBLISHED,
+) -> Drawn:  # fmt: skip
     """Draw scenes.
 
     Parameters
@@ -41,6 +44,9 @@ def draw(
     jitter
         Of sprites: things then differ by up to 10 % in each colour and in brightness, and by a
         pixel in place. None: a thing always looks the same.
+    look
+        Whether light, ground and sizes differ from image to image, and how much clutter there is;
+        both follow from `scenes.setting`.
 
     Returns
     -------
@@ -48,16 +54,27 @@ def draw(
         Deterministic: without `jitter` an image follows from its scene alone.
     """
     layout = LAYOUTS[layout_name]
+    size, n, k = layout.size_px, len(scenes), scenes.things
+    published = Setting(_ground(layout_name), sizes=(1.0,) * len(layout.regions))
+    images = np.repeat(to_srgb(published.ground)[None], n, axis=0)
+    masks, boxes = np.zeros((n, size, size), np.uint8), np.zeros((n, k, 4), np.int16)
+    clutter = np.zeros((n, look.clutter, 4), np.int16)
     tint, shift = _looks(scenes, jitter)
-    faces = [
-        [_portrait_of(scenes, row, role, layout) for role in range(scenes.things)]
-        for row in range(len(scenes))
-    ]
-    corners = np.zeros_like(shift)
-    for row, role in np.ndindex(scenes.slot.shape):
-        region = layout.regions[scenes.slot[row, role]]
-        corners[row, role] = in_middle(region, faces[row][role].covered.shape)
-    return paint(_ground(layout_name), faces, corners + shift, tint)
+    for row in range(n):
+        setting = published
+        if look != PUBLISHED:
+            setting = _setting(scenes, row, layout, look, published.ground)
+            images[row] = to_srgb(setting.strength * setting.ground)
+        canvas = Canvas(images[row], setting.ground.copy(), setting.strength, setting.hardness)
+        for place, one in enumerate(setting.clutter):
+            clutter[row, place] = tight_box(canvas.put(one.face, one.tint, one.top, one.left))
+        for role in range(k):
+            face = _portrait_of(scenes, row, role, layout, setting)
+            middle = in_middle(layout.regions[scenes.slot[row, role]], face.covered.shape)
+            top, left = (middle + shift[row, role]).tolist()
+            masks[row][canvas.put(face, tint[row, role], top, left)] = role + 1
+            boxes[row, role] = tight_box(masks[row] == role + 1)
+    return Drawn(images, masks, boxes, clutter)
 
 
 @dataclass(frozen=True)
@@ -65,10 +82,15 @@ class Images:
     """Draws the images of a layout: a `Pictures` of `task`, without jitter."""
 
     layout: LayoutName
+    look: Look = PUBLISHED
 
     def __call__(self, scenes: Scenes) -> NDArray[np.uint8]:
         """Return uint8 (n, H, W, 3)."""
-        return draw(scenes, self.layout).images
+        return self.drawn(scenes).images
+
+    def drawn(self, scenes: Scenes) -> Drawn:
+        """Return images, masks and boxes."""
+        return draw(scenes, self.layout, look=self.look)
 
 
 def _looks(
@@ -84,17 +106,30 @@ def _looks(
     return tinted(colours, own, all_three), shift
 
 
-def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:
+def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout, setting: Setting) -> Portrait:
     """Return the portrait of a thing; the smallest region of a layout is that of all."""
     words = scenes.words
     shape = words.shapes[scenes.shape[row, role]]
     material = words.materials[scenes.material[row, role]]
-    scale = SCALES[words.sizes[scenes.size[row, role]]]
+    scale = SCALES[words.sizes[scenes.size[row, role]]] * setting.sizes[scenes.slot[row, role]]
     if layout.sprites:
         return sprite(shape, material, scale)
     sides = [(right - left, bottom - top) for left, top, right, bottom in layout.regions]
     width, height = (min(side) for side in zip(*sides, strict=True))
-    return portrait(BODIES.get(shape, shape), material, width, height, scale, SHADOW_PX, SAMPLES)
+    return portrait(
+        BODIES.get(shape, shape), material, width, height, scale, SHADOW_PX, SAMPLES, setting.sun
+    )
+
+
+def _setting(
+    scenes: Scenes, row: int, layout: Layout, look: Look, ground: NDArray[np.float64]
+) -> Setting:
+    if scenes.setting is None:
+        raise InputError(
+            "scenes", "they have no setting, which light, ground and clutter follow from",
+            "draw them by a rule with that look",
+        )  # fmt: skip
+    return setting_of(int(scenes.setting[row]), look, layout, scenes.slot[row], ground)
 
 
 @cache

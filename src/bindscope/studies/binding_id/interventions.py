@@ -2,8 +2,8 @@
 
 A *condition* is a named set of interventions, applied together. Every condition starts from the
 same frozen context (its residual stream before every decoder layer), so their order does not
-matter but for two edits of the same tokens: replacements come first, then additions, then
-rotations.
+matter but for two edits of the same tokens: replacements come first (of tokens, then of parts of
+them), then additions, then rotations.
 """
 
 from __future__ import annotations
@@ -76,6 +76,36 @@ class Replace:
     by: int | None = None
     context: Literal["source", "base"] = "source"
     rotate: bool = True
+    tokens: Tokens = ALL_TOKENS
+
+
+@dataclass(frozen=True, eq=False)
+class ReplacePart:
+    """Tokens of one role get another's part in a subspace, or its part outside of it.
+
+    Attributes
+    ----------
+    group, role
+        What is changed, in the base.
+    bases
+        float32 (L, t, r, d): the subspace of each layer and token. Its r rows are orthonormal;
+        those that are zero count as none, so dimensions may differ.
+    part
+        `inside`: the projection on the subspace is taken from the other token and the rest stays;
+        `outside`: the rest is taken and the projection stays.
+    layers, by, context
+        As of `Replace`. Tokens keep their own positions: keys are those of the new residual there.
+    tokens
+        Which image tokens; t is their number.
+    """
+
+    group: Group
+    role: int
+    bases: NDArray[np.float32]
+    part: Literal["inside", "outside"] = "inside"
+    layers: Layers = None
+    by: int | None = None
+    context: Literal["source", "base"] = "source"
     tokens: Tokens = ALL_TOKENS
 
 
@@ -154,7 +184,7 @@ class Knockout:
     tokens: Tokens = ALL_TOKENS
 
 
-Intervention = Replace | Add | Rotate | Knockout
+Intervention = Replace | ReplacePart | Add | Rotate | Knockout
 
 
 @dataclass(frozen=True)

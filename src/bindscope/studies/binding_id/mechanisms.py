@@ -7,7 +7,7 @@ and does not if fewer do; an account holds if all that it says does, and is refu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,6 +69,9 @@ DENIED_OF_PLACES: Claims = {
     **{f"{claim} where places are asked for": DENIED[claim] for claim in DENIED},
 }
 SEEN_IN_PLACE = "hiding a photo's thing costs more answers than hiding as much elsewhere"
+# Of experiment `subspaces`: what works at the dimension of a subspace that holds the IDs. Within it
+# answers are exchanged, or come back if objects and items are; else they stay.
+SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
 
 
 @dataclass(frozen=True)
@@ -147,16 +150,62 @@ def accounts(table: pd.DataFrame) -> list[Account]:
 def _account(
     name: str, account: str, judged: Mapping[tuple[str, str], Verdict], rows: Mapping[Any, Any]
 ) -> Account:
-    values = set(judged.values())
-    whole: Verdict = (
-        "does not" if "does not" in values else "undecided" if "undecided" in values else "holds"
-    )
+    whole = _together(judged.values())
     against = [
         f"{condition} {rows[experiment, condition]['share']:.2f}"
         for (experiment, condition), one in judged.items()
         if one == whole and one != "holds"
     ]
     return Account(name, account, whole, ", ".join(against))
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """Which of the subspaces that were asked is enough for a model's IDs.
+
+    Attributes
+    ----------
+    model
+        Its name, with its kind.
+    verdict
+        Whether one of the subspaces that were asked holds them.
+    found
+        The dimension of the smallest that does; else that of the largest.
+    against
+        What speaks against the largest, in words; empty if one holds.
+    """
+
+    model: str
+    verdict: Verdict
+    found: int
+    against: str
+
+
+def dimensions(table: pd.DataFrame) -> Iterator[Dimensions]:
+    """Judge which subspaces hold IDs: all of `SUBSPACE` work at their dimension."""
+    rows = named(summaries(table, "subspaces"))
+    rows = rows[rows["condition"].isin(SUBSPACE)]
+    for _, own in rows.groupby(MODEL, sort=False):
+        name = str(own["name"].iloc[0]).replace("\n", ", ")
+        judged = {}
+        for size in sorted(int(dose) for dose in set(own["dose"])):
+            found = [
+                (row["condition"], row["share"],
+                 verdict(row["share_low"], row["share_high"], "above", WORKS))
+                for row in rows_with(own, dose=size).to_dict("records")
+            ]  # fmt: skip
+            whole = _together([one for *_, one in found])
+            against = ", ".join(f"{c} {share:.2f}" for c, share, one in found if one == whole)
+            judged[size] = (whole, "" if whole == "holds" else against)
+        held = [size for size, (whole, _) in judged.items() if whole == "holds"]
+        size = min(held) if held else max(judged)
+        yield Dimensions(name, judged[size][0], size, judged[size][1])
+
+
+def _together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on a claim that is all of several."""
+    values = set(verdicts)
+    return "does not" if "does not" in values else "undecided" if "undecided" in values else "holds"
 
 
 def judged(table: pd.DataFrame, positions: pd.DataFrame | None = None) -> Iterator[Judged]:

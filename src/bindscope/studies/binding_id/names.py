@@ -17,7 +17,7 @@ _WHAT = (
 )  # fmt: skip
 _HOW = (
     "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
-    "other thing", "content", "other layer",
+    "other thing", "content", "other layer", "within", "outside", "elsewhere", "on the plane",
 )  # fmt: skip
 
 

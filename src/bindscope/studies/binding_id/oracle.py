@@ -43,6 +43,7 @@ from bindscope.studies.binding_id.interventions import (
     Intervention,
     Knockout,
     Replace,
+    ReplacePart,
     Rotate,
     Tokens,
 )
@@ -239,19 +240,20 @@ class Oracle:
         self, parts: Floats, layer: int, base: OracleState, source: OracleState | None,
         interventions: Iterable[Intervention],
     ) -> None:  # fmt: skip
-        """Replace, then add, in what stands before one block."""
+        """Replace tokens, then parts of them, then add, in what stands before one block."""
         rows = np.arange(parts.shape[0])[:, None]
         there = [one for one in interventions if one.layers is None or layer in one.layers]
         for one in there:
             if isinstance(one, Replace):
-                taken = base if one.context == "base" else source
-                if taken is None:
-                    raise InputError("condition", "it replaces tokens without a source", "give one")
-                by = one.role if one.by is None else one.by
-                places = taken.tokens(one.group, by, one.tokens)
-                parts[rows, base.tokens(one.group, one.role, one.tokens)] = _take(
-                    taken.parts[layer], places
-                )
+                places = base.tokens(one.group, one.role, one.tokens)
+                parts[rows, places] = _taken(one, layer, base, source)
+        for one in there:
+            if isinstance(one, ReplacePart):
+                places = base.tokens(one.group, one.role, one.tokens)
+                difference = _taken(one, layer, base, source) - parts[rows, places]
+                basis = one.bases[layer] @ self._mixing.T
+                inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
+                parts[rows, places] += inside if one.part == "inside" else difference - inside
         for one in there:
             if isinstance(one, Add):
                 vectors = one.vectors[layer] if one.vectors.ndim == 3 else one.vectors[:, layer]
@@ -389,6 +391,17 @@ def _hidden(
         if one.layers is None or layer in one.layers:
             np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
     return found
+
+
+def _taken(
+    one: Replace | ReplacePart, layer: int, base: OracleState, source: OracleState | None
+) -> Floats:
+    """Return the tokens before a block that others take over, float32 (n, t, WIDTH)."""
+    taken = base if one.context == "base" else source
+    if taken is None:
+        raise InputError("condition", "it replaces tokens without a source", "give one")
+    by = one.role if one.by is None else one.by
+    return _take(taken.parts[layer], taken.tokens(one.group, by, one.tokens))
 
 
 def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:

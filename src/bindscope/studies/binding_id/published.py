@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.images import draw
+from bindscope.studies.binding_id.images import Images
+from bindscope.studies.binding_id.looks import Look
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
@@ -30,12 +31,10 @@ def load(
     weights
         Manifest of the rule that downloaded it, where one did.
     """
-
-    def pictures(scenes: Scenes) -> NDArray[np.uint8]:
-        return draw(scenes, reading.rule.layout).images
+    pictures = Images(reading.rule.layout, Look.of(reading.rule))
 
     def masks(scenes: Scenes) -> NDArray[np.bool_]:
         roles = np.arange(1, scenes.things + 1)[:, None, None]
-        return np.asarray(draw(scenes, reading.rule.layout).masks[:, None] == roles)
+        return np.asarray(pictures.drawn(scenes).masks[:, None] == roles)
 
     return loading.load(model, reading.form, weights, masks), pictures

@@ -35,9 +35,7 @@ class Reading:
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Reading:
         """Return what a job's specification asks for."""
-        names = ("layout", "things", "order", "shared", "told_by")
-        rule = Rule(**{name: spec["task"][name] for name in names})
-        return cls(rule, spec["template"], spec["text_only"], spec["answer"])
+        return cls(Rule.of(spec["task"]), spec["template"], spec["text_only"], spec["answer"])
 
     @property
     def form(self) -> Form:

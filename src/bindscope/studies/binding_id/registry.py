@@ -30,6 +30,7 @@ EXPERIMENTS = {
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
+    "subspaces": f"{_HERE}.subspaces:subspaces",
 }
-ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic"})
-"""Experiments that add mean differences, which are estimated for them."""
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic", "subspaces"})
+"""Experiments of mean differences, which are estimated for them."""

@@ -31,7 +31,7 @@ from bindscope.studies.binding_id.trials import Trial
 
 Row = dict[str, Any]
 DETAILED = ("factorizability", "signatures", "mean", "cyclic")
-"""Experiments whose every cell (query, candidate) has a row."""
+"""Experiments whose every cell (query, candidate) has a row; points of a plane always have."""
 
 
 def rows_of(
@@ -48,7 +48,8 @@ def rows_of(
     for i, one in enumerate(trials):
         names = {
             "experiment": experiment, "condition": one.condition.name, "layers": one.layers,
-            "dose": None if np.isnan(one.dose) else one.dose, "n_rows": len(answers.logs),
+            "dose": _dose(one.dose), "second_dose": _dose(one.second_dose),
+            "n_rows": len(answers.logs),
         }  # fmt: skip
         per_row = right(answers, answers.logs, i, one.expected)
         leads = resampled_means(lead(answers, i, one.expected)[:, None], samples, seed)[:, 0]
@@ -65,9 +66,13 @@ def rows_of(
             **(ends("change", tests[i][0]) if i else {}),
             **({"p_value": tests[i][1], "p_adjusted": p_adjusted[i - 1]} if i else {}),
         }  # fmt: skip
-        if experiment in DETAILED:
+        if experiment in DETAILED or not np.isnan(one.second_dose):
             for row in _cells(answers, calibrated, i, one, samples, seed):
                 yield {**names, **row}
+
+
+def _dose(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _change(answers: Answers, trial: int, samples: int, seed: int) -> tuple[Interval, float]:

@@ -74,17 +74,20 @@ _INTERVENTION = (
     *_NAMES,
     label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
-          "of role 0, `O all` of all), or in words; `anew`: the context after the edit was "
-          "computed again; `none`: the control. Of `records` which tokens are hidden.", _TRIALS),
+          "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
+          "subspace, or all but these; `anew`: the context after the edit was computed again; "
+          "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
-    Column("dose", "float64", "1", "Multiple of the mean difference, or the number of roles by "
-           "which IDs move on.", _TRIALS, "allowed"),
+    Column("dose", "float64", "1", "Multiple of the mean difference, the number of roles by "
+           "which IDs move on, or the dimension of a subspace.", _TRIALS, "allowed"),
+    Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
+           "allowed"),
     *_CELL[:2],
 )  # fmt: skip
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=1,
+    version=2,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(

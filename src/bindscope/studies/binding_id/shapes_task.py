@@ -14,10 +14,11 @@ from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import SHAPES
 from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.layouts import LAYOUTS
+from bindscope.studies.binding_id.looks import Look
 from bindscope.studies.binding_id.prompts import answers, prompts
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import draw_pairs, joined
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs, joined
 from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
 from bindscope.studies.binding_id.vocabulary import SplitName
 
@@ -84,9 +85,7 @@ def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
     images = {split: _different(scenes) for split, scenes in both.items()}
     shown = [both[split][first] for split, (_, first) in images.items()]
     reading = task.reading
-    boxes = None
-    if not reading.text_only:
-        boxes = _write_images(reading.rule.layout, writer, shown)
+    boxes = None if reading.text_only else _write_images(reading.rule, writer, shown)
     lines: list[str] = []
     before = 0
     for (split, found), own in zip(pairs.items(), shown, strict=True):
@@ -104,17 +103,18 @@ def _different(scenes: Scenes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order = np.argsort(scenes.slot, axis=1)
     names = ("slot", *LOOKS)
     columns = [np.take_along_axis(getattr(scenes, name), order, axis=1) for name in names]
+    if scenes.setting is not None:
+        columns.append(scenes.setting[:, None])
     _, first, which = np.unique(
         np.concatenate(columns, axis=1), axis=0, return_index=True, return_inverse=True
     )
     return which.reshape(-1), first
 
 
-def _write_images(
-    layout: LayoutName, writer: StoreWriter, shown: Sequence[Scenes]
-) -> NDArray[np.int16]:
+def _write_images(rule: Rule, writer: StoreWriter, shown: Sequence[Scenes]) -> NDArray[np.int16]:
     """Draw images, a block at a time; return the boxes of all, (m, slots, 4)."""
-    slots, size = len(LAYOUTS[layout].regions), LAYOUTS[layout].size_px
+    layout = LAYOUTS[rule.layout]
+    slots, size = len(layout.regions), layout.size_px
     n = sum(map(len, shown))
     shapes = {"images": (size, size, 3), "masks": (size, size), "boxes": (slots, 4)}
     for name, shape in shapes.items():
@@ -123,7 +123,7 @@ def _write_images(
     for scenes in shown:
         for first in range(0, len(scenes), BLOCK):
             block = scenes[first : first + BLOCK]
-            drawn = draw(block, layout)
+            drawn = draw(block, rule.layout, look=Look.of(rule))
             rows = np.arange(len(block))[:, None]
             number = np.zeros((len(block), scenes.things + 1), np.uint8)
             number[:, 1:] = block.slot + 1

@@ -67,6 +67,8 @@ STUDY = Study(
                        _table_of("binding_id", "mean", "nulls", "signatures")),
         FigureEntry.of(_HERE, "binding_id_sweeps", "Binding IDs: by layer and by dose",
                        _table_of("binding_id", "layers", "doses")),
+        FigureEntry.of(_HERE, "binding_id_subspaces", "Binding IDs: subspaces",
+                       _table_of("binding_id", "subspaces")),
         FigureEntry.of(_HERE, "binding_id_positions", "Binding IDs: moved keys",
                        _table_of("binding_id_positions", "positions")),
     ),

@@ -98,6 +98,7 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
         "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
         "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
         "pairing": (spec["window"],),
+        "subspaces": (level, spec["dimensions"], spec["coefficients"]),
     }  # fmt: skip
 
     def bound(name: str) -> Callable[[Batch], Plan]:

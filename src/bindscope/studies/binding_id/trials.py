@@ -13,7 +13,7 @@ from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.estimates import Estimates, read
 from bindscope.studies.binding_id.interventions import CONTROL, Condition, Intervention
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import exchanged_contents
+from bindscope.studies.binding_id.scenes import exchanged_contents, exchanged_items
 from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Question, Scenes, question
 
 _TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}  # places, P, have none of their own
@@ -33,13 +33,16 @@ class Trial:
     layers
         Which layers are edited, in words.
     dose
-        How much: a factor, a number of rows; NaN where there is none.
+        How much: a factor, a number of dimensions; NaN where there is none.
+    second_dose
+        How much of a second difference; NaN where there is none.
     """
 
     condition: Condition
     expected: Mapping[str, str]
     layers: str = "all"
     dose: float = float("nan")
+    second_dose: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +150,11 @@ class Batch:
         """The base, each thing in the next one's slot."""
         return self._read(exchanged_contents(self.pairs.base))
 
+    @cached_property
+    def items_moved(self) -> State:
+        """The base, each item in the next one's sentence."""
+        return self._read(exchanged_items(self.pairs.base))
+
     def _read(self, scenes: Scenes) -> State:
         return read(self.engine, scenes, self.pictures)
 
@@ -240,7 +248,9 @@ def trial(
     *,
     layers: str = "all",
     dose: float = float("nan"),
+    second_dose: float = float("nan"),
     frozen: bool = True,
 ) -> Trial:
     """Return a trial of some interventions."""
-    return Trial(Condition(name, tuple(interventions), frozen), expected, layers, dose)
+    condition = Condition(name, tuple(interventions), frozen)
+    return Trial(condition, expected, layers, dose, second_dose)

@@ -17,10 +17,13 @@ from bindscope.studies.binding_id.interventions import (
     Knockout,
     Layers,
     Replace,
+    ReplacePart,
     Rotate,
 )
 from bindscope.studies.binding_id.task import GROUPS, Group
 from bindscope.studies.binding_id.vlm.state import Frozen, Places, places_of_both, token_map
+
+ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,25 @@ class Taken:
     source: Frozen
     source_index: Tensor
     rotate: bool
+
+
+@dataclass(frozen=True, eq=False)
+class TakenPart:
+    """Tokens whose part inside or outside of subspaces (L, t, r, d) is overwritten, by which."""
+
+    index: Tensor
+    layers: frozenset[int]
+    source: Frozen
+    source_index: Tensor
+    bases: Tensor
+    inside: bool
+
+    def of(self, layer: int, own: Tensor) -> Tensor:
+        """Return tokens (n, t, d) after it."""
+        difference = self.source.at(layer, self.source_index).to(own.dtype) - own
+        basis = self.bases[layer].to(own.dtype)
+        along = torch.einsum("ntr,trd->ntd", torch.einsum("ntd,trd->ntr", difference, basis), basis)
+        return own + (along if self.inside else difference - along)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +88,7 @@ class Edits:
     """A condition in tokens and layers; each kind in the order given."""
 
     taken: tuple[Taken, ...] = ()
+    parts: tuple[TakenPart, ...] = ()
     added: tuple[Added, ...] = ()
     turned: tuple[Turned, ...] = ()
     hidden: tuple[Hidden, ...] = ()
@@ -78,8 +101,13 @@ class Edits:
                 positions = positions.scatter(2, spread(edit.index, positions), there)
         return positions
 
+    def changed(self, layer: int) -> list[Tensor]:
+        """Return the tokens whose residual is new, and nobody's else, at a layer: (n, t) each."""
+        parts = [edit.index for edit in self.parts if layer in edit.layers]
+        return parts + [edit.index for edit in self.added if layer in edit.layers]
+
     def residual(self, layer: int, stream: Tensor, places: Any = None) -> Tensor:
-        """Return a residual stream (n, T or K, d) with tokens replaced, then added to.
+        """Return a residual stream (n, T or K, d): tokens replaced, in part too, then added to.
 
         `places` turns places in the context into places in `stream`, where they differ.
         """
@@ -89,6 +117,10 @@ class Edits:
                 new = taken.source.at(layer, taken.source_index).to(stream.dtype)
                 index = where(taken.index)[..., None].expand(new.shape)
                 stream = stream.scatter(1, index, new)
+        for part in self.parts:
+            if layer in part.layers:
+                index = where(part.index)[..., None].expand(-1, -1, stream.shape[-1])
+                stream = stream.scatter(1, index, part.of(layer, stream.gather(1, index)))
         for added in self.added:
             if layer in added.layers:
                 index = where(added.index)[..., None]
@@ -116,7 +148,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
         If an intervention does not fit the scenes, the model, or the other interventions.
     """
     where = f"condition {condition.name!r}"
-    taken, added, turned, hidden = [], [], [], []
+    taken, parts, added, turned, hidden = [], [], [], [], []
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
         places = token_map(base, edit.group, edit.role, edit.tokens)
@@ -126,7 +158,13 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
                 "has none", "leave this intervention out",
             )  # fmt: skip
         if isinstance(edit, Replace):
-            taken.append(_taken(edit, base, source, places, layers, where))
+            origin, here, there = _origin(edit, base, source, places, where)
+            taken.append(Taken(here, layers, origin, there, edit.rotate))
+        elif isinstance(edit, ReplacePart):
+            origin, here, there = _origin(edit, base, source, places, where)
+            bases = _bases(edit, base, places, layers, where)
+            inside = edit.part == "inside"
+            parts.append(TakenPart(here, layers, origin, there, bases, inside))
         elif isinstance(edit, Add):
             added.append(Added(places.index, layers, _vectors(edit, base, places, layers, where)))
         elif isinstance(edit, Rotate):
@@ -139,7 +177,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
             turned.append(Turned(places.index, layers, delta))
         else:
             hidden.append(_hidden(edit, base, condition, places, layers))
-    return Edits(tuple(taken), tuple(added), tuple(turned), tuple(hidden))
+    return Edits(tuple(taken), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
 
 
 def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
@@ -153,10 +191,10 @@ def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
     return chosen
 
 
-def _taken(
-    edit: Replace, base: Frozen, source: Frozen | None, places: Places, layers: frozenset[int],
-    where: str,
-) -> Taken:  # fmt: skip
+def _origin(
+    edit: Replace | ReplacePart, base: Frozen, source: Frozen | None, places: Places, where: str
+) -> tuple[Frozen, Tensor, Tensor]:
+    """Return the contexts that tokens are taken from, which tokens are edited, and by which."""
     origin = base if edit.context == "base" else source
     if origin is None:
         raise InputError(
@@ -171,7 +209,7 @@ def _taken(
                 "not match", "use `tokens: box`, whose cells are alike in every slot",
             )  # fmt: skip
         places = places_of_both(base, origin, role, edit.tokens)
-        return Taken(places.index, layers, origin, places.index, edit.rotate)
+        return origin, places.index, places.index
     others = token_map(origin, edit.group, role, edit.tokens)
     if len(origin.scenes) != len(base.scenes) or others.counts != places.counts:
         raise InputError(
@@ -181,7 +219,7 @@ def _taken(
             "replace by as many tokens: contexts row by row, regions of one size, a padding that "
             "the grid's border does not clip",
         )
-    return Taken(places.index, layers, origin, others.index, edit.rotate)
+    return origin, places.index, others.index
 
 
 def _counts(places: Places) -> str:
@@ -191,11 +229,7 @@ def _counts(places: Places) -> str:
 def _vectors(
     edit: Add, base: Frozen, places: Places, layers: frozenset[int], where: str
 ) -> Tensor:  # fmt: skip
-    if not places.even:
-        raise InputError(
-            where, f"it adds vectors to {_counts(places)} tokens, depending on the scene",
-            "use a padding that the grid's border does not clip, or `border: official`",
-        )  # fmt: skip
+    _check_even(places, "adds vectors to", where)
     total, n, width = len(base.residual), len(base.scenes), base.residual.shape[-1]
     vectors = np.asarray(edit.vectors, np.float32)
     shape = (total, places.index.shape[1], width)
@@ -209,6 +243,41 @@ def _vectors(
     if not bool(torch.isfinite(found[sorted(layers)]).all()):
         raise InputError(where, "it adds numbers that are not finite", "estimate them anew")
     return found.to(base.residual.device)
+
+
+def _bases(
+    edit: ReplacePart, base: Frozen, places: Places, layers: frozenset[int], where: str
+) -> Tensor:  # fmt: skip
+    """Check subspaces; a basis that is not orthonormal would be no projection."""
+    _check_even(places, "replaces a part of", where)
+    bases = torch.from_numpy(np.ascontiguousarray(edit.bases, np.float32))
+    total, width = len(base.residual), base.residual.shape[-1]
+    wanted = (total, places.index.shape[1])
+    if bases.ndim != 4 or bases.shape[:2] != wanted or bases.shape[-1] != width:
+        raise InputError(
+            where, f"its subspaces are of shape {tuple(bases.shape)} where {(*wanted, 'r', width)} "
+            "(layers, tokens, dimension, width) fits",
+            "estimate subspaces with this model and these tokens",
+        )  # fmt: skip
+    used = bases[sorted(layers)]
+    products = used @ used.mT
+    lengths = products.diagonal(dim1=-2, dim2=-1)
+    wrong = (products - torch.diag_embed((lengths > 0.5).float())).abs()
+    if not bool((wrong < ORTHONORMAL).all()):
+        raise InputError(
+            where, "the rows of a subspace's basis are not orthonormal",
+            "give rows of length 1 (or of zeros) at right angles, as of a singular value "
+            "decomposition",
+        )  # fmt: skip
+    return bases.to(base.residual.device)
+
+
+def _check_even(places: Places, does: str, where: str) -> None:
+    if not places.even:
+        raise InputError(
+            where, f"it {does} {_counts(places)} tokens, depending on the scene",
+            "use a padding that the grid's border does not clip, or `border: official`",
+        )  # fmt: skip
 
 
 def _delta(delta: Any, base: Frozen, places: Places, where: str) -> Tensor:

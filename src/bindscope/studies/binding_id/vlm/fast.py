@@ -137,9 +137,9 @@ class FastEngine(VisionLanguageEngine):
     def _edited(self, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
         keys, values = base.keys[layer], base.values[layer]
         taken = [edit for edit in edits.taken if layer in edit.layers]
-        added = [edit for edit in edits.added if layer in edit.layers]
+        changed = edits.changed(layer)
         turned = [edit for edit in edits.turned if layer in edit.layers]
-        if not (taken or added or turned):
+        if not (taken or changed or turned):
             return keys, values
         keys, values, rotary = keys.clone(), values.clone(), self.adapter.rotary(layer)
         for edit in taken:
@@ -150,8 +150,8 @@ class FastEngine(VisionLanguageEngine):
                 new = rotate_keys(new, delta, rotary) if bool(delta.any()) else new
             put(keys, edit.index, new)
             put(values, edit.index, take(edit.source.values[layer], edit.source_index))
-        if added:
-            index = torch.cat([edit.index for edit in added], 1)
+        if changed:  # neither is linear in keys and values: a norm is in between
+            index = torch.cat(changed, 1)
             stream = edits.residual(layer, base.residual[layer], base.kept)
             rows = torch.arange(len(index), device=index.device)[:, None]
             positions = moved(edits.positions(layer, base.positions), index)

@@ -1,0 +1,167 @@
+"""Subspaces of binding IDs: the planted one is found, parts of tokens are what they should be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.estimates import Effects, Estimates, estimate
+from bindscope.studies.binding_id.figures import binding_id_subspaces
+from bindscope.studies.binding_id.interventions import Condition, ReplacePart
+from bindscope.studies.binding_id.mechanisms import dimensions
+from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.subspaces import nested, random_directions, subspaces
+from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.trials import Batch
+
+RULE = Rule("sprites", 3, "independent")
+NAMES = {
+    "suite": "s",
+    "task": "t",
+    "origin": "oracle",
+    "asked": "item",
+    "spec_key": "k",
+    "code_key": "c",
+}
+
+
+@pytest.fixture(scope="module")
+def estimates() -> Estimates:
+    """Mean differences of nine slots in the oracle that binds by them."""
+    return estimate(Oracle("slot"), draw_pairs(RULE, "estimation", 200, 0).base, None, 200)
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """The experiment on two mechanisms, three things in nine slots."""
+    task = ShapesTask(
+        name="t", layout="sprites", things=3, order="independent", rows=40, estimation_rows=200
+    )
+    suite = Suite(
+        name="s", tasks=("t",), oracles=("o",), experiments=("subspaces",), dimensions=(2, 8),
+        resamples=50, coefficients=(0.0, 0.5, 1.0),
+    )  # fmt: skip
+    spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
+    rows: list[dict[str, Any]] = []
+    for mechanism in ("slot", "colour"):
+        found = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
+        rows += [{**NAMES, "model": mechanism, **row} for row in found]
+    return pd.DataFrame(rows)
+
+
+def test_the_planted_subspace_is_found(estimates: Estimates) -> None:
+    """All principal angles between what is found and the span of nine IDs are small."""
+    oracle = Oracle("slot")
+    words = draw_pairs(RULE, "test", 1, 0).base.words
+    for group, first in (("object", 0), ("item", 2)):
+        spans = estimates.effects[group, "slot"].directions  # type: ignore[index]
+        assert spans.shape[2:] == (8, oracle.width)
+        truth = np.stack(
+            [oracle.true_difference(group, words, (0, slot)) for slot in range(1, 9)],  # type: ignore[arg-type]
+            axis=1,
+        )
+        for layer in range(first, oracle.layers):
+            planted = np.linalg.qr(truth[layer].T)[0]
+            for span in spans[layer]:
+                np.testing.assert_allclose(span @ span.T, np.eye(8), atol=1e-5)
+                cosines = np.linalg.svd(span @ planted, compute_uv=False)
+                assert cosines.min() > 0.97
+    # Items know nothing of slots before they took it over: noise, at right angles to the IDs.
+    early = estimates.effects["item", "slot"].directions[0, 0]
+    assert np.linalg.svd(early @ planted, compute_uv=False).max() < 0.8
+
+
+def test_levels_that_differ_in_fewer_dimensions_have_fewer_directions() -> None:
+    """Four means on a line, five levels of which one was not seen: one direction, not three."""
+    values = np.zeros((5, 2, 1, 6), np.float32)
+    values[:4, 0, 0, 2] = [1.0, 2.0, 4.0, 8.0]
+    values[4] = 99
+    seen = np.array([True] * 4 + [False])
+    found = Effects("slot", values, values[None], seen, 1, np.zeros(2)).directions
+    assert found.shape == (2, 1, 3, 6)
+    np.testing.assert_allclose(np.abs(found[0, 0]), np.eye(6)[[2]] * [[1], [0], [0]], atol=1e-6)
+    assert not found[1].any()
+
+
+def test_parts_of_an_oracles_tokens_are_projections() -> None:
+    oracle, pairs = Oracle("slot"), draw_pairs(RULE, "test", 5, 0)
+    states = oracle.contexts(pairs.base), oracle.contexts(pairs.source)
+    own, other = oracle.residual(states[0], "item", 0), oracle.residual(states[1], "item", 1)
+    bases = random_directions(np.zeros((4, 1, 3, oracle.width), np.float32), 0)
+    projection = np.einsum("ltrd,ltre->ltde", bases, bases)
+    inside = np.einsum("ltde,nlte->nltd", projection, other - own)
+    for part, change in (("inside", inside), ("outside", other - own - inside)):
+        edit = ReplacePart("item", 0, bases, part, by=1)  # type: ignore[arg-type]
+        edited = oracle._edited(*states, Condition("", (edit,)))
+        np.testing.assert_allclose(oracle.residual(edited, "item", 0), own + change, atol=1e-5)
+        others = np.delete(np.arange(states[0].parts.shape[2]), states[0].tokens("item", 0)[0])
+        np.testing.assert_array_equal(edited.parts[:, :, others], states[0].parts[:, :, others])
+
+
+def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame) -> None:
+    rows = table[table["query"].eq("all") & table["model"].eq("slot")]
+    share = rows.set_index(["condition", "dose"])["share"]
+    for name in ("O within", "I within", "O+I within", "O outside", "I outside", "O random"):
+        assert share[name, 8.0] >= 0.95
+    assert share["O within", 2.0] < 0.75  # two of eight dimensions
+    assert share["O random", 8.0] >= 0.95
+    whole = rows[rows["condition"].isin(["O elsewhere", "I elsewhere"])]
+    assert (whole["share"] >= 0.95).all()  # what the part outside does not do
+    verdicts = {one.model: (one.verdict, one.found) for one in dimensions(table)}
+    assert verdicts == {"slot (oracle)": ("holds", 8), "colour (oracle)": ("does not", 8)}
+
+
+def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataFrame) -> None:
+    points = table[table["second_dose"].notna() & table["query"].eq("O0")]
+    share = points.set_index(["model", "dose", "second_dose", "candidate"])["share"]
+    for corner, item in (((0.0, 0.0), "I0"), ((1.0, 0.0), "I1"), ((0.0, 1.0), "I2")):
+        assert share["slot", *corner, item] >= 0.95
+        assert share["colour", *corner, "I0"] >= 0.95  # the ID is there, and not used
+    assert 0.25 < share["slot", 0.5, 0.5, "I1"] < 0.75
+    assert share["slot", 0.5, 0.5, "I0"] < 0.1
+    # Where two corners are as near, nothing is expected of the thing that is moved.
+    asked = points[points["model"] == "slot"].groupby(["dose", "second_dose"])["expected"].sum()
+    assert asked[asked == 0].index.tolist() == [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0)]
+    maps = binding_id_subspaces.plane(table)
+    assert len(maps) == 2 * 9 * 3
+    # A task with more dimensions is shown before one with fewer.
+    flat = table[~table["dose"].eq(8.0)].assign(task="flat")
+    rows = pd.concat([flat, table])
+    shown = binding_id_subspaces.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    assert set(shown["task"]) == {"t"}
+    figure = binding_id_subspaces.draw(table=table)
+    assert len(figure.subfigs[1].axes) == 2 * 3 + 1
+
+
+def test_dimensions_are_as_many_as_there_are() -> None:
+    assert nested((1, 2, 4, 8), 8) == [1, 2, 4, 8]
+    assert nested((8, 1, 4), 2) == [1, 2]
+
+
+def test_of_two_things_there_is_no_plane(estimates: Estimates) -> None:
+    rule = replace(RULE, things=2)
+    pairs = draw_pairs(rule, "test", 4, 0)
+    reading = Reading(rule, "paper")
+    batch = Batch(Oracle("slot"), None, pairs, reading, estimates)
+    plan = subspaces(batch, "slot", (1,), (0.0, 1.0))
+    names = [one.condition.name for _, trials in plan.trials for one in trials]
+    assert names == [
+        "none", "O within", "O random", "I within", "I random", "O+I within",
+        "O elsewhere", "O outside", "I elsewhere", "I outside",
+    ]  # fmt: skip
+    # Every batch asks the same, whatever its rows: random subspaces do not depend on them.
+    again = subspaces(
+        Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), reading, estimates),
+        "slot", (1,), (0.0, 1.0),
+    )  # fmt: skip
+    one, other = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
+    assert isinstance(one, ReplacePart)
+    assert isinstance(other, ReplacePart)
+    np.testing.assert_array_equal(one.bases, other.bases)
