@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bindscope.config.zoo import read_manifest
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
-from bindscope.studies.binding_id.toys_config import StoredToy, Toy
+from bindscope.studies.binding_id.toys.sizes import KIND
+from bindscope.studies.binding_id.toys_config import TRAINED, Toy
 
 _TOY = "results/binding_id/toys/{toy}-{key}"
 TOY_STEP = Step(
@@ -18,14 +20,16 @@ TOY_STEP = Step(
 )
 
 
-def add_toy(graph: Graph, toy: Toy | StoredToy) -> tuple[dict[str, Any], list[Product]]:
+def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     """Return what decides a toy's answers; add its training, if it is trained here."""
-    origin = "toy" if toy.objective == "free" else "interchange_toy"
+    made = None if toy.source == TRAINED else read_manifest(toy.source, KIND)
+    objective = made["objective"] if made else toy.objective
+    origin = "toy" if objective == "free" else "interchange_toy"
     given = {"kind": "toy", "origin": origin, "name": toy.name}
-    if isinstance(toy, StoredToy):
-        return {**given, "source": toy.source, "weights_sha256": toy.weights_sha256}, []
+    if made:
+        return {**given, "source": toy.source, "weights_sha256": made["sha256"]}, []
     content: dict[str, Any] = {
-        "toy": toy.model_dump(mode="json", exclude={"name"}),
+        "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
         "threads": toy.training.threads,
         "device": toy.training.device,
     }
