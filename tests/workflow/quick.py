@@ -12,6 +12,7 @@ from bindscope.config.models import AnyModel, Controlled
 from bindscope.config.root import Config
 from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
+from bindscope.studies.binding_id.toys_config import TRAINED
 
 SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
@@ -100,10 +101,13 @@ def _little_of_what_is_drawn(section: dict[str, Any]) -> None:
 
 def _few_toys(section: dict[str, Any]) -> dict[str, Any]:
     """Return toys and suites with one stored toy, and one trained here of each objective."""
-    ways = {toy.get("objective", "stored"): toy for toy in reversed(section["toys"])}
+    ways = {
+        toy.get("objective") if toy.get("source", TRAINED) == TRAINED else "stored": toy
+        for toy in reversed(section["toys"])
+    }
     toys = [toy for toy in section["toys"] if toy in ways.values()]
     for toy in toys:
-        if "source" not in toy:
+        if toy.get("source", TRAINED) == TRAINED:
             toy["training"] = SHORT_TOY  # 900 steps are the least that passes its gates
     names = {toy["name"] for toy in toys}
     suites = [

@@ -44,8 +44,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         }.items()
     },
     "Suite.toys": ("suites.2.toys", ["free", "absolute"], SUITE),
-    "StoredToy.name": ("toys.2.name", "other", SUITE),
-    "StoredToy.source": ("toys.2.source", "zoo:toy-interchange-1", SUITE),
+    "Toy.source": ("toys.2.source", "zoo:toy-interchange-1", SUITE),
     "BindingIdSection.toys": ("toys.0.seed", 5, TRAINED),
     **{
         f"Toy.{key}": (f"toys.0.{key}", value, TRAINED)

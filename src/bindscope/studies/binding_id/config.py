@@ -11,7 +11,7 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.toys_config import AnyToy
+from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class BindingIdSection(Model):
     tasks: tuple[ShapesTask, ...] = Field((), description="Tasks.")
     oracles: tuple[Oracle, ...] = Field((), description="Models of known mechanism.")
     models: tuple[VisionLanguageModel, ...] = Field((), description="Vision-language models.")
-    toys: tuple[AnyToy, ...] = Field((), description="Toys, trained here or in the zoo.")
+    toys: tuple[Toy, ...] = Field((), description="Toys, trained here or in the zoo.")
     records: tuple[Records, ...] = Field((), description="Records of your own.")
     suites: tuple[Suite, ...] = Field((), description="Which experiments on which models.")
     files: tuple[TaskFiles, ...] = Field((), description="Tasks that are written to files.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.zoo import TOY, read_manifest
+from bindscope.config.zoo import read_manifest
 from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
+
+TRAINED = "trained"
+_STORED = ("name", "source")  # all that is said of a toy of the zoo
 
 
 class ToyTraining(Model):
@@ -55,6 +58,12 @@ class Toy(Model):
     """A small vision-language model of LLaVA-OneVision's classes, trained from nothing."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
+    source: str = Field(
+        TRAINED,
+        pattern=rf"^({TRAINED}|zoo:[a-z0-9-]+)$",
+        description="`trained` here, or `zoo:<name>`, a pair of files of resources/zoo, whose "
+        "manifest says how it was trained: no other key goes with it.",
+    )
     objective: Literal["free", "interchange"] = Field(
         "free",
         description="`free`: to answer; `interchange`: also to answer as slots demand when "
@@ -85,6 +94,16 @@ class Toy(Model):
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and scenes.")
 
     @model_validator(mode="after")
+    def _whole(self) -> Self:
+        fields = Toy.model_fields
+        given = [key for key in fields if getattr(self, key) != fields[key].default]
+        if self.source != TRAINED and (wrong := [key for key in given if key not in _STORED]):
+            raise ValueError(
+                f"source: {self.source} is trained already, so {', '.join(wrong)} must not be given"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.width % (2 * LANGUAGE_HEADS):
             raise ValueError(f"width: not a multiple of {2 * LANGUAGE_HEADS}")
@@ -105,32 +124,3 @@ class Toy(Model):
         if self.tower == "siglip":
             return None
         return str(read_manifest(self.tower)["sha256"])
-
-
-class StoredToy(Model):
-    """A toy that is committed in resources/zoo; its manifest says how it was trained."""
-
-    name: Slug = Field(description="Name in paths, tables and figures.")
-    source: str = Field(
-        pattern=r"^zoo:[a-z0-9-]+$", description="`zoo:<name>`, a pair of files of resources/zoo."
-    )
-
-    @property
-    def objective(self) -> str:
-        """What it was trained for, as `Toy.objective`."""
-        return str(read_manifest(self.source, TOY)["objective"])
-
-    @property
-    def weights_sha256(self) -> str:
-        """Hash of its weights, which is part of the key."""
-        return str(read_manifest(self.source, TOY)["sha256"])
-
-
-def _tag(value: Any) -> str:
-    stored = "source" in value if isinstance(value, dict) else isinstance(value, StoredToy)
-    return "stored" if stored else "trained"
-
-
-AnyToy = Annotated[
-    Annotated[Toy, Tag("trained")] | Annotated[StoredToy, Tag("stored")], Discriminator(_tag)
-]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bindscope.config.wording import instead
+from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
-from bindscope.studies.binding_id.toys_config import StoredToy, Toy
+from bindscope.studies.binding_id.toys_config import TRAINED, Toy
 
 _TOY = "results/binding_id/toys/{toy}-{key}"
 TOY_STEP = Step(
@@ -38,20 +39,22 @@ def add_named_toy(graph: Graph, section: Any, name: str) -> Product | str:
             "name an entry of studies.binding_id.toys",
         )
     toy = toys[name]
-    if isinstance(toy, StoredToy):
-        return toy.source
+    if toy.source != TRAINED:
+        return str(toy.source)
     (training,) = add_toy(graph, toy)[1]
     return training
 
 
-def add_toy(graph: Graph, toy: Toy | StoredToy) -> tuple[dict[str, Any], list[Product]]:
+def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     """Return what decides a toy's answers; add its training, if it is trained here."""
-    origin = "toy" if toy.objective == "free" else "interchange_toy"
+    made = None if toy.source == TRAINED else read_manifest(toy.source, TOY)
+    objective = made["objective"] if made else toy.objective
+    origin = "toy" if objective == "free" else "interchange_toy"
     given = {"kind": "toy", "origin": origin, "name": toy.name}
-    if isinstance(toy, StoredToy):
-        return {**given, "source": toy.source, "weights_sha256": toy.weights_sha256}, []
+    if made:
+        return {**given, "source": toy.source, "weights_sha256": made["sha256"]}, []
     content: dict[str, Any] = {
-        "toy": toy.model_dump(mode="json", exclude={"name"}),
+        "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
         "threads": toy.training.threads,
         "device": toy.training.device,
     }

@@ -55,8 +55,10 @@ def write(
     content = save(tensors)
     write_atomic(weights, content)
     losses = [entry["loss_bits"] for entry in trained.history if entry["split"] == "val"]
-    recipe = {"model": config.model_dump(mode="json"), "threads": config.training.threads,
-              "device": config.training.device}  # fmt: skip
+    recipe = {
+        "model": config.model_dump(mode="json", exclude={"source"}),
+        "threads": config.training.threads, "device": config.training.device,
+    }  # fmt: skip
     write_json(
         manifest,
         {
