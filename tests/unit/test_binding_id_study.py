@@ -42,6 +42,7 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "pairs", "estimation_rows": 60},
             {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
              "estimation_rows": 200},
+            {"name": "by-place", "layout": "sprites", "shared": "both"},
         ],
         "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],
         "suites": [{
@@ -158,6 +159,25 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
     assert share(table, "colour", "mean", "O by slot") <= 0.05
 
 
+def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataFrame]) -> None:
+    """By colour: the question, in layer 2. By slot and content: the text alone, in layer 0."""
+    rows = found["binding_id"]
+    rows = rows[rows["experiment"].eq("pairing") & rows["share"].gt(0.5)]
+    used = {
+        model.removeprefix("by-"): {*zip(part["condition"], part["layers"], strict=True)}
+        - {("none", "all")}
+        for model, part in rows.groupby("model")
+    }
+    text = {("pairs anew", "all"), ("pairs anew", "0")}
+    read = {"all", "2", "from 1", "from 2"}
+    anew = {("pairs anew", at) for at in ("0", "1")}
+    assert used["slot"] == used["gather"] == text
+    assert used["order"] == set()
+    assert used["colour"] == anew | {("pairs", "to 2")} | {
+        (name, at) for name in ("pairs", "pairs anew") for at in read
+    }
+
+
 def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
     rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
     for model in MECHANISMS:  # every image says where its things are
@@ -215,6 +235,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"oracles": []}, "give `oracles`"),
     ({"experiments": ["mean", "mean"]}, "used 2 times"),
     ({"experiments": ["means"]}, "mean"),
+    ({"experiments": ["pairing"], "tasks": ["by-place"]}, "names them by their slot"),
 ]
 
 
