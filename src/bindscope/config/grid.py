@@ -89,11 +89,13 @@ def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
         return
     first, last = first_layer(model), depth(model)
     has_final = not (first or isinstance(model, KnownAnswer))
+    toy = isinstance(model, ToyVision)
+    captured = " (1 is its tower)" if toy else " (its `modules`)" if first else ""
     for layer in grid.layers:
         if not has_final if layer == "final" else not first <= layer <= last:
             yield (
                 f"{where}.layers: model {model.name!r} has layers {first} to {last}"
-                f"{' (what hooks capture)' if first else ''}, not {layer!r}"
+                f"{captured}, not {layer!r}"
             )
 
 
