@@ -56,7 +56,7 @@ def quick(config: Config) -> dict[str, Any]:
                 few += _each_once(_few(block, kinds, stand_in, beside))
             used |= {name for part in few for name in part["datasets"] + part["models"]}
             section[key] = few
-        _little_of_what_is_drawn(section)
+        _little_of_what_is_drawn(section, {model.source for model in config.models})
         for key in CURVES & set(section):
             for entry in section[key]:
                 entry["models"] = [name for name in entry["models"] if name in used]
@@ -88,24 +88,30 @@ def quick(config: Config) -> dict[str, Any]:
     return content
 
 
-def _little_of_what_is_drawn(section: dict[str, Any]) -> None:
+def _little_of_what_is_drawn(section: dict[str, Any], models: set[str]) -> None:
     """Shorten what a study trains itself, and the rows of its tasks."""
     for entry in section.get("dual_encoders", ()):
         entry["seeds"], entry["coverages"] = [0], entry["coverages"][-1:]
         entry["training"] = {**entry["training"], "steps": TRAINING_STEPS}
     if "toys" in section:
-        section |= _few_toys(section)
+        section |= _few_toys(section, models)
     for task in section.get("tasks", ()):
         task |= {"rows": BATCH, "estimation_rows": BATCH}
 
 
-def _few_toys(section: dict[str, Any]) -> dict[str, Any]:
-    """Return toys and suites with one stored toy, and one trained here of each objective."""
+def _few_toys(section: dict[str, Any], models: set[str]) -> dict[str, Any]:
+    """Return toys and suites with one stored toy, and one trained here of each objective.
+
+    Those stay, too, whose images other studies read.
+    """
     ways = {
         toy.get("objective") if toy.get("source", TRAINED) == TRAINED else "stored": toy
         for toy in reversed(section["toys"])
     }
-    toys = [toy for toy in section["toys"] if toy in ways.values()]
+    toys = [
+        toy for toy in section["toys"]
+        if toy in ways.values() or f"toy:{toy['name']}" in models
+    ]  # fmt: skip
     for toy in toys:
         if toy.get("source", TRAINED) == TRAINED:
             toy["training"] = SHORT_TOY  # 900 steps are the least that passes its gates

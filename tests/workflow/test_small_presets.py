@@ -125,7 +125,7 @@ def kinds(config: Config) -> dict[str, set[object]]:
         # files of the zoo another: the default run has them.
         "models": {
             (
-                re.sub(r"^(known-answer:)(?!token).*|^(zoo:).*|-?\d+$", r"\1\2", model.source),
+                re.sub(r"^(known-answer:)(?!token).*|^(zoo:|toy:).*|-?\d+$", r"\1\2", model.source),
                 getattr(model, "input_px", None) is None,
             )
             for model in config.models

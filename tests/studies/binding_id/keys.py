@@ -16,7 +16,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Records.folder": ("records.0.folder", "tests/fixtures/own_images", SUITE),
     "Records.file": ("records.0.file", "other.jsonl", SUITE),
     "Suite.records": ("suites.5.records", ["kitchen", "kitchen-again"], SUITE),
-    "Suite.answer": ("suites.0.answer", "slot", SUITE),
+    "Suite.answer": ("suites.3.answer", "item", SUITE),
     # Of models, as oracles read no words.
     "Suite.text_only": ("suites.1.text_only", True, SUITE),
     "VisionLanguageModel.tokens": ("models.1.tokens", "box", SUITE),
