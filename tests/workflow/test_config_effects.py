@@ -19,7 +19,8 @@ CANNOT_BE_CHANGED_ALONE = [
     "GenomeSource.n_categories", "GenomeSource.n_values", "PairSection.scenes",
     "PatchSampling.class_groups", "PhotosRenderer.kind", "PlantedEncoder.name",
     "PugSpareSource.path", "PugSpareSource.terms_accepted", "Report.figures",
-    "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val",
+    "SolidsRenderer.hidden", "ToyVision.source", "UsedScenes.test", "UsedScenes.train",
+    "UsedScenes.val",
     "VisionLanguageModel.source", "Zoo.source",
 ]  # fmt: skip
 

@@ -349,7 +349,7 @@ TABLE: dict[str, tuple[str, object, set[str]]] = {
     "Extraction.keep_patches": ("models.0.extraction.keep_patches", False,
                                 {"patches_temporary", "index"}),
     "ToyVision.name": ("models.11.name", "other", OF_TOYS),
-    "ToyVision.source": ("models.11.source", "toy:resampled", OF_TOYS),
+    "ToyVision.source": ("models.11.source", "toy:free", OF_TOYS),
     "ToyVision.n_layers": ("models.11.n_layers", 6, OF_TOYS),
     "ToyVision.extraction": ("models.11.extraction.batch_size", 8, OF_TOYS),
     "Report.title": ("report.title", "Other", set()),
