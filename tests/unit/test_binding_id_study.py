@@ -44,6 +44,7 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
              "estimation_rows": 200},
             {"name": "alike", "shared": "shape", "told_by": "size", "rows": 40},
+            {"name": "by-place", "layout": "sprites", "shared": "both"},
         ],
         "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],
         "suites": [{
@@ -171,6 +172,25 @@ def test_one_dimension_holds_the_ids_of_two_slots_and_of_no_other_mechanism(
     assert "O within 0.00" in said["by-colour (oracle)"]
 
 
+def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataFrame]) -> None:
+    """By colour: the question, in layer 2. By slot and content: the text alone, in layer 0."""
+    rows = found["binding_id"]
+    rows = rows[rows["experiment"].eq("pairing") & rows["share"].gt(0.5)]
+    used = {
+        model.removeprefix("by-"): {*zip(part["condition"], part["layers"], strict=True)}
+        - {("none", "all")}
+        for model, part in rows.groupby("model")
+    }
+    text = {("pairs anew", "all"), ("pairs anew", "0")}
+    read = {"all", "2", "from 1", "from 2"}
+    anew = {("pairs anew", at) for at in ("0", "1")}
+    assert used["slot"] == used["gather"] == text
+    assert used["order"] == set()
+    assert used["colour"] == anew | {("pairs", "to 2")} | {
+        (name, at) for name in ("pairs", "pairs anew") for at in read
+    }
+
+
 def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
     rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
     for model in MECHANISMS:  # every image says where its things are
@@ -241,6 +261,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"oracles": []}, "give `oracles`"),
     ({"experiments": ["mean", "mean"]}, "used 2 times"),
     ({"experiments": ["means"]}, "mean"),
+    ({"experiments": ["pairing"], "tasks": ["by-place"]}, "names them by their slot"),
 ]
 
 
