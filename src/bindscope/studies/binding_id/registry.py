@@ -32,5 +32,3 @@ EXPERIMENTS = {
     "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.subspaces:subspaces",
 }
-ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic", "subspaces"})
-"""Experiments of mean differences, which are estimated for them."""

@@ -17,7 +17,7 @@ from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.registry import ADDING, EXPERIMENTS
+from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import draw_pairs
 from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
@@ -27,6 +27,9 @@ from bindscope.studies.binding_id.vocabulary import words_of
 Row = dict[str, Any]
 # Splits share the words of all other attributes.
 _NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour", "item")
+
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic", "subspaces"})
+"""Experiments of mean differences, which are estimated for them."""
 
 
 @dataclass(frozen=True, eq=False)

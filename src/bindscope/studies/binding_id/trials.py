@@ -107,7 +107,7 @@ class Batch:
 
     @property
     def estimated(self) -> Estimates:
-        """The mean differences, for experiments that `registry.ADDING` names."""
+        """The mean differences, for experiments that `suite.ADDING` names."""
         assert self.estimates is not None
         return self.estimates
 
