@@ -484,3 +484,8 @@ def test_an_edit_of_a_figure_redraws_no_other(name):
     used = closure((ENTRIES[name].implementation,))[0]
     figures = {entry.implementation for entry in ENTRIES.values()}
     assert figures & set(used) == {ENTRIES[name].implementation}
+
+
+def test_no_two_of_many_names_look_the_same() -> None:
+    found = style.looks([str(i) for i in range(64)]).values()
+    assert len({tuple(sorted(look.items())) for look in found}) == 64

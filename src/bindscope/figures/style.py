@@ -123,9 +123,13 @@ def placeholder(reason: str) -> Figure:
 
 
 def looks(names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Give each name a `color` of the palette and a `marker`, in order; after eight they repeat."""
+    """Give each name a `color` of the palette and a `marker`, in order.
+
+    After eight names colours come again with other markers: no two of 64 names look the same.
+    """
+    n = len(PALETTE)
     return {
-        name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)]}
+        name: {"color": PALETTE[i % n], "marker": MARKERS[(i + i // n) % len(MARKERS)]}
         for i, name in enumerate(names)
     }
 

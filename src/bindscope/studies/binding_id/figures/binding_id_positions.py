@@ -40,12 +40,12 @@ def draw(table: pd.DataFrame) -> Figure:
     entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
     columns = legend_columns(str(entry.get_label()) for entry in entries)
     figure = new_figure(2.5 + 0.17 * -(-len(entries) // columns))
+    shift = min(0.02, 0.12 / max(len(look), 1))  # beside each other: models often agree
     for axes, (group, words) in zip(figure.subplots(1, 3, sharey=True), GROUPS.items(),
                                     strict=True):  # fmt: skip
         for i, (name, style) in enumerate(look.items()):
             own = rows_with(rows, name=name, group=group).sort_values("share_of_distance")
-            # Beside each other: models often agree.
-            x = own["share_of_distance"] + 0.02 * (i - (len(look) - 1) / 2)
+            x = own["share_of_distance"] + shift * (i - (len(look) - 1) / 2)
             axes.fill_between(x, own["share_low"], own["share_high"], color=style["color"],
                               alpha=0.12, linewidth=0)  # fmt: skip
             axes.plot(x, own["share"], **style)

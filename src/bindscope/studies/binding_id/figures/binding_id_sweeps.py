@@ -83,7 +83,8 @@ def _by_layer(axes: Axes, rows: pd.DataFrame, look: dict[str, Any]) -> None:
 
 
 def _by_dose(axes: Axes, rows: pd.DataFrame, look: dict[str, Any]) -> None:
+    shift = min(0.05, 0.25 / len(look))  # all of them stay near their dose
     for i, (name, style) in enumerate(look.items()):
         own = rows_with(rows, name=name).dropna(subset=["dose"]).sort_values("dose")
-        axes.plot(own["dose"] + 0.05 * (i - (len(look) - 1) / 2), own["share"], **style)
+        axes.plot(own["dose"] + shift * (i - (len(look) - 1) / 2), own["share"], **style)
     axes.set_xlabel("multiple of the mean difference", fontsize=7.5)
