@@ -77,7 +77,7 @@ def quick(config: Config) -> dict[str, Any]:
     content["models"] = [
         _short_training(given, model)
         for given, model in zip(content.get("models", ()), config.models, strict=True)
-        if not content.get("studies") or model.name in used
+        if not used or model.name in used  # a zoo, whose models no study reads
     ]
     used |= {given["training"]["dataset"] for given in content["models"] if "training" in given}
     content["datasets"] = [
