@@ -155,7 +155,7 @@ def test_a_replacement_by_masks_takes_all_cells_that_show_either_thing(setting: 
     assert (np.abs(fast[:, 1:] - fast[:, :1]).max(axis=(0, 2, 3)) > 1e-3).all()
     start = base.inputs.start
     for condition, wanted in ((todo[1], both), (todo[2], columns(base, 1))):
-        edits = resolve(base, source, condition)
+        edits = resolve(base, source, condition, 4)
         (index,) = {id(e): e.index for e in (*edits.taken, *edits.hidden)}.values()
         found = [set((row - start).tolist()) for row in index]
         assert found == wanted

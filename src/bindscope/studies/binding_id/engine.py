@@ -42,6 +42,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def heads(self) -> int:
+        """Heads of attention of each decoder layer, H."""
+        ...
+
+    @property
     def abilities(self) -> frozenset[Ability]:
         """What it can do besides replacing and adding.
 
@@ -114,5 +119,16 @@ class Engine(Protocol):
         NDArray
             Natural log-probabilities over the whole vocabulary, float64 (n, conditions,
             questions, c).
+        """
+        ...
+
+    def attention(self, state: State, questions: Sequence[Question]) -> NDArray[np.float64]:
+        """Return where the last token of each question looks, nothing being edited.
+
+        Returns
+        -------
+        NDArray
+            float64 (n, L, H, questions, groups, k): the share of a head's attention that is on
+            the tokens of a group, in the order of `task.GROUPS`, and role.
         """
         ...

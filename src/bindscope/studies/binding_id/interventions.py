@@ -175,6 +175,8 @@ class Knockout:
         context that is computed anew (`Condition.frozen` false).
     tokens
         Which image tokens.
+    heads
+        Heads of attention, counted from 0, that cannot see them; None: all.
     """
 
     group: Group
@@ -182,6 +184,7 @@ class Knockout:
     layers: Layers = None
     seen_by: Literal["question"] | Group = "question"
     tokens: Tokens = ALL_TOKENS
+    heads: tuple[int, ...] | None = None
 
 
 Intervention = Replace | ReplacePart | Add | Rotate | Knockout

@@ -90,6 +90,11 @@ class Adapter(Protocol):
         ...
 
     @property
+    def heads(self) -> int:
+        """Heads of attention of each decoder layer, those that share keys counted singly."""
+        ...
+
+    @property
     def device(self) -> torch.device:
         """Where it runs."""
         ...
@@ -195,6 +200,11 @@ class Decoder:
     def width(self) -> int:
         """Width of the residual stream."""
         return int(self.language.config.hidden_size)
+
+    @property
+    def heads(self) -> int:
+        """Heads of attention of each layer."""
+        return int(self.language.config.num_attention_heads)
 
     @property
     def device(self) -> torch.device:

@@ -14,9 +14,10 @@ from torch import Tensor
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.interventions import Condition, Tokens
-from bindscope.studies.binding_id.task import Attribute, Group, Question, Scenes
+from bindscope.studies.binding_id.task import GROUPS, Attribute, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
-from bindscope.studies.binding_id.vlm.edits import Edits, resolve
+from bindscope.studies.binding_id.vlm.attention import Watch
+from bindscope.studies.binding_id.vlm.edits import Edits, marked, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
@@ -104,6 +105,11 @@ class VisionLanguageEngine:
     def width(self) -> int:
         """Width of the residual stream."""
         return self.adapter.width
+
+    @property
+    def heads(self) -> int:
+        """Heads of attention of each decoder layer."""
+        return self.adapter.heads
 
     @property
     def needs_images(self) -> bool:
@@ -222,7 +228,7 @@ class VisionLanguageEngine:
         words = base.scenes.words.of(self.options.asked)
         tokens = answer_tokens(self.adapter, words, self.options.answer)
         wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
-        edits = [resolve(base, source, condition) for condition in conditions]
+        edits = [resolve(base, source, condition, self.heads) for condition in conditions]
         step = max(1, self.options.batch_size // len(base.scenes))
         with torch.inference_mode():
             found = [
@@ -236,6 +242,30 @@ class VisionLanguageEngine:
         asked: Sequence[Tensor], wanted: Tensor,
     ) -> Tensor:  # fmt: skip
         """Return log-probabilities, float64 (n, conditions, questions, c)."""
+        raise NotImplementedError
+
+    def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
+        """Return where the last token of each question looks (`engine.Engine.attention`)."""
+        k, length = state.scenes.things, state.length
+        asked = question_tokens(
+            self.adapter, state.read, self.template(state.scenes, questions),
+            state.inputs.ids.device,
+        )  # fmt: skip
+        tokens = [token_map(state, group, role).index for group in GROUPS for role in range(k)]
+        marks = torch.stack([marked(index, length) for index in tokens], -1)
+        found: list[list[Tensor]] = [[] for _ in range(self.layers)]
+
+        def watch(layer: int, weights: Tensor) -> None:
+            found[layer].append(weights[..., :length] @ marks[:, None].to(weights.dtype))
+
+        with torch.inference_mode():
+            self._watched(state, asked, watch)
+            looks = torch.stack([torch.cat(parts, 2) for parts in found], 1)
+        shape = (*looks.shape[:-1], len(GROUPS), k)
+        return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)
+
+    def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+        """Ask questions behind contexts, and let `watch` see the attention of their last tokens."""
         raise NotImplementedError
 
     def log_probabilities(self, last: Tensor, wanted: Tensor) -> Tensor:

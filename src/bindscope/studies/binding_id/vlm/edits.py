@@ -76,11 +76,15 @@ class Turned:
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """Tokens that cannot be seen, by the question (None) or by tokens of the context (n, s)."""
+    """Tokens that cannot be seen, by the question (None) or by tokens of the context (n, s).
+
+    `heads` says of each head whether it is blind to them, bool (H,); (1,) says it of all alike.
+    """
 
     index: Tensor
     layers: frozenset[int]
     seen_by: Tensor | None
+    heads: Tensor
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ def spread(index: Tensor, positions: Tensor) -> Tensor:
     return index[None].expand(len(positions), -1, -1)
 
 
-def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
-    """Find the tokens that a condition means.
+def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: int) -> Edits:
+    """Find the tokens that a condition means, in a model of so many heads.
 
     Raises
     ------
@@ -176,7 +180,9 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition) -> Edits:
             delta = _delta(edit.delta, base, places, where)
             turned.append(Turned(places.index, layers, delta))
         else:
-            hidden.append(_hidden(edit, base, condition, places, layers))
+            seen_by = _seen_by(edit, base, condition)
+            blind = _heads(edit, heads, where).to(places.index.device)
+            hidden.append(Hidden(places.index, layers, seen_by, blind))
     return Edits(tuple(taken), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
 
 
@@ -296,11 +302,22 @@ def _delta(delta: Any, base: Frozen, places: Places, where: str) -> Tensor:
     )  # fmt: skip
 
 
-def _hidden(
-    edit: Knockout, base: Frozen, condition: Condition, places: Places, layers: frozenset[int]
-) -> Hidden:
+def _heads(edit: Knockout, total: int, where: str) -> Tensor:
+    """Return which heads are blind, bool (H,); (1,) where all are."""
+    if edit.heads is None:
+        return torch.ones(1, dtype=torch.bool)
+    if wrong := [head for head in edit.heads if not 0 <= head < total]:
+        raise InputError(
+            where, f"it names head {wrong[0]}, and each layer of the model has {total}",
+            f"heads are counted from 0 to {total - 1}",
+        )  # fmt: skip
+    return torch.isin(torch.arange(total), torch.tensor(edit.heads, dtype=torch.int64))
+
+
+def _seen_by(edit: Knockout, base: Frozen, condition: Condition) -> Tensor | None:
+    """Return the tokens of the context that cannot see; None where it is the question."""
     if edit.seen_by == "question":
-        return Hidden(places.index, layers, None)
+        return None
     if condition.frozen or edit.seen_by not in GROUPS:
         raise InputError(
             f"condition {condition.name!r}",
@@ -309,33 +326,47 @@ def _hidden(
         )
     group: Group = edit.seen_by
     seers = [token_map(base, group, role).index for role in range(base.scenes.things)]
-    return Hidden(places.index, layers, torch.cat(seers, 1))
+    return torch.cat(seers, 1)
 
 
 def hide_from_context(mask: Tensor, edits: Sequence[Hidden], layer: int) -> Tensor:
     """Return a mask (n, 1, T, T) in which tokens of the context cannot see hidden ones.
 
-    A token always sees itself.
+    A token always sees itself. Where only some heads are blind the mask has all, (n, H, T, T).
     """
     for edit in edits:
         if layer in edit.layers and edit.seen_by is not None:
             n, length = len(edit.index), mask.shape[-1]
-            seen = _marked(edit.index, length)[:, None] & _marked(edit.seen_by, length)[..., None]
+            seen = marked(edit.index, length)[:, None] & marked(edit.seen_by, length)[..., None]
             seen &= ~torch.eye(length, dtype=torch.bool, device=mask.device)
-            lowest = torch.finfo(mask.dtype).min
-            mask = mask.expand(n, -1, -1, -1).masked_fill(seen[:, None], lowest)
+            mask = blinded(mask.expand(n, -1, -1, -1), seen[:, None] & edit.heads[:, None, None])
     return mask
 
 
 def hidden_from_question(edits: Sequence[Hidden], layer: int, n: int, length: int) -> Tensor:
-    """Return which tokens of each context a question cannot see at a layer, bool (n, length)."""
-    found = torch.zeros(n, length, dtype=torch.bool)
+    """Return which tokens of each context a question cannot see at a layer.
+
+    Returns
+    -------
+    Tensor
+        bool (n, 1, length); (n, H, length) where only some heads are blind.
+    """
+    found = torch.zeros(n, 1, length, dtype=torch.bool)
     for edit in edits:
         if layer in edit.layers and edit.seen_by is None:
-            found = found.to(edit.index.device) | _marked(edit.index, length)
+            unseen = marked(edit.index, length)[:, None] & edit.heads[:, None]
+            found = found.to(edit.index.device) | unseen
     return found
 
 
-def _marked(index: Tensor, length: int) -> Tensor:
+def blinded(mask: Tensor, unseen: Tensor) -> Tensor:
+    """Return a mask (n, 1 or H, S, T) without what is not seen, bool (n, 1 or H, S or 1, T)."""
+    heads = max(mask.shape[1], unseen.shape[1])
+    lowest = torch.finfo(mask.dtype).min
+    return mask.expand(-1, heads, -1, -1).masked_fill(unseen, lowest)
+
+
+def marked(index: Tensor, length: int) -> Tensor:
+    """Return which tokens of each context are among those of an index (n, t), bool (n, length)."""
     marks = torch.zeros(len(index), length, dtype=torch.bool, device=index.device)
     return marks.scatter(1, index, True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,9 +22,11 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.studies.binding_id.interventions import Condition
 from bindscope.studies.binding_id.task import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs, before_layers
+from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.base import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
+    blinded,
     hidden_from_question,
     hide_from_context,
     moved,
@@ -130,6 +133,11 @@ class FastEngine(VisionLanguageEngine):
         last = self.suffix_pass(base, caches, edits, asked)
         return self.log_probabilities(last, wanted)
 
+    def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+        cache = list(zip(base.keys, base.values, strict=True))
+        with watched(self.adapter, last_tokens(asked), watch):
+            self.suffix_pass(base, [cache], [Edits()], asked)
+
     def edited(self, base: Frozen, edits: Edits) -> Cache:
         """Return the keys and values of frozen contexts after interventions."""
         return [self._edited(base, edits, layer) for layer in range(self.layers)]
@@ -194,27 +202,33 @@ class FastEngine(VisionLanguageEngine):
         steps = torch.cat([torch.arange(size) for size in lengths]).to(base.positions.device)
         positions = (base.next_positions()[:, None] + steps).repeat(m, 1)
         mask = branch_mask(length, lengths, hidden)
-        masks = [self._masked(base, edits, mask, layer) for layer in range(self.layers)]
 
         def hook(layer: int, stream: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
-            return stream, given | {"attention_mask": masks[layer]}
+            # Made where it is needed: with an axis of heads it is large, and few layers have one.
+            return stream, given | {"attention_mask": self._masked(base, edits, mask, layer)}
 
         parts = positions.expand(len(base.positions), -1, -1)
         with before_layers(self.adapter, hook):
             found = self.adapter.decode(hidden, parts, mask, cache)
-        ends = torch.tensor(lengths, device=found.device).cumsum(0) - 1
-        return found[:, ends].view(m, n, len(asked), -1).transpose(0, 1)
+        return found[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
 
     def _masked(self, base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:
         if not any(layer in hide.layers for edit in edits for hide in edit.hidden):
             return mask
         n, more = len(base.scenes), mask.shape[-1] - base.length
-        unseen = torch.cat([
+        parts = [
             hidden_from_question(edit.hidden, layer, n, base.length).to(mask.device)
             for edit in edits
-        ])  # fmt: skip
-        unseen = torch.nn.functional.pad(unseen, (0, more))[:, None, None]
-        return mask.expand(len(unseen), -1, -1, -1).masked_fill(unseen, torch.finfo(mask.dtype).min)
+        ]
+        heads = max(part.shape[1] for part in parts)
+        unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
+        unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
+        return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
+
+
+def last_tokens(asked: Sequence[Tensor]) -> list[int]:
+    """Return the place of each question's last token among questions (n, S) side by side."""
+    return [end - 1 for end in accumulate(tokens.shape[1] for tokens in asked)]
 
 
 def branch_mask(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:

@@ -18,8 +18,10 @@ from bindscope.studies.binding_id.interventions import Condition
 from bindscope.studies.binding_id.task import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Inputs, additive, before_layers
 from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
+    blinded,
     hidden_from_question,
     hide_from_context,
     moved,
@@ -80,14 +82,17 @@ class ReferenceEngine(VisionLanguageEngine):
         with before_layers(self.adapter, hook):
             return self.adapter.forward(base.inputs, ids)[:, -1]
 
+    def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+        for ids in asked:
+            with watched(self.adapter, [-1], watch):
+                self._asked(base, Edits(), True, ids)
+
     def _masked(self, mask: Tensor, edits: Edits, layer: int, base: Frozen) -> Tensor:
         mask = hide_from_context(mask, edits.hidden, layer)
         n, length = len(base.scenes), base.length
         unseen = hidden_from_question(edits.hidden, layer, n, mask.shape[-1]).to(mask.device)
         asks = torch.arange(mask.shape[-1], device=mask.device) >= length
-        return mask.expand(n, -1, -1, -1).masked_fill(
-            (unseen[:, None] & asks[:, None])[:, None], torch.finfo(mask.dtype).min
-        )
+        return blinded(mask.expand(n, -1, -1, -1), unseen[:, :, None] & asks[:, None])
 
     def _positions(self, base: Frozen, edits: Edits, layer: int, more: int) -> Tensor:
         """Return the positions (parts, n, T + S) that a layer is to rotate by."""
