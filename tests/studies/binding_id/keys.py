@@ -80,7 +80,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
         for key, value in {
             "name": "other", "tasks": ["nine-slots"],
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
-            "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
+            "head_layers": [0], "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
             "models": ["onevision"], "template": "short",
             "dimensions": [1], "coefficients": [1.0],
             "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,

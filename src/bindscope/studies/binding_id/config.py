@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
-                     "signatures", "layers", "pairing", "tokens", "knockout", "cyclic",
-                     "subspaces"]  # fmt: skip
+                     "signatures", "layers", "pairing", "tokens", "knockout", "heads",
+                     "cyclic", "subspaces"]  # fmt: skip
 
 
-_OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout")
+_OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout", "heads")
 """Experiments for which things may have unequal numbers of tokens."""
 
 
@@ -122,7 +122,7 @@ class Suite(Model):
         "`pairing`), moving keys "
         "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
         "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
-        "(`knockout`), exchanging parts of tokens (`subspaces`).",
+        "(`knockout`, from single `heads`), exchanging parts of tokens (`subspaces`).",
     )
     levels: tuple[Literal["role", "slot"], ...] = Field(
         ("role", "slot"),
@@ -152,6 +152,11 @@ class Suite(Model):
         "more.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
+    head_layers: tuple[NonNegativeInt, ...] = Field(
+        (),
+        description="Layers whose heads are blinded one by one in `heads` (three conditions each); "
+        "none named: all. Where heads look is read of all layers.",
+    )
     null_query: bool = Field(
         True, description="Whether to ask about what is in no scene, too, for calibration."
     )

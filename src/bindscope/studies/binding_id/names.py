@@ -8,6 +8,8 @@ ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
 """What kind of model it is; numbers of an oracle or a toy say nothing about a real model, an
 `interchange_toy` was trained to bind by slot, and what a local folder holds is not known here."""
 
+ALL = "all"
+"""Stands where the number of a layer, or of a head, does."""
 AGAINST = "the thing against elsewhere"
 """Condition of `records`: the thing hidden, compared with as large a box elsewhere hidden."""
 

@@ -47,8 +47,17 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
+from bindscope.studies.binding_id.oracle_attention import attend, nearness, softmax
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Asked, Attribute, Group, Question, Scenes, Words
+from bindscope.studies.binding_id.task import (
+    GROUPS,
+    Asked,
+    Attribute,
+    Group,
+    Question,
+    Scenes,
+    Words,
+)
 
 Mechanism = Literal["slot", "colour", "gather", "order", "none"]
 Floats = NDArray[np.float32]
@@ -62,7 +71,6 @@ PART = {name: slice(int(end) - _SIZES[name], int(end))
 WIDTH = int(_ENDS[-1])
 LAYERS = 4
 CELLS = 2  # image tokens of a slot
-SHARPNESS = 24.0  # of attention
 CONFIDENCE = 12.0  # of the answer's logits
 _KIND: dict[Attribute, str] = {
     "shape": "shape", "colour": "colour", "material": "look", "size": "look", "slot": "id",
@@ -148,6 +156,7 @@ class Oracle:
 
     abilities: frozenset[Ability] = frozenset({"rotate", "knockout", "propagate"})
     layers = LAYERS
+    heads = 1
     width = WIDTH
     needs_images = False
 
@@ -207,15 +216,28 @@ class Oracle:
         """Answer questions under conditions; see `engine.Engine`."""
         known = base.scenes.words.of(self.answer)
         table = np.stack([word_vector(_KIND[self.answer], word) for word in known])
-        asked = self._item_of if self.answer == "item" else self._place_of
         found = np.empty((len(candidates), len(conditions), len(questions), candidates.shape[1]))
         for i, condition in enumerate(conditions):
             edited = self._edited(base, source, condition)
             hidden = _hidden(base, condition.interventions, "question")
             for j, question in enumerate(questions):
-                answer = CONFIDENCE * asked(edited, question, hidden) @ table.T
+                answer = CONFIDENCE * self._asked(edited, question, hidden)[0] @ table.T
                 logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
                 found[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
+        return found
+
+    def attention(self, state: OracleState, questions: Sequence[Question]) -> NDArray[np.float64]:
+        """Return where questions look; see `engine.Engine`. Blocks 0 and 1 are not theirs."""
+        k = state.scenes.things
+        found = np.zeros((len(state.scenes), LAYERS, 1, len(questions), len(GROUPS), k))
+        hidden = _hidden(state, (), "question")
+        for i, question in enumerate(questions):
+            _, *looks = self._asked(state, question, hidden)
+            for layer, seen in zip((2, 3), looks, strict=True):
+                for j, group in enumerate(GROUPS):
+                    for role in range(k):
+                        own = np.take_along_axis(seen, state.tokens(group, role), axis=1)
+                        found[:, layer, 0, i, j, role] = own.sum(axis=1)
         return found
 
     def _edited(
@@ -310,7 +332,7 @@ class Oracle:
             added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
         elif self.mechanism in ("slot", "gather"):
             key = PART[_KIND[self.mention]]
-            weights = _attention(mentions[:, :, key], now[:, :image, key], hidden[:, None, :image])
+            weights = attend(mentions[:, :, key], now[:, :image, key], hidden[:, None, :image])
             seen_parts = weights @ now[:, :image]
             pairs = (("id", "id"),) if self.mechanism == "slot" else (
                 ("shape", "carried_shape"), ("colour", "carried_colour"))  # fmt: skip
@@ -318,61 +340,83 @@ class Oracle:
                 added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
         return added
 
-    def _item_of(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
-        """Return what the question makes of the items, float32 (n, size of the part)."""
+    def _asked(
+        self, state: OracleState, question: Question, hidden: Hidden
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
+        image, whole = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
+        to_image, to_items = slice(0, image), slice(image + 1, None, 2)
+        if self.answer == "item":
+            found, whole[0, :, to_image], whole[1, :, to_items] = self._item_of(
+                state, question, hidden
+            )
+        else:
+            found, whole[0, :, to_items], whole[1, :, to_image] = self._place_of(
+                state, question, hidden
+            )
+        return found, whole[0], whole[1]
+
+    def _item_of(
+        self, state: OracleState, question: Question, hidden: Hidden
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what the question makes of the items, and its attention to image and items."""
         image = state.image_tokens
         now = state.parts[3][:, image + 1 :: 2]
         key = PART[_KIND[question.by]]
         asked = _vectors(question.words, question.by, question.values)[:, None]
         seen = state.parts[2][:, :image]
-        weights = _attention(asked, seen[:, :, key], hidden(2)[:, None, :image])
-        thing = weights @ seen
+        first = attend(asked, seen[:, :, key], hidden(2)[:, None, :image])
+        thing = first @ seen
         blocked = hidden(3)[:, None, image + 1 :: 2]
         if self.mechanism == "order":
-            there = (weights[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
-            near = _nearness(_rank(state, "object", there), _rank(state, "item"))
-            weights = _softmax(np.where(blocked, -np.inf, near[:, None]))
+            there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
+            near = nearness(_rank(state, "object", there), _rank(state, "item"))
+            weights = softmax(np.where(blocked, -np.inf, near[:, None]))
         else:
             weights = self._lookup(question.by, asked, thing, now, blocked)
-        return np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
+        found = np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
+        return found, first[:, 0], weights[:, 0]
 
-    def _place_of(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
-        """Return what the question of two hops makes of the image, float32 (n, size of an ID)."""
+    def _place_of(
+        self, state: OracleState, question: Question, hidden: Hidden
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what the question of two hops makes of the image; attention to items and image."""
         image = state.image_tokens
         items = state.parts[2][:, image + 1 :: 2]
         asked = _vectors(question.words, question.by, question.values)[:, None]
-        weights = _attention(asked, items[:, :, PART["item"]], hidden(2)[:, None, image + 1 :: 2])
-        item, seen = weights @ items, state.parts[3][:, :image]
+        first = attend(asked, items[:, :, PART["item"]], hidden(2)[:, None, image + 1 :: 2])
+        item, seen = first @ items, state.parts[3][:, :image]
         blocked = hidden(3)[:, None, :image]
         if self.mechanism == "order":
             there = state.positions[:, None, image + 1 :: 2]
-            there = (weights * there).sum(axis=(1, 2))[:, None]
+            there = (first * there).sum(axis=(1, 2))[:, None]
             every = state.positions[:, :image]
-            near = _nearness(_rank(state, "item", there), _rank(state, "object", every))
-            weights = _softmax(np.where(blocked, -np.inf, near[:, None]))
+            near = nearness(_rank(state, "item", there), _rank(state, "object", every))
+            weights = softmax(np.where(blocked, -np.inf, near[:, None]))
         elif self.mechanism == "none":
-            weights = _softmax(np.where(blocked, -np.inf, np.zeros(seen.shape[:2])[:, None]))
+            weights = softmax(np.where(blocked, -np.inf, np.zeros(seen.shape[:2])[:, None]))
         else:
             # Of all that is seen of a thing `gather` takes the shape here, as for single hops.
             read, key = {"slot": ("id", "id"), "colour": ("carried_colour", "colour"),
                          "gather": ("carried_shape", "shape")}[self.mechanism]  # fmt: skip
-            weights = _attention(item[:, :, PART[read]], seen[:, :, PART[key]], blocked)
-        return np.asarray((weights @ seen[:, :, PART["id"]])[:, 0], np.float32)
+            weights = attend(item[:, :, PART[read]], seen[:, :, PART[key]], blocked)
+        found = np.asarray((weights @ seen[:, :, PART["id"]])[:, 0], np.float32)
+        return found, first[:, 0], weights[:, 0]
 
     def _lookup(
         self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
     ) -> Floats:
         """Return the attention of the question to items, by what the mechanism compares."""
         if self.mechanism == "slot":
-            return _attention(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
+            return attend(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
         if self.mechanism == "colour":
             found = thing[:, :, PART["colour"]]
-            return _attention(found, items[:, :, PART["carried_colour"]], blocked)
+            return attend(found, items[:, :, PART["carried_colour"]], blocked)
         if self.mechanism == "gather":
             kind = by if by in ("shape", "colour") else "shape"
             found = asked if by == kind else thing[:, :, PART[kind]]
-            return _attention(found, items[:, :, PART[f"carried_{kind}"]], blocked)
-        return _softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2])[:, None]))
+            return attend(found, items[:, :, PART[f"carried_{kind}"]], blocked)
+        return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2])[:, None]))
 
 
 Hidden = Callable[[int], NDArray[np.bool_]]
@@ -381,14 +425,18 @@ Hidden = Callable[[int], NDArray[np.bool_]]
 def _hidden(
     state: OracleState, interventions: Iterable[Intervention], seen_by: str, layer: int = -1
 ) -> Any:
-    """Return which tokens cannot be seen: bool (n, tokens) at a layer, or a function of it."""
+    """Return which tokens cannot be seen: bool (n, tokens) at a layer, or a function of it.
+
+    There is one head to a block, 0.
+    """
     if layer < 0:
         return lambda at: _hidden(state, interventions, seen_by, at)
     found = np.zeros(state.positions.shape, bool)
     for one in interventions:
         if not isinstance(one, Knockout) or one.seen_by != seen_by:
             continue
-        if one.layers is None or layer in one.layers:
+        blind = one.heads is None or 0 in one.heads
+        if blind and (one.layers is None or layer in one.layers):
             np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
     return found
 
@@ -414,20 +462,6 @@ def _take(parts: Floats, tokens: Integers) -> Floats:
     return np.asarray(parts[..., np.arange(len(tokens))[:, None], tokens, :], np.float32)
 
 
-def _softmax(scores: NDArray[Any]) -> Floats:
-    """Return attention; where nothing can be seen it is 0."""
-    top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
-
-
-def _attention(queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
-    """Return softmax attention (n, queries, keys)."""
-    scores = SHARPNESS * queries @ keys.swapaxes(-1, -2)
-    return _softmax(np.where(hidden, -np.inf, scores))
-
-
 def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> Floats:
     """Return where positions (n, t) stand among the things, or items: about -1/2 to 1/2.
 
@@ -439,11 +473,6 @@ def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> 
     low, high = places.min(axis=1, keepdims=True), places.max(axis=1, keepdims=True)
     at = state.positions[rows[:, None], places] if positions is None else positions
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
-
-
-def _nearness(rank: Floats, others: Floats) -> Floats:
-    """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
-    return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
 
 
 def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:

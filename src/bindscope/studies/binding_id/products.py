@@ -28,6 +28,7 @@ STEPS = (
             "rows": f"{_SUITE}.jsonl",
             "positions": f"{_SUITE}.positions.jsonl",
             "vectors": f"{_SUITE}.vectors.jsonl",
+            "heads": f"{_SUITE}.heads.jsonl",
             "answers": f"{_SUITE}.safetensors",
         },
         leaf=True,

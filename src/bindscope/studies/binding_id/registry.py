@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "pairing": f"{_EXPERIMENTS}:pairing",
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
+    "heads": f"{_HERE}.heads:single_heads",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.subspaces:subspaces",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ORIGINS, in_place
+from bindscope.studies.binding_id.names import ALL, ORIGINS, in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
@@ -12,6 +12,7 @@ _ENTRY = "config `suites[]`"
 _TRIALS = "`studies.binding_id.trials`"
 _METRICS = "`studies.binding_id.metrics`"
 _VECTORS = "`studies.binding_id.estimates`"
+_HEADS = "`studies.binding_id.heads`"
 _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
@@ -169,6 +170,56 @@ _VECTOR = (
 def _cosine(name: str, meaning: str) -> Column:
     return Column(name, "float64", "1", meaning, _VECTORS, "allowed", -1.0001, 1.0001)
 
+
+_HEAD = (
+    *_NAMES,
+    label("layer", "Decoder layer, from 0; `all`.", _HEADS),
+    label("head", "Head of attention of the layer, from 0; `all` of them together.", _HEADS),
+    label("group", "What is hidden from it, and looked at: tokens of all things, items or colours.",
+          _HEADS, values=("object", "item", "colour")),
+)  # fmt: skip
+
+
+def _numbers(column: pd.Series[str]) -> pd.Series[int]:
+    """Return what layers, or heads, are sorted by: all of them first."""
+    return column.replace(ALL, "-1").astype(int)
+
+
+HEADS_SCHEMA = TableSchema(
+    name="binding_id_heads",
+    version=1,
+    description="What single heads carry to the question, and where they look: a row per layer, "
+    "head and group, and for all heads of a layer and of all layers.",
+    columns=(
+        *_HEAD,
+        _ORIGIN,
+        _ASKED,
+        *_SHARE,
+        *_interval("change", _ANSWERS, "Share after the group is hidden from this head alone minus "
+                   "the control's; empty of heads that were not blinded.",
+                   "paired bootstrap over rows, Wilson's where all rows agree", low=-1.0,
+                   high=1.0),
+        *_interval("lead_change", "nats", "The same of how far the expected candidate is above the "
+                   "mean of the others.", "paired bootstrap over rows"),
+        share("p_value", "probability", "Exact sign test that as many rows rise as fall.",
+              _METRICS, null="allowed"),
+        share("p_adjusted", "probability", "Adjusted by Holm's procedure over all heads, layers "
+              "and groups of the model.", _METRICS, null="allowed"),
+        share("attention_right", "share of attention", "Of the question's last token, nothing "
+              "being hidden, on the group's tokens of whom the question is about; of single heads, "
+              "mean over rows.", _HEADS, null="allowed", high=1.0001),
+        share("attention_other", "share of attention", "On those of another, mean over the others.",
+              _HEADS, null="allowed", high=1.0001),
+        *_interval("attention_most", _ANSWERS, "Whose attention on the right one is above that on "
+                   "any other; those that tie share the row.", "Wilson's, a row counts once",
+                   low=0.0, high=1.0),
+        _ROWS,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _HEAD),
+    rules=tuple(_inside(name) for name in ("share", "change", "lead_change", "attention_most")),
+    order={"layer": _numbers, "head": _numbers},
+)  # fmt: skip
 
 VECTORS_SCHEMA = TableSchema(
     name="binding_id_vectors",

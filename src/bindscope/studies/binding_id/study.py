@@ -22,7 +22,7 @@ def _experiments(product: Product) -> set[str]:
 
 
 def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions"}]
+    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions", "heads"}]
     return Request({"rows": jobs}) if jobs else None
 
 
@@ -34,6 +34,11 @@ def _positions(graph: Graph, shared: Shared, section: BindingIdSection) -> Reque
 def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
     jobs = [job for job in graph.of(_RULE) if _experiments(job) & {"doses", "nulls", "transfer"}]
     return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
+
+
+def _heads(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = [job for job in graph.of(_RULE) if "heads" in _experiments(job)]
+    return Request({"rows": jobs}, reads={"rows": ("heads",)}) if jobs else None
 
 
 def _table_of(name: str, *wanted: str) -> Any:
@@ -59,6 +64,7 @@ STUDY = Study(
         TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
         TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),
         TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
+        TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _heads),
     ),
     figures=(
         FigureEntry.of(_HERE, "binding_id", "Binding IDs: replaced activations",
@@ -71,6 +77,8 @@ STUDY = Study(
                        _table_of("binding_id", "subspaces")),
         FigureEntry.of(_HERE, "binding_id_positions", "Binding IDs: moved keys",
                        _table_of("binding_id_positions", "positions")),
+        FigureEntry.of(_HERE, "binding_id_heads", "Binding IDs: single heads",
+                       _table_of("binding_id_heads", "heads")),
     ),
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",

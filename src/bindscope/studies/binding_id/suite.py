@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.estimates import Estimates, batches, estimate
+from bindscope.studies.binding_id.heads import head_rows
 from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
@@ -38,8 +39,8 @@ class Results:
 
     Attributes
     ----------
-    rows, positions, vectors
-        Rows of the three tables, without names and keys.
+    rows, positions, vectors, heads
+        Rows of the four tables, without names and keys.
     answers
         Log-probabilities by experiment, float32 (n, trials, queries, candidates).
     """
@@ -48,6 +49,7 @@ class Results:
     positions: list[Row]
     vectors: list[Row]
     answers: dict[str, NDArray[np.float32]]
+    heads: list[Row] = field(default_factory=list)
 
 
 def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
@@ -77,8 +79,8 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
             read.add(engine, batch.base, estimates.means)
         for name in spec["experiments"]:
             plan = plans(spec)[name](batch)
-            moved = _moved(plan, rows) if name == "positions" else np.zeros(0)
-            asked.setdefault(name, []).append((plan, plan.answered(engine, batch.base), moved))
+            logs = plan.answered(engine, batch.base)
+            asked.setdefault(name, []).append((plan, logs, _beside(name, plan, batch, rows)))
     vectors = [] if estimates is None else list(vector_rows(estimates, other, engine, read))
     found = Results([], [], vectors, {})
     for name, parts in asked.items():
@@ -86,9 +88,12 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         answers = _answers(parts[0][0], trials, np.concatenate([logs for _, logs, _ in parts]))
         found.answers[name] = answers.logs.astype(np.float32)
         statistics = (spec["resamples"], spec["seed"])
+        beside = np.concatenate([one for _, _, one in parts])
         if name == "positions":
-            distances = np.concatenate([moved for _, _, moved in parts]).mean(axis=0)
+            distances = beside.mean(axis=0)
             found.positions.extend(position_rows(answers, trials, distances, *statistics))
+        elif name == "heads":
+            found.heads.extend(head_rows(answers, trials, beside, *statistics))
         else:
             found.rows.extend(rows_of(name, answers, trials, *statistics))
     return found
@@ -100,7 +105,7 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
     options: dict[str, tuple[Any, ...]] = {
         "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
         "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
-        "pairing": (spec["window"],),
+        "pairing": (spec["window"],), "heads": (spec["head_layers"],),
         "subspaces": (level, spec["dimensions"], spec["coefficients"]),
     }  # fmt: skip
 
@@ -127,6 +132,15 @@ def _batch(
 def _answers(plan: Plan, trials: list[Trial], logs: NDArray[np.float64]) -> Answers:
     expected = [one.expected for one in trials]
     return Answers(logs, list(plan.queries), list(plan.candidates), expected)
+
+
+def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what an experiment's table holds besides answers, (n, ...)."""
+    if name == "positions":
+        return _moved(plan, rows)
+    if name == "heads":
+        return batch.engine.attention(batch.base, list(plan.queries.values()))
+    return np.zeros(0)
 
 
 def _moved(plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -62,7 +62,9 @@ def watched(adapter: Adapter, places: Sequence[int], watch: Watch) -> Iterator[N
 def _weights(attention: BlockAttention, places: list[int], heads: int) -> Tensor:
     """Return the attention of some queries, (n, H, queries, T)."""
     queries, bias = attention.queries, attention.bias
-    if queries.shape[1] < heads:  # a single query: those of heads that share keys stand in its place
+    if (
+        queries.shape[1] < heads
+    ):  # a single query: those of heads that share keys stand in its place
         return attention.weights().reshape(len(queries), heads, 1, -1)
     if bias is not None:
         bias = bias[..., places, :]

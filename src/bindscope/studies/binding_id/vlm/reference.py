@@ -17,8 +17,8 @@ from torch import Tensor
 from bindscope.studies.binding_id.interventions import Condition
 from bindscope.studies.binding_id.task import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Inputs, additive, before_layers
-from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.attention import Watch, watched
+from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
     blinded,

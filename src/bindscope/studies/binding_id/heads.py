@@ -1,0 +1,138 @@
+"""Which heads carry what a question sees of things, items and colours (specification, E9).
+
+Each head of each layer is blinded alone, and all of a layer together; beside it stands where heads
+look when nothing is hidden. Heads that do the same stand in for each other, so what single heads
+cost need not sum to what their layer costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.experiments import SHORT
+from bindscope.studies.binding_id.interventions import Knockout
+from bindscope.studies.binding_id.metrics import (
+    Answers,
+    adjusted,
+    chosen,
+    ends,
+    lead,
+    mean_intervals,
+    paired_changes,
+    right,
+    share,
+    sign_test,
+)
+from bindscope.studies.binding_id.names import ALL
+from bindscope.studies.binding_id.task import GROUPS, Group
+from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+
+Row = dict[str, Any]
+Place = tuple[str, str, Group]  # layer, head, group
+
+
+def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
+    """Hide a group from all heads, from those of a layer, and from each head of it alone.
+
+    Parameters
+    ----------
+    batch
+        The rows.
+    layers
+        Layers whose heads are blinded one by one; none named: all. With L of them and H heads
+        these are 3 L (H + 1) + 3 conditions and the control.
+    """
+    engine = batch.engine
+    places: list[tuple[int | None, int | None]] = [(None, None)]
+    for layer in layers or range(engine.layers):
+        places += [(layer, None), *((layer, head) for head in range(engine.heads))]
+    trials = [batch.control()]
+    trials += [_blinded(batch, *place, group) for place in places for group in GROUPS]
+    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+
+
+def _blinded(batch: Batch, layer: int | None, head: int | None, group: Group) -> Trial:
+    layers, heads = (None if one is None else (one,) for one in (layer, head))
+    edits = [Knockout(group, role, layers, heads=heads) for role in range(batch.things)]
+    words = ALL if layer is None else str(layer)
+    return trial(f"question without {SHORT[group]}", edits, batch.identity(), layers=words)
+
+
+def head_rows(
+    answers: Answers, trials: Sequence[Trial], looks: NDArray[np.float64], samples: int, seed: int
+) -> Iterator[Row]:
+    """Yield rows of `binding_id_heads`: a row per layer, head and group, and for all of them.
+
+    Parameters
+    ----------
+    answers, trials
+        Of `single_heads`; the first is the control.
+    looks
+        Where heads look, as of `engine.Engine.attention`, about the same questions.
+    samples, seed
+        Of the bootstrap.
+    """
+    blind = {_place(one): row for one, row in
+             zip(trials[1:], _costs(answers, trials, samples, seed), strict=True)}  # fmt: skip
+    seen = _attention(looks)
+    for place in dict.fromkeys((*blind, *seen)):
+        names = dict(zip(("layer", "head", "group"), place, strict=True))
+        yield {**names, "n_rows": len(looks), **blind.get(place, {}), **seen.get(place, {})}
+
+
+def _place(one: Trial) -> Place:
+    """Return which layer and head a trial blinds, and to what."""
+    edit = one.condition.interventions[0]
+    assert isinstance(edit, Knockout)
+    return (
+        ALL if edit.layers is None else str(edit.layers[0]),
+        ALL if edit.heads is None else str(edit.heads[0]),
+        edit.group,
+    )
+
+
+def _costs(
+    answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+) -> Iterator[Row]:  # fmt: skip
+    """Yield what each trial but the control does to the answers."""
+    expected = [one.expected for one in trials]
+    good = [right(answers, answers.logs, i, one) for i, one in enumerate(expected)]
+    leads = [lead(answers, i, one) for i, one in enumerate(expected)]
+    changes, moves = (np.stack(found[1:], 1) - found[0][:, None] for found in (good, leads))
+    p_values = [sign_test(one, good[0]) for one in good[1:]]
+    columns = zip(
+        good[1:], paired_changes(changes, samples, seed), mean_intervals(moves, samples, seed),
+        p_values, adjusted(p_values), strict=True,
+    )  # fmt: skip
+    for own, change, move, p, p_adjusted in columns:
+        yield {
+            **ends("share", share(own)), **ends("change", change), **ends("lead_change", move),
+            "p_value": p, "p_adjusted": p_adjusted,
+        }  # fmt: skip
+
+
+def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:
+    """Return how much attention is on the tokens of whom the question is about, and on others'.
+
+    Question r is about role r; `looks` is (n, L, H, questions, groups, roles).
+    """
+    things = looks.shape[-1]
+
+    def of_own(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.diagonal(values, axis1=3, axis2=5).mean(axis=-1)  # (n, L, H, groups)
+
+    own, every, most = of_own(looks), looks.sum(axis=-1).mean(axis=3), of_own(chosen(looks))
+    others = (every - own) / (things - 1)
+    found: dict[Place, Row] = {}
+    for layer, head, i in product(*(range(size) for size in own.shape[1:])):
+        at = (slice(None), layer, head, i)
+        found[str(layer), str(head), GROUPS[i]] = {
+            "attention_right": float(own[at].mean()), "attention_other": float(others[at].mean()),
+            **ends("attention_most", share(most[at])),
+        }  # fmt: skip
+    return found
