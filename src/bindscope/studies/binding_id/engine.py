@@ -123,12 +123,13 @@ class Engine(Protocol):
         ...
 
     def attention(self, state: State, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where the last token of each question looks, nothing being edited.
+        """Return where questions look, nothing being edited.
 
         Returns
         -------
         NDArray
-            float64 (n, L, H, questions, groups, k): the share of a head's attention that is on
-            the tokens of a group, in the order of `task.GROUPS`, and role.
+            float64 (n, 2, L, H, questions, groups, k): the share of a head's attention that is on
+            the tokens of a group, in the order of `task.GROUPS`, and role; first that of the
+            question's last token, then the mean over all its tokens.
         """
         ...

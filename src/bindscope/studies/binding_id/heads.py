@@ -8,6 +8,7 @@ cost need not sum to what their layer costs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -20,9 +21,8 @@ from bindscope.studies.binding_id.metrics import (
     Answers,
     adjusted,
     chosen,
+    effects,
     ends,
-    lead,
-    mean_intervals,
     paired_changes,
     right,
     share,
@@ -100,18 +100,19 @@ def _costs(
     answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> Iterator[Row]:  # fmt: skip
     """Yield what each trial but the control does to the answers."""
-    expected = [one.expected for one in trials]
-    good = [right(answers, answers.logs, i, one) for i, one in enumerate(expected)]
-    leads = [lead(answers, i, one) for i, one in enumerate(expected)]
-    changes, moves = (np.stack(found[1:], 1) - found[0][:, None] for found in (good, leads))
+    good = [right(answers, answers.logs, i, one.expected) for i, one in enumerate(trials)]
+    changes = np.stack(good[1:], axis=1) - good[0][:, None]
     p_values = [sign_test(one, good[0]) for one in good[1:]]
+    # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
+    references = [None, *(1 + GROUPS.index(_place(one)[2]) for one in trials[1:])]
+    lost = effects(replace(answers, logs=-answers.logs), references, samples, seed)
     columns = zip(
-        good[1:], paired_changes(changes, samples, seed), mean_intervals(moves, samples, seed),
-        p_values, adjusted(p_values), strict=True,
+        good[1:], paired_changes(changes, samples, seed), lost[1:], p_values, adjusted(p_values),
+        strict=True,
     )  # fmt: skip
-    for own, change, move, p, p_adjusted in columns:
+    for own, change, effect, p, p_adjusted in columns:
         yield {
-            **ends("share", share(own)), **ends("change", change), **ends("lead_change", move),
+            **ends("share", share(own)), **ends("change", change), **ends("effect", effect),
             "p_value": p, "p_adjusted": p_adjusted,
         }  # fmt: skip
 
@@ -119,20 +120,23 @@ def _costs(
 def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:
     """Return how much attention is on the tokens of whom the question is about, and on others'.
 
-    Question r is about role r; `looks` is (n, L, H, questions, groups, roles).
+    Question r is about role r; `looks` is (n, 2, L, H, questions, groups, roles).
     """
     things = looks.shape[-1]
 
     def of_own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.diagonal(values, axis1=3, axis2=5).mean(axis=-1)  # (n, L, H, groups)
+        return np.diagonal(values, axis1=4, axis2=6).mean(axis=-1)  # (n, 2, L, H, groups)
 
-    own, every, most = of_own(looks), looks.sum(axis=-1).mean(axis=3), of_own(chosen(looks))
+    own, every, most = of_own(looks), looks.sum(axis=-1).mean(axis=4), of_own(chosen(looks))
     others = (every - own) / (things - 1)
     found: dict[Place, Row] = {}
-    for layer, head, i in product(*(range(size) for size in own.shape[1:])):
-        at = (slice(None), layer, head, i)
-        found[str(layer), str(head), GROUPS[i]] = {
-            "attention_right": float(own[at].mean()), "attention_other": float(others[at].mean()),
-            **ends("attention_most", share(most[at])),
-        }  # fmt: skip
+    for layer, head, i in product(*(range(size) for size in own.shape[2:])):
+        row: Row = {}
+        for kind, name in enumerate(("last", "question")):
+            at = (slice(None), kind, layer, head, i)
+            row |= {
+                f"{name}_right": float(own[at].mean()), f"{name}_other": float(others[at].mean()),
+                **ends(f"{name}_most", share(most[at])),
+            }  # fmt: skip
+        found[str(layer), str(head), GROUPS[i]] = row
     return found

@@ -144,23 +144,14 @@ def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interv
     all agree says what they can exclude, and takes its place.
     """
     width = float(wilson_interval(0, len(differences))[1])
-    return [
-        one if one.low < one.high else
-        Interval(one.value, max(one.value - width, -1.0), min(one.value + width, 1.0))
-        for one in mean_intervals(differences, samples, seed)
-    ]  # fmt: skip
-
-
-def mean_intervals(values: Doubles, samples: int, seed: int) -> list[Interval]:
-    """Return the mean of each column, (n, q), with its bootstrap interval."""
     found = []
-    for start in range(0, values.shape[1], _COLUMNS):
-        own = values[:, start : start + _COLUMNS]
-        means = resampled_means(own, samples, seed)
-        found += [
-            Interval(float(column.mean()), *interval(drawn))
-            for column, drawn in zip(own.T, means.T, strict=True)
-        ]
+    for start in range(0, differences.shape[1], _COLUMNS):
+        own = differences[:, start : start + _COLUMNS]
+        for column, drawn in zip(own.T, resampled_means(own, samples, seed).T, strict=True):
+            value, (low, high) = float(column.mean()), interval(drawn)
+            if high - low == 0:
+                low, high = max(value - width, -1.0), min(value + width, 1.0)
+            found.append(Interval(value, low, high))
     return found
 
 

@@ -227,9 +227,12 @@ class Oracle:
         return found
 
     def attention(self, state: OracleState, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where questions look; see `engine.Engine`. Blocks 0 and 1 are not theirs."""
+        """Return where questions look; see `engine.Engine`.
+
+        They are one token, and nothing in blocks 0 and 1.
+        """
         k = state.scenes.things
-        found = np.zeros((len(state.scenes), LAYERS, 1, len(questions), len(GROUPS), k))
+        found = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
         hidden = _hidden(state, (), "question")
         for i, question in enumerate(questions):
             _, *looks = self._asked(state, question, hidden)
@@ -237,7 +240,7 @@ class Oracle:
                 for j, group in enumerate(GROUPS):
                     for role in range(k):
                         own = np.take_along_axis(seen, state.tokens(group, role), axis=1)
-                        found[:, layer, 0, i, j, role] = own.sum(axis=1)
+                        found[:, :, layer, 0, i, j, role] = own.sum(axis=1, keepdims=True)
         return found
 
     def _edited(

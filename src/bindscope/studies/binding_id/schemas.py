@@ -180,6 +180,20 @@ _HEAD = (
 )  # fmt: skip
 
 
+def _looks(name: str, who: str) -> tuple[Column, ...]:
+    """Return the columns of where a head looks; empty of several heads together."""
+    return (
+        share(f"{name}_right", "share of attention", f"Of {who}, nothing being hidden: on the "
+              "group's tokens of whom the question is about.", _HEADS, null="allowed",
+              high=1.0001),
+        share(f"{name}_other", "share of attention", "On those of another, mean over the others.",
+              _HEADS, null="allowed", high=1.0001),
+        *_interval(f"{name}_most", _ANSWERS, "Whose attention on the right one is above that on "
+                   "any other; those that tie share the row.", "Wilson's, a row counts once",
+                   low=0.0, high=1.0),
+    )  # fmt: skip
+
+
 def _numbers(column: pd.Series[str]) -> pd.Series[int]:
     """Return what layers, or heads, are sorted by: all of them first."""
     return column.replace(ALL, "-1").astype(int)
@@ -199,25 +213,20 @@ HEADS_SCHEMA = TableSchema(
                    "the control's; empty of heads that were not blinded.",
                    "paired bootstrap over rows, Wilson's where all rows agree", low=-1.0,
                    high=1.0),
-        *_interval("lead_change", "nats", "The same of how far the expected candidate is above the "
-                   "mean of the others.", "paired bootstrap over rows"),
+        *_interval("effect", "1", "How much less the expected candidate leads the mean of the "
+                   "others, from the control (0) to the group hidden from all heads of all layers "
+                   "(1); empty where the latter lowers nothing.", "bootstrap over rows"),
         share("p_value", "probability", "Exact sign test that as many rows rise as fall.",
               _METRICS, null="allowed"),
         share("p_adjusted", "probability", "Adjusted by Holm's procedure over all heads, layers "
               "and groups of the model.", _METRICS, null="allowed"),
-        share("attention_right", "share of attention", "Of the question's last token, nothing "
-              "being hidden, on the group's tokens of whom the question is about; of single heads, "
-              "mean over rows.", _HEADS, null="allowed", high=1.0001),
-        share("attention_other", "share of attention", "On those of another, mean over the others.",
-              _HEADS, null="allowed", high=1.0001),
-        *_interval("attention_most", _ANSWERS, "Whose attention on the right one is above that on "
-                   "any other; those that tie share the row.", "Wilson's, a row counts once",
-                   low=0.0, high=1.0),
+        *_looks("last", "the question's last token"),
+        *_looks("question", "the question's tokens, mean over them"),
         _ROWS,
         *KEYS,
     ),
     key=tuple(column.name for column in _HEAD),
-    rules=tuple(_inside(name) for name in ("share", "change", "lead_change", "attention_most")),
+    rules=tuple(_inside(name) for name in ("share", "change", "last_most", "question_most")),
     order={"layer": _numbers, "head": _numbers},
 )  # fmt: skip
 

@@ -245,7 +245,7 @@ class VisionLanguageEngine:
         raise NotImplementedError
 
     def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where the last token of each question looks (`engine.Engine.attention`)."""
+        """Return where questions look (`engine.Engine.attention`)."""
         k, length = state.scenes.things, state.length
         asked = question_tokens(
             self.adapter, state.read, self.template(state.scenes, questions),
@@ -261,11 +261,14 @@ class VisionLanguageEngine:
         with torch.inference_mode():
             self._watched(state, asked, watch)
             looks = torch.stack([torch.cat(parts, 2) for parts in found], 1)
+            pieces = looks.split([tokens.shape[1] for tokens in asked], 3)
+            last, mean = ([piece[:, :, :, -1] for piece in pieces], [p.mean(3) for p in pieces])
+            looks = torch.stack([torch.stack(last, 3), torch.stack(mean, 3)], 1)
         shape = (*looks.shape[:-1], len(GROUPS), k)
         return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)
 
     def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
-        """Ask questions behind contexts, and let `watch` see the attention of their last tokens."""
+        """Ask questions behind contexts; `watch` sees the attention of their tokens, in order."""
         raise NotImplementedError
 
     def log_probabilities(self, last: Tensor, wanted: Tensor) -> Tensor:

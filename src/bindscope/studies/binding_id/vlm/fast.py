@@ -12,7 +12,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -135,7 +134,7 @@ class FastEngine(VisionLanguageEngine):
 
     def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
         cache = list(zip(base.keys, base.values, strict=True))
-        with watched(self.adapter, last_tokens(asked), watch):
+        with watched(self.adapter, watch):
             self.suffix_pass(base, [cache], [Edits()], asked)
 
     def edited(self, base: Frozen, edits: Edits) -> Cache:
@@ -210,7 +209,8 @@ class FastEngine(VisionLanguageEngine):
         parts = positions.expand(len(base.positions), -1, -1)
         with before_layers(self.adapter, hook):
             found = self.adapter.decode(hidden, parts, mask, cache)
-        return found[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
+        ends = torch.tensor(lengths, device=found.device).cumsum(0) - 1
+        return found[:, ends].view(m, n, len(asked), -1).transpose(0, 1)
 
     def _masked(self, base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:
         if not any(layer in hide.layers for edit in edits for hide in edit.hidden):
@@ -224,11 +224,6 @@ class FastEngine(VisionLanguageEngine):
         unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
         unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
         return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
-
-
-def last_tokens(asked: Sequence[Tensor]) -> list[int]:
-    """Return the place of each question's last token among questions (n, S) side by side."""
-    return [end - 1 for end in accumulate(tokens.shape[1] for tokens in asked)]
 
 
 def branch_mask(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:

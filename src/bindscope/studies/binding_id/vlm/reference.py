@@ -83,8 +83,11 @@ class ReferenceEngine(VisionLanguageEngine):
             return self.adapter.forward(base.inputs, ids)[:, -1]
 
     def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+        def of_question(layer: int, weights: Tensor) -> None:
+            watch(layer, weights[:, :, base.length :])
+
         for ids in asked:
-            with watched(self.adapter, [-1], watch):
+            with watched(self.adapter, of_question):
                 self._asked(base, Edits(), True, ids)
 
     def _masked(self, mask: Tensor, edits: Edits, layer: int, base: Frozen) -> Tensor:
