@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -27,6 +27,7 @@ from bindscope.studies.binding_id.mechanisms import (
     dimensions,
     judged,
 )
+from bindscope.studies.binding_id.routes import CARRIES, sentences
 from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
 
 _ABOUT = (
@@ -54,6 +55,12 @@ _NO_PAPER = (
     "0.99 with both: another model on another task, to show what the pattern looks like."
 )
 
+_HEADS = (
+    "A group of tokens is hidden from one head of one layer, in all tokens of the question; beside "
+    "what that takes stands where the head looks when nothing is hidden. Looking is not carrying: "
+    "a head may look at the right thing and not be needed, since another one does the same, and "
+    "the last token need not be the one that looks."
+)
 _SUBSPACES = (
     "Mean tokens of slots (or roles) of other scenes, their content cancelled, span a subspace at "
     "every layer and token; its first principal components span smaller ones. Things exchange "
@@ -113,14 +120,15 @@ _PHOTOS = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     table, positions = tables.get("binding_id"), tables.get("binding_id_positions")
-    if table is None and positions is None:
+    heads = tables.get("binding_id_heads")
+    shown = [one for one in (table, positions, heads) if one is not None]
+    if not shown:
         return Chapter()
-    shown = [one for one in (table, positions) if one is not None]
     return Chapter(
         lead=(_origins(pd.concat([one["origin"] for one in shown])),),
         headline=("binding_id",),
-        findings=tuple(_findings(table, positions)),
-        sections=tuple(_sections(table, positions)),
+        findings=(*_findings(table, positions), *_head_findings(heads)),
+        sections=(*_sections(table, positions), *_head_sections(heads)),
     )
 
 
@@ -163,6 +171,22 @@ def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
             points = points_by_claim(claims, lambda one: f"{one.numbers} {one.model}")
             found.append(Finding(f"{lead}, {rule}", points))
     return [one for one in found if one.points]
+
+
+def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
+    if heads is not None and (points := sentences(heads)):
+        lead = (
+            "Which heads carry what the question sees of a group (layer.head). A head does if more "
+            f"than {CARRIES:.0%} of the lead that is lost with all heads blind is lost with this "
+            "one (the whole 95 % interval); heads that stand in for each other take less head by "
+            "head than together:"
+        )
+        yield Finding(lead, points)
+
+
+def _head_sections(heads: pd.DataFrame | None) -> Iterator[Section]:
+    if heads is not None:
+        yield Section("heads", "Which heads?", (_HEADS,), figures=("binding_id_heads",))
 
 
 def _alike(judged: Iterable[Judged]) -> list[Judged]:
