@@ -84,6 +84,8 @@ def conditions(engine, state, seed):
             [Add(group, 0, add), Add(group, 1, add, -0.5, some_layers(engine, rng))],
             [Rotate(group, 0, 5), Rotate(group, 1, np.array([-7, 2]), some_layers(engine, rng))],
             [Knockout(group, 1, some_layers(engine, rng))],
+            # From single heads, of a layer where another one is hidden from all.
+            [Knockout(group, 0, (1, 2), heads=(0, 3)), Knockout("item", 1, (2,))],
             # Exchanged between roles, with keys turned or not; then added to, then moved.
             [Replace(group, 0, None, 1, "base"), Replace(group, 1, (0, 2), 0, "base", False),
              Add(group, 1, add), Rotate(group, 1, 3)],
@@ -99,7 +101,8 @@ def conditions(engine, state, seed):
         anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
                 ReplacePart(group, 1, basis, "inside", (1,)))  # fmt: skip
         found.append(Condition(f"{group} anew", anew, frozen=False))
-    hidden = (Knockout("colour", 0, (1,), "item"), Knockout("object", 1, None, "colour"))
+    hidden = (Knockout("colour", 0, (1,), "item"), Knockout("object", 0, None, "colour"),
+              Knockout("object", 1, None, "colour", heads=(2,)))  # fmt: skip
     return [CONTROL, *found, Condition("hidden from the context", hidden, frozen=False)]
 
 
