@@ -24,8 +24,8 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": STEP
         for name in (
-            "engine", "estimates", "experiments", "interventions", "job", "layouts",
-            "mean_interventions", "metrics", "oracle", "prompts", "reading", "reading_out", "rows",
+            "engine", "estimates", "experiments", "heads", "interventions", "job", "layouts",
+            "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts", "reading", "reading_out", "rows",
             "scenes", "suite", "task", "trials", "vocabulary",
         )
     },
@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "tables.py": TABLES,
     "views.py": {*FIGURES, "report"},
     "mechanisms.py": {"report"},
+    "routes.py": {"report"},
     "findings.py": {"report"},
     **{
         f"figures/binding_id{which}.py": {f"figure binding_id{which}"}
@@ -47,6 +48,7 @@ ROOMS: dict[str, set[str]] = {
     # Of an experiment that this preset does not have.
     "subspaces.py": set(),
     "figures/binding_id_subspaces.py": set(),
+    "figures/binding_id_heads.py": set(),
     "vlm/": set(),
     "toys/": set(),
 }  # fmt: skip
