@@ -125,7 +125,8 @@ def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:
     things = looks.shape[-1]
 
     def of_own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.diagonal(values, axis1=4, axis2=6).mean(axis=-1)  # (n, 2, L, H, groups)
+        # (n, 2, L, H, groups)
+        return np.asarray(np.diagonal(values, axis1=4, axis2=6).mean(axis=-1), np.float64)
 
     own, every, most = of_own(looks), looks.sum(axis=-1).mean(axis=4), of_own(chosen(looks))
     others = (every - own) / (things - 1)

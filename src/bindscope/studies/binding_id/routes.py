@@ -39,10 +39,10 @@ class Route:
 
     model: str
     group: str
-    whole: dict[str, Any]
-    best: dict[str, Any] | None = None
+    whole: dict[Any, Any]
+    best: dict[Any, Any] | None = None
     layer: tuple[float, float] = (0.0, 0.0)
-    carriers: tuple[dict[str, Any], ...] = ()
+    carriers: tuple[dict[Any, Any], ...] = ()
     n_heads: int = 0
 
 
@@ -89,7 +89,7 @@ def _said(own: list[Route]) -> str:
     return " ".join([*(_sentence(one, one.best) for one in own if one.best), *nothing])
 
 
-def _sentence(route: Route, best: dict[str, Any]) -> str:
+def _sentence(route: Route, best: dict[Any, Any]) -> str:
     what, layer = WORDS[route.group], best["layer"]
     together, singly = map(_percent, route.layer)
     listed = ", ".join(f"{one['layer']}.{one['head']}" for one in route.carriers[:8])
@@ -106,11 +106,11 @@ def _sentence(route: Route, best: dict[str, Any]) -> str:
     )
 
 
-def _looks(row: dict[str, Any], who: str) -> str:
+def _looks(row: dict[Any, Any], who: str) -> str:
     return f"{_percent(row[f'{who}_right'])} and {_percent(row[f'{who}_other'])}"
 
 
-def _taken(row: dict[str, Any]) -> str:
+def _taken(row: dict[Any, Any]) -> str:
     low, high = _percent(-row["change_high"]), _percent(-row["change_low"])
     return f"{_percent(-row['change'])} [{low}, {high}]"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -261,8 +262,9 @@ class VisionLanguageEngine:
         with torch.inference_mode():
             self._watched(state, asked, watch)
             looks = torch.stack([torch.cat(parts, 2) for parts in found], 1)
-            pieces = looks.split([tokens.shape[1] for tokens in asked], 3)
-            last, mean = ([piece[:, :, :, -1] for piece in pieces], [p.mean(3) for p in pieces])
+            ends = np.cumsum([tokens.shape[1] for tokens in asked]).tolist()
+            pieces = [looks[:, :, :, a:b] for a, b in pairwise([0, *ends])]
+            last, mean = [one[:, :, :, -1] for one in pieces], [one.mean(3) for one in pieces]
             looks = torch.stack([torch.stack(last, 3), torch.stack(mean, 3)], 1)
         shape = (*looks.shape[:-1], len(GROUPS), k)
         return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)
