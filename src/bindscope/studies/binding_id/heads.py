@@ -28,7 +28,6 @@ from bindscope.studies.binding_id.metrics import (
     share,
     sign_test,
 )
-from bindscope.studies.binding_id.names import ALL
 from bindscope.studies.binding_id.task import GROUPS, Group
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
 
@@ -59,7 +58,7 @@ def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
 def _blinded(batch: Batch, layer: int | None, head: int | None, group: Group) -> Trial:
     layers, heads = (None if one is None else (one,) for one in (layer, head))
     edits = [Knockout(group, role, layers, heads=heads) for role in range(batch.things)]
-    words = ALL if layer is None else str(layer)
+    words = "all" if layer is None else str(layer)
     return trial(f"question without {SHORT[group]}", edits, batch.identity(), layers=words)
 
 
@@ -89,11 +88,8 @@ def _place(one: Trial) -> Place:
     """Return which layer and head a trial blinds, and to what."""
     edit = one.condition.interventions[0]
     assert isinstance(edit, Knockout)
-    return (
-        ALL if edit.layers is None else str(edit.layers[0]),
-        ALL if edit.heads is None else str(edit.heads[0]),
-        edit.group,
-    )
+    head = "all" if edit.heads is None else str(edit.heads[0])
+    return one.layers, head, edit.group
 
 
 def _costs(
