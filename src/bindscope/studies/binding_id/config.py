@@ -10,6 +10,7 @@ from pydantic import Field
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
+from bindscope.studies.binding_id.cutouts_config import OwnCutouts, cutout_problems
 from bindscope.studies.binding_id.files_config import TaskFiles
 from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
@@ -53,6 +54,11 @@ class ShapesTask(Model):
     )
     clutter: int = Field(
         0, ge=0, le=6, description="Small things of an image that no text mentions."
+    )
+    cutouts: OwnCutouts | None = Field(
+        None,
+        description="Things cut out of photos of your own, put on photos of your own, instead of "
+        "drawn ones; their nouns stand where shapes do.",
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
@@ -262,7 +268,8 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
     from bindscope.studies.binding_id.scenes import Rule  # imports NumPy
 
     for task in (tasks[name] for name in suite.tasks if name in tasks):
-        rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
+        things = 2 if task.cutouts else task.things  # of one's own there are words for all
+        rule = Rule(things=things, shared=task.shared, told_by=task.told_by)
         if rule.mention == "slot":
             yield (
                 f"{where}.experiments: `pairing` exchanges what the text names things by, and "
@@ -278,3 +285,5 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
         yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
     if task.layout == "sprites" and (task.look != "published" or task.clutter):
         yield f"{where}.look: sprites stand alone on white; `look` and `clutter` are of 384 px"
+    if task.cutouts is not None:
+        yield from cutout_problems(where, task)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bindscope.config.base import Model
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.graph.steps import store
+from bindscope.studies.binding_id.config import ShapesTask
+from bindscope.studies.binding_id.cutouts_manifest import task_slice
 from bindscope.studies.binding_id.files_config import TaskFiles
 
 _FILES = "results/binding_id/files/{files}-{key}"
@@ -18,8 +19,8 @@ FILES_STEP = Step(
 )
 
 
-def add_files(graph: Graph, files: TaskFiles, task: Model) -> Product:
+def add_files(graph: Graph, files: TaskFiles, task: ShapesTask) -> Product:
     """Add a task's images, texts and questions; `task` is the section that `files` names."""
     content = files.model_dump(mode="json", exclude={"name", "task"})
-    drawn = task.model_dump(mode="json", exclude={"name"})
+    drawn = task_slice(graph, task, not files.text_only)
     return graph.add("shapes_task", {"files": files.name}, {**content, "task": drawn})

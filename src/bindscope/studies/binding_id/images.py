@@ -55,7 +55,7 @@ def draw(
     """
     layout = LAYOUTS[layout_name]
     size, n, k = layout.size_px, len(scenes), scenes.things
-    published = Setting(_ground(layout_name), sizes=(1.0,) * len(layout.regions))
+    published = Setting(ground_of(layout_name), sizes=(1.0,) * len(layout.regions))
     images = np.repeat(to_srgb(published.ground)[None], n, axis=0)
     masks, boxes = np.zeros((n, size, size), np.uint8), np.zeros((n, k, 4), np.int16)
     clutter = np.zeros((n, look.clutter, 4), np.int16)
@@ -107,17 +107,15 @@ def _looks(
 
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout, setting: Setting) -> Portrait:
-    """Return the portrait of a thing; the smallest region of a layout is that of all."""
+    """Return the portrait of a thing."""
     words = scenes.words
     shape = words.shapes[scenes.shape[row, role]]
     material = words.materials[scenes.material[row, role]]
     scale = SCALES[words.sizes[scenes.size[row, role]]] * setting.sizes[scenes.slot[row, role]]
     if layout.sprites:
         return sprite(shape, material, scale)
-    sides = [(right - left, bottom - top) for left, top, right, bottom in layout.regions]
-    width, height = (min(side) for side in zip(*sides, strict=True))
     return portrait(
-        BODIES.get(shape, shape), material, width, height, scale, SHADOW_PX, SAMPLES, setting.sun
+        BODIES.get(shape, shape), material, *layout.room, scale, SHADOW_PX, SAMPLES, setting.sun
     )
 
 
@@ -133,7 +131,7 @@ def _setting(
 
 
 @cache
-def _ground(layout_name: LayoutName) -> NDArray[np.float64]:
+def ground_of(layout_name: LayoutName) -> NDArray[np.float64]:
     """Return the light of an empty image, float64 (size, size, 3)."""
     size = LAYOUTS[layout_name].size_px
     if LAYOUTS[layout_name].sprites:

@@ -37,6 +37,13 @@ class Layout:
     places: tuple[str, ...]
     sprites: bool = False
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """Width and height in pixels that things have in every slot: the smallest region's."""
+        sides = [(right - left, bottom - top) for left, top, right, bottom in self.regions]
+        width, height = (min(side) for side in zip(*sides, strict=True))
+        return width, height
+
     def boxes(self, slot: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the regions of slots, int64 (...) -> (..., 4)."""
         return np.array(self.regions, np.int64)[slot]

@@ -11,6 +11,7 @@ from bindscope.core.registries import ADAPTERS
 from bindscope.graph.activations import local_path
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import BindingIdSection, Records, ShapesTask, Suite
+from bindscope.studies.binding_id.cutouts_manifest import task_slice
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
 from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, RECORDS
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
@@ -106,9 +107,10 @@ def _add_interventions(
     weights: list[Product],
 ) -> None:  # fmt: skip
     own = {"name", "tasks", "records", "oracles", "models", "toys"}
+    shown = subject != ORACLES and not suite.text_only
     content = {
         **suite.model_dump(mode="json", exclude=own),
-        "task": task.model_dump(mode="json", exclude={"name"}),
+        "task": task_slice(graph, task, shown),
         "models": models,
     }
     kinds = dict.fromkeys(model["kind"] for model in models)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.images import Images
-from bindscope.studies.binding_id.looks import Look
+from bindscope.studies.binding_id.composites import pictures_of
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.own_words import check_own_words
 
 
 def load(
@@ -31,10 +31,12 @@ def load(
     weights
         Manifest of the rule that downloaded it, where one did.
     """
-    pictures = Images(reading.rule.layout, Look.of(reading.rule))
+    pictures = pictures_of(reading)
 
     def masks(scenes: Scenes) -> NDArray[np.bool_]:
         roles = np.arange(1, scenes.things + 1)[:, None, None]
         return np.asarray(pictures.drawn(scenes).masks[:, None] == roles)
 
-    return loading.load(model, reading.form, weights, masks), pictures
+    engine = loading.load(model, reading.form, weights, masks)
+    check_own_words(engine.adapter, reading)
+    return engine, pictures

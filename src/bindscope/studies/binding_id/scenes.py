@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.cutouts import Cutouts
 from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.task import Attribute, Integers, Pairs, Scenes, Words
 from bindscope.studies.binding_id.vocabulary import SplitName, words_of
@@ -53,6 +54,8 @@ class Rule:
         the sizes of things with them. Scenes are the same in both.
     clutter
         Things of a scene that no text mentions.
+    cutouts
+        A user's own things, whose nouns stand where shapes do; None for drawn ones.
     """
 
     layout: LayoutName = "pair"
@@ -63,11 +66,23 @@ class Rule:
     withheld: Withheld = "none"
     look: LookName = "published"
     clutter: int = 0
+    cutouts: Cutouts | None = None
 
     @classmethod
     def of(cls, task: Mapping[str, Any]) -> Rule:
-        """Return the rule of a task of the configuration, as JSON."""
-        return cls(**{one.name: task[one.name] for one in fields(cls) if one.name in task})
+        """Return the rule of a task of a job's specification."""
+        given = {one.name: task[one.name] for one in fields(cls) if one.name in task}
+        own = {"cutouts": Cutouts.of(task["cutouts"])} if task.get("cutouts") else {}
+        return cls(**given | own)
+
+    def words(self, split: SplitName) -> Words:
+        """Return the words of a split."""
+        drawn = words_of(split, self.layout)
+        return drawn if self.cutouts is None else self.cutouts.words(split, drawn)
+
+    def _enough(self, attribute: Attribute) -> bool:
+        """Whether both splits have a word for each thing."""
+        return all(self.things <= len(self.words(s).of(attribute)) for s in get_args(SplitName))
 
     @property
     def mention(self) -> Attribute:
@@ -76,14 +91,14 @@ class Rule:
             return "slot"
         if self.shared == "colour":
             return self.told_by
-        return "colour" if self.things <= 6 else "slot"
+        return "colour" if self._enough("colour") else "slot"
 
     @property
     def ask(self) -> Attribute:
         """The attribute by which a question names a thing; unlike `mention` where there is one."""
         if self.shared in ("shape", "both"):
             return self.told_by
-        return "shape" if self.things <= 4 else "slot"
+        return "shape" if self._enough("shape") else "slot"
 
     @property
     def needs_image(self) -> bool:
@@ -127,7 +142,7 @@ def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> 
     rule
         What they are like.
     words
-        The words of their split, see `words_of`.
+        The words of their split, see `Rule.words`.
     n
         How many.
     draw
@@ -154,9 +169,8 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
     seed
         Of the draw; splits have different streams.
     """
-    words = words_of(split, rule.layout)
     draw = rng(seed, PURPOSE[split])
-    base, source = _accepted(rule, words, n, draw, paired=True)
+    base, source = _accepted(rule, rule.words(split), n, draw, paired=True)
     return Pairs(base, source, split)
 
 
@@ -207,9 +221,9 @@ def joined(parts: Sequence[Scenes]) -> Scenes:
 def _accepted(
     rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
 ) -> tuple[Scenes, ...]:
-    """Draw scenes, or pairs of them, each with its own setting where the rule's look has any."""
+    """Draw scenes, or pairs of them, each with its own setting where images have any."""
     found = _as_withheld(rule, words, n, draw, paired)
-    if rule.look == "published" and not rule.clutter:
+    if rule.look == "published" and not rule.clutter and rule.cutouts is None:
         return found
     return tuple(one.with_(setting=draw.integers(2**31, size=n)) for one in found)
 

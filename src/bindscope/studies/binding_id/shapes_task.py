@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import SHAPES
-from bindscope.studies.binding_id.images import draw
+from bindscope.studies.binding_id.composites import pictures_of
 from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.looks import Look
 from bindscope.studies.binding_id.prompts import answers, prompts
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs, joined
+from bindscope.studies.binding_id.scenes import draw_pairs, joined
 from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
 from bindscope.studies.binding_id.vocabulary import SplitName
 
@@ -85,7 +84,7 @@ def write_task(task: Task, writer: StoreWriter, keys: Mapping[str, str]) -> str:
     images = {split: _different(scenes) for split, scenes in both.items()}
     shown = [both[split][first] for split, (_, first) in images.items()]
     reading = task.reading
-    boxes = None if reading.text_only else _write_images(reading.rule, writer, shown)
+    boxes = None if reading.text_only else _write_images(reading, writer, shown)
     lines: list[str] = []
     before = 0
     for (split, found), own in zip(pairs.items(), shown, strict=True):
@@ -111,9 +110,11 @@ def _different(scenes: Scenes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return which.reshape(-1), first
 
 
-def _write_images(rule: Rule, writer: StoreWriter, shown: Sequence[Scenes]) -> NDArray[np.int16]:
+def _write_images(
+    reading: Reading, writer: StoreWriter, shown: Sequence[Scenes]
+) -> NDArray[np.int16]:
     """Draw images, a block at a time; return the boxes of all, (m, slots, 4)."""
-    layout = LAYOUTS[rule.layout]
+    layout, pictures = LAYOUTS[reading.rule.layout], pictures_of(reading)
     slots, size = len(layout.regions), layout.size_px
     n = sum(map(len, shown))
     shapes = {"images": (size, size, 3), "masks": (size, size), "boxes": (slots, 4)}
@@ -123,7 +124,7 @@ def _write_images(rule: Rule, writer: StoreWriter, shown: Sequence[Scenes]) -> N
     for scenes in shown:
         for first in range(0, len(scenes), BLOCK):
             block = scenes[first : first + BLOCK]
-            drawn = draw(block, rule.layout, look=Look.of(rule))
+            drawn = pictures.drawn(block)
             rows = np.arange(len(block))[:, None]
             number = np.zeros((len(block), scenes.things + 1), np.uint8)
             number[:, 1:] = block.slot + 1

@@ -23,7 +23,6 @@ from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_row
 from bindscope.studies.binding_id.scenes import draw_pairs
 from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial
-from bindscope.studies.binding_id.vocabulary import words_of
 
 Row = dict[str, Any]
 # Splits share the words of all other attributes.
@@ -123,7 +122,7 @@ def _batch(
     chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
     null = None
     if spec["null_query"] and reading.by in _NULL_WORDS:
-        words = words_of("estimation", reading.rule.layout)
+        words = reading.rule.words("estimation")
         draw = rng(spec["seed"], int(rows[0]), 1)
         null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
     return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
