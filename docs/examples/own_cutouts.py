@@ -28,7 +28,7 @@ def main(
     """Write things of `n_words` nouns and colours a split, `cutouts.csv`, and `backgrounds`."""
     (folder / "things").mkdir(parents=True, exist_ok=True)
     with (folder / "cutouts.csv").open("w", newline="") as handle:
-        table = csv.writer(handle)
+        table = csv.writer(handle, lineterminator="\n")
         table.writerow(["file", "noun", "colour", "split"])
         for split in SHAPES:
             words = SHAPES[split][:n_words], COLOURS[split][:n_words], materials
@@ -54,12 +54,13 @@ def background(seed: int, height: int) -> Image.Image:
     """Draw something like a photo: noise of several grains over a gradient, 4 : 3."""
     rng = np.random.default_rng(seed)
     size = (height * 4 // 3, height)
-    top, bottom = rng.uniform(40, 220, (2, 3))
+    grey, tint = rng.uniform(60, 200, (2, 1)), rng.uniform(-25, 25, (2, 3))
+    top, bottom = grey + tint
     image = np.linspace(top, bottom, height)[:, None] + np.zeros((1, size[0], 1))
-    for grain in (3, 9, 40):
-        coarse = rng.uniform(0, 255, (grain, grain, 3)).astype(np.uint8)
+    for grain in (3, 12, 48):
+        coarse = rng.integers(0, 256, (grain, grain), np.uint8)
         noise = Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
-        image = image + (np.asarray(noise, float) - 127) / (1 + grain / 6)
+        image += (np.asarray(noise, float)[..., None] - 127) * 0.8 / (1 + grain / 8)
     return Image.fromarray(np.clip(image, 0, 255).astype(np.uint8))
 
 

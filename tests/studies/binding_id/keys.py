@@ -32,6 +32,14 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     },
     # Of the second task, which has slots enough.
     "ShapesTask.things": ("tasks.1.things", 3, {"shapes_task", *SUITE}),
+    "ShapesTask.cutouts": ("tasks.3.cutouts.shadow", 0.1, SUITE),
+    **{
+        f"OwnCutouts.{key}": (f"tasks.3.cutouts.{key}", value, SUITE)
+        for key, value in {
+            "folder": "./tests/fixtures/own_cutouts", "file": "other.csv", "backgrounds": None,
+            "shadow": 0.1,
+        }.items()
+    },
     "ShapesTask.name": ("tasks.0.name", "other", SUITE),
     "VisionLanguageModel.name": ("models.0.name", "other", {"weights", *SUITE}),
     "VisionLanguageModel.source": ("models.0.source", f"hf:llava-hf/other@{'1' * 40}",

@@ -18,13 +18,14 @@ ROOMS: dict[str, set[str]] = {
     # All they decide stands in the spec, or is which code runs.
     **{
         f"{name}.py": set()
-        for name in ("config", "files_config", "files_products", "products", "registry", "study",
-                     "toys_config", "toys_products")
+        for name in ("config", "cutouts_config", "cutouts_products", "files_config",
+                     "files_products", "products", "registry", "study", "toys_config",
+                     "toys_products")
     },
     **{
         f"{name}.py": STEP
         for name in (
-            "engine", "estimates", "experiments", "heads", "interventions", "job", "layouts",
+            "cutouts", "engine", "estimates", "experiments", "heads", "interventions", "job", "layouts",
             "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts", "reading",
             "reading_out", "rows", "scenes", "suite", "task", "trials", "vocabulary",
         )
@@ -43,7 +44,8 @@ ROOMS: dict[str, set[str]] = {
     # Of models that read images and words, and of files: none in this preset.
     **{
         f"{name}.py": set()
-        for name in ("images", "looks", "photos", "published", "records", "shapes_task")
+        for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "published",
+                     "records", "shapes_task")
     },
     # Of an experiment that this preset does not have.
     "subspaces.py": set(),

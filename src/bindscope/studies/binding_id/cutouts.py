@@ -54,7 +54,7 @@ class Cutouts:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Cutouts:
-        """Return what a job's specification says, as `cutouts_manifest.task_slice` writes it."""
+        """Return what a job's specification says, as `cutouts_products.task_slice` writes it."""
         nouns, colours = (
             {split: tuple(words) for split, words in content[name].items()}
             for name in ("nouns", "colours")

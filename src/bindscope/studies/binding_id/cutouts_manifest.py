@@ -12,15 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from bindscope.core.contents import combined_hash, file_sha256, list_files
 from bindscope.core.errors import InputError
 from bindscope.core.files import canonical_json, sha256
-from bindscope.core.graph import Graph, once
-
-if TYPE_CHECKING:
-    from bindscope.studies.binding_id.config import ShapesTask
 
 COLUMNS = ("file", "noun", "colour", "split")
 SPLITS = ("test", "estimation")
@@ -76,39 +71,6 @@ class Manifest:
             for c in self.cutouts
         ]
         return sha256(canonical_json(rows))
-
-
-@once
-def task_slice(graph: Graph, task: ShapesTask, shown: bool) -> dict[str, Any]:
-    """Return what a job's specification holds of a task.
-
-    Parameters
-    ----------
-    graph
-        Remembers it: several jobs ask for the same task.
-    task
-        The task.
-    shown
-        Whether the job looks at images. If not, it depends on the words of cut-outs alone.
-
-    Raises
-    ------
-    InputError
-        Names the file and the remedy: if the table cannot be read, lacks what the task needs, or
-        there are no photos where backgrounds should be.
-    """
-    content = task.model_dump(mode="json", exclude={"name", "cutouts"})
-    if (own := task.cutouts) is None:
-        return content
-    manifest = read_manifest(Path(own.folder).expanduser() / own.file)
-    _check_enough(manifest, task)
-    content["cutouts"] = {"nouns": manifest.words("noun"), "colours": manifest.words("colour")}
-    if shown:
-        given = {**own.model_dump(mode="json"), "sha256": manifest.sha256()}
-        if own.backgrounds is not None:
-            given["backgrounds_sha256"] = backgrounds_sha256(own.backgrounds)
-        content["cutouts"]["shown"] = given
-    return content
 
 
 def backgrounds(folder: Path | str) -> list[Path]:
@@ -242,30 +204,13 @@ def _check_combinations(manifest: Manifest) -> None:
         ]
         if missing:
             raise InputError(
-                str(manifest.path), f"of split `{split}` there is no cut-out of {_some(missing)}",
+                str(manifest.path), f"of split `{split}` there is no cut-out of {some(missing)}",
                 "add one of each, or leave out that noun or that colour: experiments exchange the "
                 "nouns and colours of things",
             )  # fmt: skip
 
 
-def _check_enough(manifest: Manifest, task: ShapesTask) -> None:
-    """Refuse fewer nouns or colours than a scene of the task shows."""
-    for name, of_all in (("noun", "shape"), ("colour", "colour")):
-        needed = 2 if task.shared in (of_all, "both") else task.things
-        for split, words in manifest.words(name).items():
-            if len(words) < needed:
-                raise InputError(
-                    f"task {task.name}, {manifest.path}",
-                    f"of split `{split}` there {_count(len(words), name)} ({_some(words)}), and "
-                    f"`things: {task.things}`, `shared: {task.shared}` need {needed}",
-                    f"add cut-outs with other {name}s, or set `things` to fewer",
-                )
-
-
-def _count(n: int, name: str) -> str:
-    return f"is one {name}" if n == 1 else f"are {n} {name}s"
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Return names for a message, of many the first ones."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

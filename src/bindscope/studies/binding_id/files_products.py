@@ -6,7 +6,7 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.graph.steps import store
 from bindscope.studies.binding_id.config import ShapesTask
-from bindscope.studies.binding_id.cutouts_manifest import task_slice
+from bindscope.studies.binding_id.cutouts_products import task_slice
 from bindscope.studies.binding_id.files_config import TaskFiles
 
 _FILES = "results/binding_id/files/{files}-{key}"

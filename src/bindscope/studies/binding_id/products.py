@@ -11,7 +11,7 @@ from bindscope.core.registries import ADAPTERS
 from bindscope.graph.activations import local_path
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import BindingIdSection, Records, ShapesTask, Suite
-from bindscope.studies.binding_id.cutouts_manifest import task_slice
+from bindscope.studies.binding_id.cutouts_products import task_slice
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
 from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, RECORDS
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
