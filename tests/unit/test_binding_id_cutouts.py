@@ -116,23 +116,24 @@ def test_the_order_of_rows_and_other_columns_do_not_matter(folder: Path) -> None
 @pytest.mark.parametrize(
     ("row", "where", "problem"),
     [
-        (("mug-red.png", "mug", "red", "test"), "row 10", "is row 4 once more"),
+        (("mug-red.png", "mug", "teal", "test"), "row 10", "mug-red.png is in row 4, too"),
         (("none.png", "mug", "red", "test"), "row 10, column 'file'", "there is no file"),
-        (("mug-red.png", "mug 2", "red", "test"), "row 10, column 'noun'", "'mug 2' is no word"),
-        (("mug-red.png", "mug", "", "test"), "row 10, column 'colour'", "'' is no word"),
-        (("mug-red.png", "mug", "red", "train"), "row 10, column 'split'", "is 'train'"),
-        (("mug-red.png", "mug", "red"), "row 10", "has not the 4 cells"),
-        (("mug-red.png", "mug", "grey", "test"), "cutouts.csv",
+        (("new.png", "mug 2", "red", "test"), "row 10, column 'noun'", "'mug 2' is no word"),
+        (("new.png", "mug", "", "test"), "row 10, column 'colour'", "'' is no word"),
+        (("new.png", "mug", "red", "train"), "row 10, column 'split'", "is 'train'"),
+        (("new.png", "mug", "red"), "row 10", "has not the 4 cells"),
+        (("new.png", "mug", "grey", "test"), "cutouts.csv",
          "'grey' is a colour of split `estimation`, and 'grey' a colour of split `test`"),
-        (("mug-red.png", "Mug", "red", "test"), "cutouts.csv", "'mug' is a noun of split `test`, "
+        (("new.png", "Mug", "red", "test"), "cutouts.csv", "'mug' is a noun of split `test`, "
          "and 'Mug' a noun of split `test`"),
-        (("mug-red.png", "teal", "red", "test"), "cutouts.csv", "'teal' is a colour .* a noun"),
-        (("mug-red.png", "pot", "red", "test"), "cutouts.csv", "no cut-out of a teal pot$"),
+        (("new.png", "teal", "red", "test"), "cutouts.csv", "'teal' is a colour .* a noun"),
+        (("new.png", "pot", "red", "test"), "cutouts.csv", "no cut-out of a teal pot$"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_row(
     folder: Path, row: tuple[str, ...], where: str, problem: str
 ) -> None:
+    image(9).save(folder / "new.png")
     table(folder, [*ROWS, row])
     with pytest.raises(InputError) as caught:
         content(folder)

@@ -112,15 +112,16 @@ def read_manifest(path: Path | str) -> Manifest:
         split has no things, splits share a word, or a noun is missing in some colour.
     """
     file = Path(path)
-    found: dict[Cutout, int] = {}
+    found: dict[str, tuple[int, Cutout]] = {}
     for line, row in _rows(file):
         cutout = _cutout(f"{file}, row {line}", file.parent, row)
-        if cutout in found:
+        if cutout.file in found:
             raise InputError(
-                f"{file}, row {line}", f"is row {found[cutout]} once more", "take one of them out"
-            )
-        found[cutout] = line
-    manifest = Manifest(file, tuple(sorted(found)))
+                f"{file}, row {line}", f"{cutout.file} is in row {found[cutout.file][0]}, too",
+                "give each image one row, with what it shows",
+            )  # fmt: skip
+        found[cutout.file] = line, cutout
+    manifest = Manifest(file, tuple(sorted(cutout for _, cutout in found.values())))
     _check_words(manifest)
     _check_combinations(manifest)
     return manifest
