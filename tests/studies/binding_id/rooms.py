@@ -25,9 +25,9 @@ ROOMS: dict[str, set[str]] = {
     **{
         f"{name}.py": STEP
         for name in (
-            "cutouts", "engine", "estimates", "experiments", "heads", "interventions", "job", "layouts",
-            "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts", "reading",
-            "reading_out", "rows", "scenes", "suite", "task", "trials", "vocabulary",
+            "cutouts", "engine", "estimates", "experiments", "heads", "interventions", "job",
+            "layouts", "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts",
+            "reading", "reading_out", "rows", "scenes", "suite", "task", "trials", "vocabulary",
         )
     },
     "names.py": {*SCHEMAS, "report"},
