@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from bindscope.scenes.sprite_palette import SIDE, SIZE_PX, SLOT_PX
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
+from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked, Kind
+from bindscope.studies.binding_id.toys.vocabulary import SENTENCE
 
 ITEM_IN_SENTENCE = 2  # "green has J ."
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
