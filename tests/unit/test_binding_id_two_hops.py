@@ -102,7 +102,6 @@ def test_accounts_and_claims_are_told_apart_by_places_too(places: pd.DataFrame) 
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"answer": "slot", "toys": ["free"], "oracles": [], "template": "short"}, "not places"),
     ({"text_only": True}, "oracles have tokens of things"),
     ({"answer": "colour"}, "must be item or slot"),
     ({"tasks": []}, "nothing to ask about"),

@@ -24,7 +24,7 @@ WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
 AT_ONCE = 128  # scenes of a pass
 THINGS = (2, 3)
 GATES = {
-    f"{kind}_{k}": 0.95 for kind in ("copy", "cross", "colour_of_item", "two_hops") for k in THINGS
+    f"{kind}_{k}": 0.95 for kind in ("copy", "cross", "place_of_colour", "two_hops") for k in THINGS
 } | {f"held_out_{kind}_{k}": 0.90 for kind in ("cross", "two_hops") for k in THINGS}
 INTERCHANGE_GATES = {
     f"{group}_{how}_replaced": 0.95 for group in ("object", "item") for how in ("one", "all")

@@ -1,4 +1,4 @@
-"""What toys are asked in training: a question that needs image and text, and each of its hops."""
+"""What toys are asked in training: questions that need image and text, and easier ones before."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Literal
 from bindscope.studies.binding_id.task import Asked as Answer
 
 Kind = Literal[
-    "cross", "copy", "colour_of_shape", "shape_of_colour", "two_hops", "colour_of_item",
-    "place_of_colour",
+    "cross", "copy", "colour_of_shape", "shape_of_colour", "two_hops", "place_of_colour"
 ]  # fmt: skip
 Asked = Literal["shape", "colour", "item", "slot"]
 Needs = Literal["both", "text", "image"]
@@ -21,15 +20,18 @@ FORMS: dict[Kind, tuple[Asked, Asked, Needs]] = {
     "colour_of_shape": ("shape", "colour", "image"),
     "shape_of_colour": ("colour", "shape", "image"),
     "two_hops": ("item", "slot", "both"),
-    "colour_of_item": ("item", "colour", "text"),
     "place_of_colour": ("colour", "slot", "image"),
 }
 LINKS: dict[Asked, str] = {"item": "has", "slot": "at", "colour": "is", "shape": "is"}
 KINDS_OF: dict[Answer, tuple[Kind, ...]] = {
     "item": ("cross", "copy", "colour_of_shape", "shape_of_colour"),
-    "slot": ("two_hops", "colour_of_item", "place_of_colour"),
+    "slot": ("two_hops", "place_of_colour"),
 }
 KINDS = KINDS_OF["item"]
+# What has to be learnt half-way, or else the rest will not be; and in words, from what.
+HALF_WAY: dict[Answer, tuple[Kind, str]] = {
+    "item": ("copy", "the text"), "slot": ("place_of_colour", "the image"),
+}  # fmt: skip
 
 
 def kinds_of(answers: Sequence[Answer], *needs: Needs) -> tuple[Kind, ...]:

@@ -86,8 +86,8 @@ class Vocabulary:
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
         the text), `colour_of_shape`: "? cube is" and `shape_of_colour`: "? green is" (from the
-        image). `two_hops`: "? J at" (a place; needs text and image), `colour_of_item`: "? J is"
-        (from the text), `place_of_colour`: "? green at" (from the image).
+        image). `two_hops`: "? J at" (a place; needs text and image), `place_of_colour`:
+        "? green at" (from the image).
 
         Returns
         -------
