@@ -25,7 +25,7 @@ FORMS: dict[Kind, tuple[Asked, Asked, Needs]] = {
 LINKS: dict[Asked, str] = {"item": "has", "slot": "at", "colour": "is", "shape": "is"}
 KINDS_OF: dict[Answer, tuple[Kind, ...]] = {
     "item": ("cross", "copy", "colour_of_shape", "shape_of_colour"),
-    "slot": ("two_hops", "place_of_colour"),
+    "slot": ("two_hops", "place_of_colour", "colour_of_shape", "shape_of_colour"),
 }
 KINDS = KINDS_OF["item"]
 # What has to be learnt half-way, or else the rest will not be; and in words, from what.
@@ -44,5 +44,5 @@ def kinds_of(answers: Sequence[Answer], *needs: Needs) -> tuple[Kind, ...]:
     needs
         Only questions for which this has to be read; default: all.
     """
-    every = (kind for answer in answers for kind in KINDS_OF[answer])
+    every = dict.fromkeys(kind for answer in answers for kind in KINDS_OF[answer])
     return tuple(kind for kind in every if not needs or FORMS[kind][2] in needs)
