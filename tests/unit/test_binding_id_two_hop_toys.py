@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError, ModelError
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.interventions import CONTROL
 from bindscope.studies.binding_id.prompts import Form, prompts
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.scenes import Rule
@@ -36,8 +37,9 @@ PLACES = Reading(Rule("sprites", order="independent"), "short", answer="slot")
 
 def test_two_hops_are_asked_in_the_words_of_suites() -> None:
     """The tokens are those of the short template, and the answer is the place of the thing."""
+    assert kinds_of(["slot"])[:2] == ("two_hops", "place_of_colour")
     scenes = draw("test", rng(1), 3, 3)
-    tokens, answers = VOCABULARY.questions(scenes, kinds_of(["slot"]))
+    tokens, answers = VOCABULARY.questions(scenes, ["two_hops", "place_of_colour"])
     for role in range(3):
         texts = prompts(scenes, [question(scenes, role, "item")], PLACES.form)
         for row, prompt in enumerate(texts):
@@ -53,7 +55,9 @@ def test_two_hops_are_asked_in_the_words_of_suites() -> None:
 def test_easy_questions_come_first() -> None:
     assert kinds_of(["item"]) == KINDS
     assert kinds_of(["item", "slot"]) == (*KINDS, "two_hops", "place_of_colour")
-    assert kinds_of(["slot"], "image") == kinds_of(["slot"], "image", "text") == ("place_of_colour",)
+    of_images = ("place_of_colour", "colour_of_shape", "shape_of_colour")
+    assert kinds_of(["slot"]) == ("two_hops", *of_images)
+    assert kinds_of(["slot"], "image") == kinds_of(["slot"], "image", "text") == of_images
     assert kinds_of(["item"], "image", "text") == KINDS[1:]
 
 
@@ -117,15 +121,29 @@ def test_a_toy_that_is_asked_for_places(
     paths = (tmp_path / "t.safetensors", tmp_path / "t.json")
     stored.write(made, config, *paths, code="c")
     assert stored.answers(paths[1]) == config.answers == tuple(sorted(answers))
-    engine, _ = loading.load({"name": "t"}, PLACES, paths[1])
-    scenes = draw("test", rng(5), 3, 2)
-    assert engine.adapter.toy.vocabulary.context(scenes).shape == (3, 8)
+    _engines_answer_as_training_asks(paths[1])
     single = Reading(PLACES.rule, "short")
     if "item" in answers:
         loading.load({"name": "t"}, single, paths[1])
     else:
         with pytest.raises(ConfigError, match="asked for items of things.*\n.*answer: slot"):
             loading.load({"name": "t"}, single, paths[1])
+
+
+def _engines_answer_as_training_asks(manifest: Path) -> None:
+    """Log-probabilities of all places are those of the passes that training has."""
+    engine, pictures = loading.load({"name": "t"}, PLACES, manifest)
+    scenes = draw("test", rng(5), 3, 2)
+    asked = [question(scenes, role, "item") for role in (0, 1)]
+    every = np.tile(np.arange(9), (3, 1))
+    state = engine.contexts(scenes, pictures(scenes))
+    found = engine.answers(state, None, [CONTROL], asked, every)[:, 0]
+    passes = Passes(stored.load(manifest))
+    read = passes.contexts(pictures(scenes), VOCABULARY.context(scenes))
+    logits = passes.answers(read, VOCABULARY.questions(scenes, ["two_hops"])[0]).logits
+    places = torch.from_numpy(VOCABULARY.of(scenes.words, "slot", every))
+    expected = logits.log_softmax(-1).gather(2, places[:, None].expand(-1, 2, -1))
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
 
 
 def test_a_toy_that_was_not_trained_on_places_is_not_asked_for_them() -> None:

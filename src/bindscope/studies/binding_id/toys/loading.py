@@ -65,6 +65,5 @@ def load(
     if said := not_learnt(answers(weights), reading.answer):
         raise ConfigError(where, *said)
     adapter = ToyAdapter(where, toy)
-    return FastEngine(
-        adapter, partial(prompts, form=reading.form), Options(batch_size=1024, lead="")
-    ), pictures
+    options = Options(batch_size=1024, lead="", asked=reading.form.answer)
+    return FastEngine(adapter, partial(prompts, form=reading.form), options), pictures
