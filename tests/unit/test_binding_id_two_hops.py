@@ -16,6 +16,7 @@ from test_binding_id_study import MECHANISMS, run, section, share
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.interventions import CONTROL
 from bindscope.studies.binding_id.mechanisms import accounts, judged
