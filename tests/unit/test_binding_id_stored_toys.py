@@ -18,8 +18,8 @@ from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.scenes import Rule
 from bindscope.studies.binding_id.toys import evaluation, stored
-from bindscope.studies.binding_id.toys.loading import load
 from bindscope.studies.binding_id.toys.kinds import kinds_of
+from bindscope.studies.binding_id.toys.loading import load
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.training import Trained
