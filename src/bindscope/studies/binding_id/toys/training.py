@@ -190,8 +190,8 @@ class _Task:
             return naming_loss(self.passes, scenes, images(scenes, stream), named)
         probes = self.trainee.probes if interchange else None
         lookup = "slot" in self.config.answers and step < training.copying_until
-        seen = images(scenes, stream)
-        return free_loss(self.passes, scenes, seen, self._asked(step), probes, lookup=lookup)
+        drawn = images(scenes, stream)
+        return free_loss(self.passes, scenes, drawn, self._asked(step), probes, lookup=lookup)
 
     def _asked(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
