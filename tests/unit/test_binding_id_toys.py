@@ -21,6 +21,7 @@ from bindscope.studies.binding_id.scenes import Rule, withheld
 from bindscope.studies.binding_id.task import Pairs, Scenes, question
 from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
 from bindscope.studies.binding_id.toys.images import images
+from bindscope.studies.binding_id.toys.kinds import KINDS
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
@@ -31,7 +32,7 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
+from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
 
 VARIANTS: dict[str, dict[str, object]] = {
@@ -344,12 +345,6 @@ def test_engine_answers_as_the_passes_that_train(tmp_path: Path) -> None:
 def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
     with pytest.raises(ConfigError, match="layout: sprites"):
         loading.load({"name": "t"}, reading, None)
-
-
-def test_a_toy_is_not_asked_for_places() -> None:
-    with pytest.raises(ConfigError, match="was not trained on that") as caught:
-        loading.load({"name": "t"}, Reading(Rule("sprites"), "short", answer="slot"), None)
-    assert "answer: item" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from test_binding_id_study import MECHANISMS, run, section, share
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
+from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.interventions import CONTROL
 from bindscope.studies.binding_id.mechanisms import accounts, judged
 from bindscope.studies.binding_id.metrics import Answers, swaps
@@ -101,8 +103,15 @@ def test_accounts_and_claims_are_told_apart_by_places_too(places: pd.DataFrame) 
     assert not any(one.papers for one in judged(places))  # the paper asks for items alone
 
 
+def test_the_chapter_says_what_toys_of_two_hops_were_taught(places: pd.DataFrame) -> None:
+    (lead,) = chapter({"binding_id": places.assign(origin="toy")}, Inputs()).lead
+    assert "were taught the first of the two hops" in lead
+    for other in ({"origin": "oracle"}, {"origin": "toy", "asked": "item"}):
+        (lead,) = chapter({"binding_id": places.assign(**other)}, Inputs()).lead
+        assert "were taught" not in lead
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"answer": "slot", "toys": ["free"], "oracles": [], "template": "short"}, "not places"),
     ({"text_only": True}, "oracles have tokens of things"),
     ({"answer": "colour"}, "must be item or slot"),
     ({"tasks": []}, "nothing to ask about"),

@@ -51,6 +51,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "pad": 3, "border": "official", "answer": "bare", "keep": "all", "batch_size": 5,
         }.items()
     },
+    "Toy.answers": ("toys.0.answers", ["item", "slot"], TRAINED),
     "Suite.toys": ("suites.2.toys", ["free", "absolute"], SUITE),
     "Toy.source": ("toys.2.source", "zoo:toy-interchange-1", SUITE),
     "BindingIdSection.toys": ("toys.0.seed", 5, TRAINED),

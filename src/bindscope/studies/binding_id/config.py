@@ -12,7 +12,7 @@ from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.cutouts_config import OwnCutouts, cutout_problems
 from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.toys_config import Toy
+from bindscope.studies.binding_id.toys_config import Toy, not_learnt
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Suite(Model):
     answer: Literal["item", "slot"] = Field(
         "item",
         description="`item`: a thing is named and its item asked for; `slot`: an item is named and "
-        "the place of its thing asked for (two hops), which toys do not know.",
+        "the place of its thing asked for (two hops); of toys, those whose `answers` have it.",
     )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
@@ -210,6 +210,7 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
+            yield from _not_learnt(where, suite, {toy.name: toy for toy in section.toys})
         for name in ("pairing", "subspaces"):
             if name in suite.experiments and suite.answer == "slot":
                 yield f"{where}.experiments: `{name}` is about items; leave out `answer: slot`"
@@ -257,11 +258,16 @@ def _without_boxes(
 def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     if suite.template != "short" or suite.text_only:
         yield f"{where}: toys read images and `template: short` only"
-    if suite.answer != "item":
-        yield f"{where}.answer: toys are trained to name items, not places; give them `item`"
     for name in suite.tasks:
         if name in tasks and tasks[name].layout != "sprites":
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
+
+
+def _not_learnt(where: str, suite: Suite, toys: dict[str, Toy]) -> Iterator[str]:
+    """Yield which toys were not trained on what they are asked for."""
+    for toy in (toys[name] for name in suite.toys if name in toys):
+        if said := not_learnt(toy.learnt, suite.answer):
+            yield f"{where}.toys: {toy.name!r}: {said[0]}; {said[1]}"
 
 
 def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:

@@ -48,6 +48,10 @@ _NOT_REAL = {
     "say only that these experiments find binding IDs where they are",
     "local": "what is in a folder of yours is not known here",
 }
+_TAUGHT = (
+    "toys that are asked for places were taught the first of the two hops, from an item to the "
+    "colour that mentions its thing, before they were asked for both"
+)
 _NO_PAPER = (
     "The paper's Table 1 could not be obtained, so no number of it stands beside ours. Of text "
     "alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers as before without "
@@ -125,19 +129,23 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     if not shown:
         return Chapter()
     return Chapter(
-        lead=(_origins(pd.concat([one["origin"] for one in shown])),),
+        lead=(_origins(pd.concat([one[["origin", "asked"]] for one in shown])),),
         headline=("binding_id",),
         findings=(*_findings(table, positions), *_head_findings(heads)),
         sections=(*_sections(table, positions), *_head_sections(heads)),
     )
 
 
-def _origins(origins: pd.Series) -> str:
+def _origins(rows: pd.DataFrame) -> str:
     """Say what kinds of models were read, before any number of theirs."""
-    kinds = [kind for kind in _NOT_REAL if kind in set(origins)]
-    real = "pretrained" in set(origins)
+    origins = set(rows["origin"])
+    kinds = [kind for kind in _NOT_REAL if kind in origins]
+    real = "pretrained" in origins
     first = "Beside real models there are others here" if real else "No real model was read"
-    words = "; ".join(_NOT_REAL[kind] for kind in kinds)
+    said = [_NOT_REAL[kind] for kind in kinds]
+    if (rows["origin"].eq("toy") & rows["asked"].eq("slot")).any():
+        said.append(_TAUGHT)
+    words = "; ".join(said)
     return f"{first}: {words}." if kinds else "All models here are pretrained ones."
 
 

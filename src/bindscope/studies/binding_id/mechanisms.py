@@ -24,7 +24,7 @@ NO_EFFECT = 0.05  # share of rows
 _SLOT, _COLOUR, _GATHER, _ORDER = "slot", "colour", "gather", "order"
 ACCOUNTS = {
     _SLOT: "by the thing's slot, which its item points to",
-    _COLOUR: "by colour: from the image to the text by the thing's colour",
+    _COLOUR: "by colour: between image and text by the thing's colour",
     _GATHER: "by content: the item took over what is seen of its thing",
     _ORDER: "by position alone: the n-th thing with the n-th item",
 }

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.zoo import read_manifest
+from bindscope.config.zoo import TOY, read_manifest
 from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 
 TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo
+
+Answer = Literal["item", "slot"]
+
+
+def not_learnt(learnt: tuple[Answer, ...], answer: Answer) -> tuple[str, str] | None:
+    """Return problem and remedy if a toy is asked for what it was not trained on."""
+    if answer in learnt:
+        return None
+    asked = {"item": "items of things", "slot": "places of items' things"}
+    return (
+        f"it is asked for {asked[answer]} (`answer: {answer}`), and was trained on "
+        f"{' and '.join(asked[one] for one in learnt)} alone",
+        f"ask a toy of `answers: [item, slot]` (trained here, or zoo:toy-two-hop-0), or use "
+        f"`answer: {learnt[0]}`",
+    )
 
 
 class ToyTraining(Model):
@@ -69,6 +84,12 @@ class Toy(Model):
         description="`free`: to answer; `interchange`: also to answer as slots demand when "
         "activations are replaced, which imposes binding by slot.",
     )
+    answers: tuple[Answer, ...] = Field(
+        ("item",),
+        min_length=1,
+        description="What it learns to be asked for, as `answer` of suites: the `item` of a thing, "
+        "and the `slot`, the place, of an item's thing (two hops).",
+    )
     positions: Literal["rope", "absolute"] = Field(
         "rope",
         description="Positions of the language model: rotated keys, or learned vectors that are "
@@ -93,6 +114,12 @@ class Toy(Model):
     training: ToyTraining = Field(ToyTraining(), description="Training.")
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and scenes.")
 
+    @field_validator("answers")
+    @classmethod
+    def _each_once(cls, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
+        """Give them in one order, so that the same training has one key."""
+        return tuple(sorted(set(answers)))
+
     @model_validator(mode="after")
     def _whole(self) -> Self:
         fields = Toy.model_fields
@@ -116,7 +143,29 @@ class Toy(Model):
                 "objective: interchange training replaces the tokens of a slot, and those of a "
                 "resampler have no place in the image; use `connector: mlp`"
             )
+        if self.objective == "interchange" and "slot" in self.answers:
+            raise ValueError(
+                "answers: what interchange training demands after replacements is the item of a "
+                "slot; it has no such demand of places. Use `answers: [item]` or `objective: free`"
+            )
         return self
+
+    def recipe(self, *without: str) -> dict[str, Any]:
+        """Return what trains it, as JSON, without some keys.
+
+        `answers` is left out where it is the default: toys that were trained before there was a
+        choice keep their keys.
+        """
+        left_out = {*without, *(() if "slot" in self.answers else ("answers",))}
+        return self.model_dump(mode="json", exclude=left_out)
+
+    @property
+    def learnt(self) -> tuple[Answer, ...]:
+        """What it can be asked for: `answers`, of a toy of the zoo those of its manifest."""
+        if self.source == TRAINED:
+            return self.answers
+        made = read_manifest(self.source, TOY)
+        return Toy.model_validate(made["recipe"]["model"]).answers
 
     @property
     def tower_sha256(self) -> str | None:

@@ -54,7 +54,7 @@ def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     if made:
         return {**given, "source": toy.source, "weights_sha256": made["sha256"]}, []
     content: dict[str, Any] = {
-        "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
+        "toy": toy.recipe("name", "source"),
         "threads": toy.training.threads,
         "device": toy.training.device,
     }

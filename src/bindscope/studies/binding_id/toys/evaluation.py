@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -13,31 +13,37 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.scenes import Withheld, withheld
 from bindscope.studies.binding_id.task import Pairs, Scenes
 from bindscope.studies.binding_id.toys.images import images
+from bindscope.studies.binding_id.toys.kinds import FORMS, KINDS, Kind
 from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, SPLITS
+from bindscope.studies.binding_id.toys.vocabulary import SPLITS
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
 WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
 AT_ONCE = 128  # scenes of a pass
 THINGS = (2, 3)
 GATES = {
-    "copy_2": 0.95, "copy_3": 0.95, "cross_2": 0.95, "cross_3": 0.95, "held_out_cross_2": 0.90,
-    "held_out_cross_3": 0.90,
-}  # fmt: skip
+    f"{kind}_{k}": 0.95 for kind in ("copy", "cross", "place_of_colour", "two_hops") for k in THINGS
+} | {f"held_out_{kind}_{k}": 0.90 for kind in ("cross", "two_hops") for k in THINGS}
 INTERCHANGE_GATES = {
     f"{group}_{how}_replaced": 0.95 for group in ("object", "item") for how in ("one", "all")
 }
 MEASURES = (
-    *(f"{prefix}{kind}_{k}" for prefix in ("", "held_out_") for kind in KINDS for k in THINGS),
+    *(f"{prefix}{kind}_{k}" for prefix in ("", "held_out_") for kind in FORMS for k in THINGS),
     *INTERCHANGE_GATES,
 )
 
 
 @torch.no_grad()
 def accuracies(
-    passes: Passes, seed: int, n: int, *, held: bool, interchange: bool
+    passes: Passes,
+    seed: int,
+    n: int,
+    *,
+    held: bool,
+    interchange: bool,
+    kinds: Sequence[Kind] = KINDS,
 ) -> dict[str, float]:
     """Return shares of right answers (the most probable token of all), by `MEASURES`.
 
@@ -49,20 +55,22 @@ def accuracies(
         Its seed: evaluations read scenes of a stream of their own, the same each time.
     n
         Scenes (or pairs) of each measure.
-    held_out
+    held
         Whether also scenes are read where a thing stands in a slot where training never shows its
         colour with its shape. Of such scenes only those things count.
     interchange
         Whether also replacements are answered, of k = 2.
+    kinds
+        Of questions.
     """
     found = {}
     for k in THINGS:
         for out, prefix in list(WITHHELD.items())[: 1 + held]:
             right = [
-                _answered(passes, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed)
+                _answered(passes, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed, kinds)
                 for split in SPLITS
             ]
-            for i, kind in enumerate(KINDS):
+            for i, kind in enumerate(kinds):
                 found[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
     if interchange:
         replaced = [
@@ -73,16 +81,18 @@ def accuracies(
     return found
 
 
-def _answered(passes: Passes, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
+def _answered(
+    passes: Passes, scenes: Scenes, seed: int, kinds: Sequence[Kind]
+) -> NDArray[np.bool_]:
     """Return which questions of each kind are answered right, bool (kinds, things that count)."""
     stream, out = rng(seed, DRAWN), withheld(scenes)
     counts = out if out.any() else ~out
     right = []
     for start in range(0, len(scenes), AT_ONCE):
         part = scenes[start : start + AT_ONCE]
-        questions, answers = passes.toy.vocabulary.questions(part, KINDS)
+        questions, answers = passes.toy.vocabulary.questions(part, kinds)
         said = passes.answers(_read(passes, part, stream), questions).logits.argmax(-1)
-        right.append((said.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
+        right.append((said.cpu().numpy() == answers).reshape(len(part), len(kinds), -1))
     return np.concatenate(right).transpose(1, 0, 2)[:, counts]
 
 

@@ -16,8 +16,10 @@ from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.prompts import prompts
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.toys.stored import answers
 from bindscope.studies.binding_id.toys.stored import load as load_toy
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
+from bindscope.studies.binding_id.toys_config import not_learnt
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.toys import ToyAdapter
@@ -40,7 +42,7 @@ def load(
     Raises
     ------
     ConfigError
-        If scenes are not those of toys.
+        If scenes are not those of toys, or it was not trained on what is asked.
     ModelError
         If the toy's files are missing or damaged.
     """
@@ -51,21 +53,17 @@ def load(
             f"{reading.template!r}{' without images' if reading.text_only else ''}",
             f"use a task of `layout: {LAYOUT}` and a suite of `template: short` with images",
         )  # fmt: skip
-    if reading.answer != "item":
-        raise ConfigError(
-            where, "it is asked for the place of an item's thing, and was not trained on that",
-            "ask toys with `answer: item`, and oracles or models with `answer: slot`",
-        )  # fmt: skip
 
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
         return draw(scenes, reading.rule.layout).images
 
     if "source" in model:
-        toy = load_toy(manifest_path(model["source"]), remedy=REMEDY)
-    else:
-        assert weights is not None  # the graph has it
-        toy = load_toy(weights)
+        weights = manifest_path(model["source"])
+    assert weights is not None  # the graph has it
+    remedy = REMEDY if "source" in model else None
+    toy = load_toy(weights, remedy=remedy)
+    if said := not_learnt(answers(weights), reading.answer):
+        raise ConfigError(where, *said)
     adapter = ToyAdapter(where, toy)
-    return FastEngine(
-        adapter, partial(prompts, form=reading.form), Options(batch_size=1024, lead="")
-    ), pictures
+    options = Options(batch_size=1024, lead="", asked=reading.form.answer)
+    return FastEngine(adapter, partial(prompts, form=reading.form), options), pictures

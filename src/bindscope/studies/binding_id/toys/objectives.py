@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from bindscope.scenes.sprite_palette import SIDE, SIZE_PX, SLOT_PX
 from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
+from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind
+from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, SENTENCE, Asked, Kind
+from bindscope.studies.binding_id.toys.vocabulary import SENTENCE
 
 ITEM_IN_SENTENCE = 2  # "green has J ."
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
@@ -153,14 +155,35 @@ def naming_loss(
     what a tower that was trained on captions brings with it.
     """
     toy, n = passes.toy, len(scenes)
-    seen, embeddings = toy.see(images), toy.network.get_input_embeddings().weight
+    seen = toy.see(images)
     shown = [
         torch.from_numpy(cells(scenes.slot[:, [role]], toy.patch_px)).to(seen.device)
         for role in range(scenes.things)
     ]
     tokens = torch.stack([seen[one].view(n, -1, seen.shape[-1]).mean(1) for one in shown], 1)
-    logits = tokens @ embeddings.T / seen.shape[-1] ** 0.5
-    loss = seen.new_zeros(())
+    return _named(toy, tokens, scenes, attributes)
+
+
+def lookup_loss(passes: Passes, scenes: Scenes, contexts: Contexts) -> Tensor:
+    """Return the loss of the first of two hops, in nats: which thing the text has an item in.
+
+    Questions "? J at" see of the context its item tokens alone, where heads that look back have
+    gathered the colours; what enters `PROBED_LAYER` at their last token is to have the largest
+    product with the colour's embedding, as image tokens in `naming_loss`. Where they see all, they
+    learn within a few steps to say any colour of the scene, and then no more.
+    """
+    questions, _ = passes.toy.vocabulary.questions(scenes, ["two_hops"])
+    hidden = np.ones((scenes.things, contexts.keys[0].shape[2]), bool)
+    hidden[:, [item_token(passes, role) for role in range(scenes.things)]] = False
+    found = passes.answers(contexts, questions, hidden).residual[PROBED_LAYER]
+    return _named(passes.toy, found, scenes, ("colour",))
+
+
+def _named(toy: ToyModel, tokens: Tensor, scenes: Scenes, attributes: Sequence[Asked]) -> Tensor:
+    """Return the loss of reading attributes off a token of every thing (n, k, width)."""
+    embeddings = toy.network.get_input_embeddings().weight
+    logits = tokens @ embeddings.T / tokens.shape[-1] ** 0.5
+    loss = tokens.new_zeros(())
     for attribute in attributes:
         of_split = toy.vocabulary.of(
             scenes.words, attribute, np.arange(len(scenes.words.of(attribute)))
@@ -175,16 +198,21 @@ def free_loss(
     images: NDArray[np.uint8],
     kinds: Sequence[Kind],
     probes: SlotProbes | None = None,
+    *,
+    lookup: bool = False,
 ) -> Tensor:
     """Return the loss of answering questions of some kinds about every thing, in nats.
 
-    With probes, the loss of reading slots is beside it, as in interchange training.
+    With probes, the loss of reading slots is beside it, as in interchange training; with `lookup`,
+    that of `lookup_loss`.
     """
     vocabulary = passes.toy.vocabulary
     questions, answers = vocabulary.questions(scenes, kinds)
     contexts = passes.contexts(images, vocabulary.context(scenes))
     said = passes.answers(contexts, questions)
     loss = answer_loss(said.logits, answers)
+    if lookup:
+        loss = loss + lookup_loss(passes, scenes, contexts)
     if probes is None:
         return loss
     return loss + PROBE_WEIGHT * probes.loss(passes, scenes, contexts, said.residual[PROBED_LAYER])

@@ -7,7 +7,7 @@ besides the arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
 from typing import Any
@@ -25,6 +25,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.images import images
+from bindscope.studies.binding_id.toys.kinds import HALF_WAY, Asked, Kind, kinds_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
@@ -34,7 +35,7 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary
+from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
 
 logger = logging.getLogger(__name__)
@@ -44,8 +45,8 @@ EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
 CLIP_NORM = 1.0
 BETAS = (0.9, 0.98)
 STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
-COPY_GATE = 0.7  # of evaluations after so many of the steps:
-COPIED_BY = 2 / 3
+HALF_WAY_GATE = 0.7  # of evaluations after so many of the steps:
+HALF_WAY_BY = 2 / 3
 ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
 
 
@@ -111,8 +112,8 @@ def train(
     ------
     ModelError
         If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
-        learnt to copy from the text; at the end, `evaluation.GATES` and, of interchange training,
-        those of replacements.
+        learnt to copy from the text, or, of two hops, to read places off the image; at the end,
+        `evaluation.GATES` and, of interchange training, those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
     trainee = Trainee(toy, config).to(device)
@@ -122,7 +123,7 @@ def train(
     toy.network.eval()
     found = evaluation.accuracies(
         Passes(toy), config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
-        held=True, interchange=config.objective == "interchange",
+        held=True, interchange=config.objective == "interchange", kinds=kinds_of(config.answers),
     )  # fmt: skip
     logger.info("%s: %s", run.name, _said(found))
     if config.training.gates:
@@ -183,14 +184,23 @@ class _Task:
             return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until and self.config.connector == "mlp":
-            named: tuple[Asked, ...] = ("shape", "colour", "slot")
-            drawn = images(scenes, stream)
-            return naming_loss(self.passes, scenes, drawn, named if interchange else named[:2])
-        asked: tuple[Kind, ...] = KINDS
-        if step < training.copying_until:
-            asked = KINDS[2:] if step < training.grounding_until else KINDS[1:]
+            named: tuple[Asked, ...] = ("shape", "colour")
+            if interchange or "slot" in self.config.answers:
+                named += ("slot",)
+            return naming_loss(self.passes, scenes, images(scenes, stream), named)
         probes = self.trainee.probes if interchange else None
-        return free_loss(self.passes, scenes, images(scenes, stream), asked, probes)
+        lookup = "slot" in self.config.answers and step < training.copying_until
+        drawn = images(scenes, stream)
+        return free_loss(self.passes, scenes, drawn, self._asked(step), probes, lookup=lookup)
+
+    def _asked(self, step: int) -> tuple[Kind, ...]:
+        """Return the kinds of questions of a step: easy ones first."""
+        training, answers = self.config.training, self.config.answers
+        if step < training.grounding_until:
+            return kinds_of(answers, "image")
+        if step < training.copying_until:
+            return kinds_of(answers, "image", "text")
+        return kinds_of(answers)
 
     def backward(self, run: Run, batch: int, share: float) -> float:
         """Add the gradients of `share` of a step's loss; return it in bits."""
@@ -213,20 +223,28 @@ class _Task:
         loss = sum(losses) / len(losses) / log(2)
         found = evaluation.accuracies(
             self.passes, config.seed, EVALUATED, held=False,
-            interchange=config.objective == "interchange",
+            interchange=config.objective == "interchange", kinds=kinds_of(config.answers),
         )  # fmt: skip
         at = len(run.evaluations)
         for name, value in found.items():
             self.trainee.accuracies[at, evaluation.MEASURES.index(name)] = value
         logger.info("%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(found))
-        copied = min(found[f"copy_{k}"] for k in evaluation.THINGS)
-        if config.training.gates and run.steps >= COPIED_BY * last and copied < COPY_GATE:
+        if config.training.gates and run.steps >= HALF_WAY_BY * last:
+            self._check_half_way(run, found)
+        return [loss]
+
+    def _check_half_way(self, run: Run, found: Mapping[str, float]) -> None:
+        missed = [
+            f"{share:.2f} of the questions from {source}"
+            for kind, source in (HALF_WAY[answer] for answer in self.config.answers)
+            if (share := min(found[f"{kind}_{k}"] for k in evaluation.THINGS)) < HALF_WAY_GATE
+        ]
+        if missed:
             raise ModelError(
                 run.name,
-                f"after {run.steps} steps it answers {copied:.2f} of the questions from the text "
-                f"(gate {COPY_GATE})", _remedy(config),
-            )  # fmt: skip
-        return [loss]
+                f"after {run.steps} steps it answers {' and '.join(missed)} (gate {HALF_WAY_GATE})",
+                _remedy(self.config),
+            )
 
 
 def _said(found: dict[str, float]) -> str:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.layouts import LayoutName
 from bindscope.studies.binding_id.task import Integers, Scenes, Words
+from bindscope.studies.binding_id.toys.kinds import FORMS, LINKS, Asked, Kind
 from bindscope.studies.binding_id.vocabulary import SplitName, words_of
 
-Kind = Literal["cross", "copy", "colour_of_shape", "shape_of_colour"]
-Asked = Literal["shape", "colour", "item", "slot"]
-KINDS: tuple[Kind, ...] = ("cross", "copy", "colour_of_shape", "shape_of_colour")
 SENTENCE = 4  # tokens: "green has J ."
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")
 LAYOUT: LayoutName = "sprites"
@@ -89,7 +86,8 @@ class Vocabulary:
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
         the text), `colour_of_shape`: "? cube is" and `shape_of_colour`: "? green is" (from the
-        image).
+        image). `two_hops`: "? J at" (a place; needs text and image), `place_of_colour`:
+        "? green at" (from the image).
 
         Returns
         -------
@@ -98,13 +96,8 @@ class Vocabulary:
         answers
             int64 (n, kinds x k).
         """
-        forms: dict[Kind, tuple[Asked, Asked]] = {
-            "cross": ("shape", "item"), "copy": ("colour", "item"),
-            "colour_of_shape": ("shape", "colour"), "shape_of_colour": ("colour", "shape"),
-        }  # fmt: skip
         tokens, answers = [], []
-        for by, said in (forms[kind] for kind in kinds):
-            link = "has" if said == "item" else "is"
-            tokens.append(self.ask(scenes.words, by, getattr(scenes, by), link))
+        for by, said, _ in (FORMS[kind] for kind in kinds):
+            tokens.append(self.ask(scenes.words, by, getattr(scenes, by), LINKS[said]))
             answers.append(self.of(scenes.words, said, getattr(scenes, said)))
         return np.concatenate(tokens, 1), np.concatenate(answers, 1)
