@@ -151,6 +151,14 @@ class Suite(Model):
         min_length=1,
         description="Of `subspaces`, as far as there are levels.",
     )
+    subspaces_by: tuple[Literal["means", "discriminant", "gradients"], ...] = Field(
+        ("means",),
+        min_length=1,
+        description="What finds the subspaces of `subspaces`: mean tokens; directions that part "
+        "slots best for how tokens of a slot vary; or gradients (distributed alignment search), "
+        "which oracles do not have.",
+    )
+    fit_steps: PositiveInt = Field(200, description="Steps of each fit by `gradients`.")
     coefficients: tuple[float, ...] = Field(
         (-0.5, 0.0, 0.5, 1.0, 1.5),
         min_length=1,
@@ -218,7 +226,13 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
             yield from _without_pairs(where, suite, tasks)
         yield from _unanswerable(where, suite)
         yield from _without_boxes(where, suite, models)
-        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
+        if "gradients" in suite.subspaces_by and suite.oracles:
+            yield (
+                f"{where}.subspaces_by: `gradients` go through a network, and oracles are closed "
+                "forms; give oracles a suite of their own, without it"
+            )
+        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels",
+                    "subspaces_by"):  # fmt: skip
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"

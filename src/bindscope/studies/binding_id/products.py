@@ -13,7 +13,7 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import BindingIdSection, Records, ShapesTask, Suite
 from bindscope.studies.binding_id.cutouts_products import task_slice
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
-from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, RECORDS
+from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, FINDERS, RECORDS
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
@@ -115,5 +115,7 @@ def _add_interventions(
     }
     kinds = dict.fromkeys(model["kind"] for model in models)
     runs = [*(ENGINES[kind] for kind in kinds), *(EXPERIMENTS[name] for name in suite.experiments)]
+    ways = suite.subspaces_by if "subspaces" in suite.experiments else ()
+    runs += [FINDERS[way] for way in ways if way in FINDERS]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
     graph.add(_RULE, names, content, {"weights": weights}, runs=runs)

@@ -33,3 +33,10 @@ EXPERIMENTS = {
     "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.subspaces:subspaces",
 }
+
+# what finds subspaces -> ``find(engine, scenes, pictures, estimates, reading, spec) -> Spans``;
+# those of means need no more than the estimates.
+FINDERS = {
+    "discriminant": f"{_HERE}.discriminant:find",
+    "gradients": f"{_HERE}.vlm.gradients:find",
+}

@@ -50,6 +50,8 @@ def rows_of(
             "experiment": experiment, "condition": one.condition.name, "layers": one.layers,
             "dose": _dose(one.dose), "second_dose": _dose(one.second_dose),
             "n_rows": len(answers.logs),
+            **({"found_by": one.found_by} if one.found_by else {}),
+            **({} if one.ended is None else {"fit_ended": int(one.ended)}),
         }  # fmt: skip
         per_row = right(answers, answers.logs, i, one.expected)
         leads = resampled_means(lead(answers, i, one.expected)[:, None], samples, seed)[:, 0]

@@ -10,6 +10,7 @@ from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count
 
 _ENTRY = "config `suites[]`"
 _TRIALS = "`studies.binding_id.trials`"
+_SPANS = "`studies.binding_id.spans`"
 _METRICS = "`studies.binding_id.metrics`"
 _VECTORS = "`studies.binding_id.estimates`"
 _HEADS = "`studies.binding_id.heads`"
@@ -76,19 +77,23 @@ _INTERVENTION = (
     label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
           "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
-          "subspace, or all but these; `anew`: the context after the edit was computed again; "
+          "subspace, or all but these; `inside`: that part, of the same thing as read elsewhere; "
+          "`null`: in a subspace fitted to answers by chance; `anew`: the context after the edit was computed again; "
           "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, the number of roles by "
            "which IDs move on, or the dimension of a subspace.", _TRIALS, "allowed"),
     Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
            "allowed"),
+    label("found_by", "What found the subspace in which parts were exchanged: mean tokens, "
+          "discriminant directions, or gradients; empty where there is none.", _SPANS,
+          values=("means", "discriminant", "gradients"), null="allowed"),
     *_CELL[:2],
 )  # fmt: skip
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=2,
+    version=3,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(
@@ -121,6 +126,8 @@ BINDING_ID_SCHEMA = TableSchema(
               _METRICS, null="allowed"),
         share("p_adjusted", "probability", "Adjusted by Holm's procedure over the experiment.",
               _METRICS, null="allowed"),
+        count("fit_ended", "", "1 where the fit by gradients that found the subspace had ended, "
+              "0 where its loss still fell; empty where none was fitted.", _SPANS, null="allowed"),
         _ROWS,
         *KEYS,
     ),

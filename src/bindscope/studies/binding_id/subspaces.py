@@ -1,7 +1,8 @@
 """In how many dimensions binding IDs lie (specification, E6; arXiv 2310.17191).
 
 Mean tokens of the levels (slots, or roles) are fitted so that all content cancels; their principal
-components span nested subspaces. If one of them holds the IDs and nothing else,
+components span nested subspaces. Others are found by discriminants or by gradients (`spans`). If
+one of them holds the IDs and nothing else,
 
 - *within*: two things that exchange their parts inside of it exchange their items, as they keep
   their contents (things exchanged as a whole keep their items, too);
@@ -19,21 +20,22 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.estimates import Levels, Vectors
 from bindscope.studies.binding_id.experiments import SHORT
 from bindscope.studies.binding_id.interventions import Add, Replace, ReplacePart
+from bindscope.studies.binding_id.spans import EXCHANGED, Basis, Spans, Way, nested_spans
 from bindscope.studies.binding_id.task import Group
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
 
-_EXCHANGED: tuple[Group, ...] = ("object", "item")
-_STREAM = 6  # of random subspaces, among the experiments' random streams
-
 
 def subspaces(
-    batch: Batch, level: Levels, dimensions: Sequence[int], coefficients: Sequence[float]
+    batch: Batch,
+    level: Levels,
+    dimensions: Sequence[int],
+    coefficients: Sequence[float],
+    ways: Sequence[Way] = ("means",),
 ) -> Plan:
-    """Exchange parts of tokens in nested subspaces, and go through the plane of two differences.
+    """Exchange parts of tokens in subspaces, and go through the plane of two differences.
 
     Parameters
     ----------
@@ -46,62 +48,85 @@ def subspaces(
     coefficients
         Multiples of each of the two differences, from -0.5 to 1.5 in arXiv 2310.17191; of two
         things there is one difference, and no plane.
+    ways
+        What found the subspaces; all but those of means are in `batch.spans`.
     """
-    spans = {g: batch.estimated.effects[g, level].directions for g in _EXCHANGED}
-    sizes = nested(dimensions, min(span.shape[2] for span in spans.values()))
+    asked = [
+        of_means(batch, level, dimensions) if way == "means" else batch.spans[way] for way in ways
+    ]
     here = [batch.control()]
-    for group in _EXCHANGED:
-        here += _within(batch, group, {r: spans[group][:, :, :r] for r in sizes}, "within")
-        noise = random_directions(spans[group], batch.seed, _EXCHANGED.index(group))
-        here += _within(batch, group, {r: noise[:, :, :r] for r in sizes}, "random")
-    for r in sizes:
-        both = [one for g in _EXCHANGED for one in _exchange(batch, g, spans[g][:, :, :r])]
-        here.append(trial("O+I within", both, batch.looking_on(_EXCHANGED), dose=float(r)))
+    for spans in asked:
+        here += _within(batch, spans)
     here += _plane(batch, level, coefficients)
     elsewhere = {"object": batch.moved, "item": batch.items_moved}
-    plans = [(elsewhere[g], list(_elsewhere(batch, g, spans[g], sizes))) for g in _EXCHANGED]
+    plans = [(elsewhere[g], list(_elsewhere(batch, g, asked))) for g in EXCHANGED]
     return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
 
 
-def nested(dimensions: Sequence[int], most: int) -> list[int]:
-    """Return the dimensions that there are, in order."""
-    return sorted({min(size, most) for size in dimensions})
+def of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
+    """Return the subspaces of principal components of mean tokens."""
+    directions = {g: batch.estimated.effects[g, level].directions for g in EXCHANGED}
+    return nested_spans("means", directions, dimensions, batch.seed)
 
 
-def random_directions(like: Vectors, *seed: int) -> Vectors:
-    """Draw orthonormal directions for each layer and token, float32 (L, t, r, d) as given."""
-    layers, tokens, size, width = like.shape
-    drawn = rng(*seed, _STREAM).standard_normal((layers, tokens, width, size))
-    orthonormal, _ = np.linalg.qr(drawn)
-    return np.asarray(orthonormal.swapaxes(-1, -2), np.float32)
+def exchange(group: Group, things: int, bases: Vectors) -> list[ReplacePart]:
+    """Give every role's tokens the next role's part inside subspaces (L, t, r, d)."""
+    return [
+        ReplacePart(group, role, bases, by=(role + 1) % things, context="base")
+        for role in range(things)
+    ]
 
 
-def _exchange(batch: Batch, group: Group, bases: Vectors) -> list[ReplacePart]:
-    """Give every role's tokens the next role's part inside."""
-    k = batch.things
-    return [ReplacePart(group, role, bases, by=(role + 1) % k, context="base") for role in range(k)]
+def _within(batch: Batch, spans: Spans) -> Iterator[Trial]:
+    """Exchange parts within contexts: in subspaces, in random ones, and in those of nulls."""
+
+    def asked(
+        how: str, found: dict[Group, Basis], size: int, expected: dict[str, str]
+    ) -> Trial:  # fmt: skip
+        edits = [e for g, b in found.items() for e in exchange(g, batch.things, b.vectors)]
+        ends = [basis.ended for basis in found.values()]
+        return trial(
+            f"{'+'.join(SHORT[g] for g in found)} {how}", edits, expected, dose=float(size),
+            found_by=spans.way, ended=None if None in ends else all(ends),
+        )  # fmt: skip
+
+    for group in EXCHANGED:
+        for size in spans.sizes(group):
+            own = {group: spans.bases[group, size]}
+            yield asked("within", own, size, batch.looking_on((group,)))
+        for size in spans.sizes(group):
+            yield asked("random", {group: spans.random[group, size]}, size, batch.identity())
+    for size in spans.sizes("object"):
+        both = {g: spans.bases[g, size] for g in EXCHANGED}
+        yield asked("within", both, size, batch.looking_on(EXCHANGED))
+    for (group, size), basis in spans.nulls.items():
+        how = "null" if group in EXCHANGED else "within"
+        yield asked(how, {group: basis}, size, batch.looking_on((group,)))
 
 
-def _within(batch: Batch, group: Group, bases: dict[int, Vectors], how: str) -> Iterator[Trial]:
-    expected = batch.identity() if how == "random" else batch.looking_on((group,))
-    for size, basis in bases.items():
-        edits = _exchange(batch, group, basis)
-        yield trial(f"{SHORT[group]} {how}", edits, expected, dose=float(size))
+def _elsewhere(batch: Batch, group: Group, asked: Sequence[Spans]) -> Iterator[Trial]:
+    """Take the same things as read in the next one's place: whole, or a part.
 
-
-def _elsewhere(
-    batch: Batch, group: Group, span: Vectors, sizes: Sequence[int]
-) -> Iterator[Trial]:  # fmt: skip
-    """Take the same things as read in the next one's place: whole, or outside of a subspace."""
+    What is read elsewhere has other IDs and the same content. So the part inside, which exchanges
+    answers if it holds IDs, tells them from content, which exchanges answers too if two things
+    exchange it. It is asked of subspaces that were chosen by that effect.
+    """
     name, k = SHORT[group], batch.things
     whole = [Replace(group, role, by=(role + 1) % k) for role in range(k)]
     yield trial(f"{name} elsewhere", whole, batch.looking_on((group,)))
-    for size in sizes:
-        parts = [
-            ReplacePart(group, role, span[:, :, :size], "outside", by=(role + 1) % k)
-            for role in range(k)
-        ]
-        yield trial(f"{name} outside", parts, batch.identity(), dose=float(size))
+    for spans in asked:
+        for part in ("outside", "inside")[: 1 + bool(spans.nulls)]:
+            expected = batch.identity() if part == "outside" else batch.looking_on((group,))
+            for size in spans.sizes(group):
+                basis = spans.bases[group, size]
+                parts = [
+                    ReplacePart(group, role, basis.vectors, part, by=(role + 1) % k)
+                    for role in range(k)
+                ]
+                yield trial(
+                    f"{name} {part}", parts, expected, dose=float(size), found_by=spans.way,
+                    ended=basis.ended,
+                )  # fmt: skip
 
 
 def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterator[Trial]:

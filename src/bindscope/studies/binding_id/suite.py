@@ -18,9 +18,10 @@ from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.binding_id.registry import EXPERIMENTS, FINDERS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import draw_pairs
+from bindscope.studies.binding_id.spans import Spans
 from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial
 
@@ -41,7 +42,8 @@ class Results:
     rows, positions, vectors, heads
         Rows of the four tables, without names and keys.
     answers
-        Log-probabilities by experiment, float32 (n, trials, queries, candidates).
+        Log-probabilities by experiment, float32 (n, trials, queries, candidates); losses of fits
+        of subspaces, by ``<way>.<fit>``, float32 (steps,), in nats.
     """
 
     rows: list[Row]
@@ -70,10 +72,14 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     estimates = None
     if ADDING & set(spec["experiments"]):
         estimates = estimate(engine, other, pictures, spec["batch_size"])
+    spans = {
+        way: resolve(FINDERS[way])(engine, other, pictures, estimates, reading, spec)
+        for way in finders(spec)
+    }
     asked: dict[str, list[tuple[Plan, NDArray[np.float64], NDArray[np.float64]]]] = {}
     read = Read.nothing()
     for rows in batches(task["rows"], spec["batch_size"]):
-        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec)
+        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec, spans)
         if estimates is not None:
             read.add(engine, batch.base, estimates.means)
         for name in spec["experiments"]:
@@ -95,7 +101,16 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
             found.heads.extend(head_rows(answers, trials, beside, *statistics))
         else:
             found.rows.extend(rows_of(name, answers, trials, *statistics))
+    found.answers.update(
+        (f"{way}.{fit}", losses) for way, one in spans.items() for fit, losses in one.losses.items()
+    )
     return found
+
+
+def finders(spec: Mapping[str, Any]) -> list[str]:
+    """Return what finds the subspaces of a job, beside mean tokens."""
+    ways = spec["subspaces_by"] if "subspaces" in spec["experiments"] else ()
+    return [way for way in ways if way in FINDERS]
 
 
 def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
@@ -105,7 +120,9 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
         "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
         "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
         "pairing": (spec["window"],), "heads": (spec["head_layers"],),
-        "subspaces": (level, spec["dimensions"], spec["coefficients"]),
+        "subspaces": (
+            level, spec["dimensions"], spec["coefficients"], spec["subspaces_by"],
+        ),
     }  # fmt: skip
 
     def bound(name: str) -> Callable[[Batch], Plan]:
@@ -118,6 +135,7 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
 def _batch(
     engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64],
     reading: Reading, estimates: Estimates | None, spec: Mapping[str, Any],
+    spans: Mapping[str, Spans],
 ) -> Batch:  # fmt: skip
     chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
     null = None
@@ -125,7 +143,7 @@ def _batch(
         words = reading.rule.words("estimation")
         draw = rng(spec["seed"], int(rows[0]), 1)
         null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
-    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
+    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"], spans)
 
 
 def _answers(plan: Plan, trials: list[Trial], logs: NDArray[np.float64]) -> Answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from bindscope.studies.binding_id.estimates import Estimates, read
 from bindscope.studies.binding_id.interventions import CONTROL, Condition, Intervention
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.scenes import exchanged_contents, exchanged_items
+from bindscope.studies.binding_id.spans import Spans
 from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Question, Scenes, question
 
 _TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}  # places, P, have none of their own
@@ -36,6 +37,10 @@ class Trial:
         How much: a factor, a number of dimensions; NaN where there is none.
     second_dose
         How much of a second difference; NaN where there is none.
+    found_by
+        What found the subspace (`spans.Way`); empty where there is none.
+    ended
+        Whether the fit that found it had ended; None where nothing was fitted step by step.
     """
 
     condition: Condition
@@ -43,6 +48,8 @@ class Trial:
     layers: str = "all"
     dose: float = float("nan")
     second_dose: float = float("nan")
+    found_by: str = ""
+    ended: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,8 @@ class Batch:
         A question about what is in no scene of a row, for calibration; None for none.
     seed
         Of what is random.
+    spans
+        Subspaces by what found them, beside those of means.
     """
 
     engine: Engine
@@ -104,6 +113,7 @@ class Batch:
     estimates: Estimates | None = None
     null_query: Question | None = None
     seed: int = 0
+    spans: Mapping[str, Spans] = field(default_factory=dict)
 
     @property
     def estimated(self) -> Estimates:
@@ -250,7 +260,9 @@ def trial(
     dose: float = float("nan"),
     second_dose: float = float("nan"),
     frozen: bool = True,
+    found_by: str = "",
+    ended: bool | None = None,
 ) -> Trial:
     """Return a trial of some interventions."""
     condition = Condition(name, tuple(interventions), frozen)
-    return Trial(condition, expected, layers, dose, second_dose)
+    return Trial(condition, expected, layers, dose, second_dose, found_by, ended)

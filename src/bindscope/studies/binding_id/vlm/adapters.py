@@ -159,6 +159,10 @@ class Catch:
 class Decoder:
     """The language model inside a model of transformers: `model.model.language_model`.
 
+    Its weights are frozen. What it computes of activations is open to gradients where the caller
+    has not switched them off: subspaces are learnt through `decode`, `kv_from_residual` and
+    `logits`.
+
     Parameters
     ----------
     where
@@ -218,7 +222,6 @@ class Decoder:
         found: Tensor = self.language.embed_tokens(ids)
         return found
 
-    @torch.inference_mode()
     def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Run the decoder on embeddings."""
         found: Tensor = self.language(
@@ -230,13 +233,11 @@ class Decoder:
     def _library_positions(self, positions: Tensor) -> Tensor:
         return positions[0]
 
-    @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """Return logits over the vocabulary."""
         found: Tensor = self.model.lm_head(hidden)
         return found
 
-    @torch.inference_mode()
     def kv_from_residual(
         self, layer: int, residual: Tensor, positions: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -223,12 +223,7 @@ class VisionLanguageEngine:
                 f"candidates for {len(candidates)} of {len(base.scenes)} scenes were asked for",
                 "ask for at least one condition and question, and give candidates per scene",
             )  # fmt: skip
-        prompts = self.template(base.scenes, questions)
-        device = base.inputs.ids.device
-        asked = question_tokens(self.adapter, base.read, prompts, device)
-        words = base.scenes.words.of(self.options.asked)
-        tokens = answer_tokens(self.adapter, words, self.options.answer)
-        wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
+        asked, wanted = self.asked(base, questions, candidates)
         edits = [resolve(base, source, condition, self.heads) for condition in conditions]
         step = max(1, self.options.batch_size // len(base.scenes))
         with torch.inference_mode():
@@ -237,6 +232,18 @@ class VisionLanguageEngine:
                 for i in range(0, len(conditions), step)
             ]
         return torch.cat(found, 1).cpu().numpy()
+
+    def asked(
+        self, base: Frozen, questions: Sequence[Question], candidates: NDArray[np.int64]
+    ) -> tuple[list[Tensor], Tensor]:
+        """Return the tokens of each question, (n, S) each, and those of the candidates, (n, c)."""
+        prompts = self.template(base.scenes, questions)
+        device = base.inputs.ids.device
+        asked = question_tokens(self.adapter, base.read, prompts, device)
+        words = base.scenes.words.of(self.options.asked)
+        tokens = answer_tokens(self.adapter, words, self.options.answer)
+        wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
+        return asked, wanted
 
     def _answer(
         self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
