@@ -17,7 +17,8 @@ from bindscope.studies.binding_id.mechanisms import dimensions
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.subspaces import nested, random_directions, subspaces
+from bindscope.studies.binding_id.spans import nested, random_directions
+from bindscope.studies.binding_id.subspaces import subspaces
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.trials import Batch
 
@@ -27,6 +28,7 @@ NAMES = {
     "task": "t",
     "origin": "oracle",
     "asked": "item",
+    "fit_ended": None,
     "spec_key": "k",
     "code_key": "c",
 }

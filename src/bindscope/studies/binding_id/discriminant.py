@@ -111,13 +111,13 @@ def shrunk(covariances: Doubles, n: int) -> Doubles:
     """Move covariances (L, d, d) of n vectors towards multiples of the identity.
 
     How far is the oracle approximating estimate of Chen, Wiesel, Eldar and Hero (IEEE Transactions
-    on Signal Processing 58, 2010, eq. 23), which assumes Gaussian vectors.
+    on Signal Processing 58, 2010, eq. 23) for large d; it assumes Gaussian vectors.
     """
     width = covariances.shape[-1]
     trace = np.trace(covariances, axis1=1, axis2=2)
     squares = np.square(covariances).sum(axis=(1, 2))
-    above = (1 - 2 / width) * squares + trace**2
-    below = (n + 1 - 2 / width) * (squares - trace**2 / width)
+    above = squares + trace**2
+    below = (n + 1) * (squares - trace**2 / width)
     share = np.minimum(np.divide(above, below, out=np.ones_like(above), where=below > 0), 1.0)
     spheres = (trace / width)[:, None, None] * np.eye(width)
     return np.asarray(covariances + share[:, None, None] * (spheres - covariances), np.float64)

@@ -67,10 +67,18 @@ _HEADS = (
 )
 _SUBSPACES = (
     "Mean tokens of slots (or roles) of other scenes, their content cancelled, span a subspace at "
-    "every layer and token; its first principal components span smaller ones. Things exchange "
+    "every layer and token; its first principal components span smaller ones, or discriminants and "
+    "gradients find others. Things exchange "
     "their parts in one of them, or get all but that part from the same thing as read elsewhere. "
     "Of three things or more one is moved in the plane of two mean differences."
 )
+_CHOSEN = (
+    ". Gradients find subspaces that have this effect, be it through IDs or not. So more is asked "
+    "of these: their part alone, of the same thing as read elsewhere, exchanges answers (content "
+    "is the same there); the same fit to answers by chance does not, and one of colours changes "
+    "no answers"
+)
+_WAYS = {"means": "of means", "discriminant": "of discriminants", "gradients": "by gradients"}
 
 TABLE_1 = (
     Column("model", "name", "label", "with what kind of model it is"),
@@ -164,10 +172,10 @@ def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
             "their parts in it exchange their answers (objects alone, items alone; both: answers "
             "come back), and if answers stay when all but these parts is of the same thing as read "
             "elsewhere, and when parts in a random subspace of as many dimensions are exchanged: "
-            f"each in more than {WORKS:.0%} of the rows (the whole 95 % interval):"
+            f"each in more than {WORKS:.0%} of the rows (the whole 95 % interval)"
         )
-        points = tuple((one.model, _dimensions(one)) for one in dimensions(table))
-        found.append(Finding(lead, points))
+        more = _CHOSEN if table["found_by"].eq("gradients").any() else ""
+        found.append(Finding(f"{lead}{more}:", _dimension_points(table)))
         together = _alike(judged(table, positions))
         rule = (
             f"in answers as expected (to hold, more than {WORKS:.0%}) or in their change (no "
@@ -232,12 +240,24 @@ def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     return tuple(points)
 
 
+def _dimension_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    """Say of each model what subspaces hold its IDs, by what found them if that was not means."""
+    found = list(dimensions(table))
+    plain = {one.found_by for one in found} <= {"means"}
+    points: dict[str, list[str]] = {}
+    for one in found:
+        words = _dimensions(one) if plain else f"{_WAYS[one.found_by]}, {_dimensions(one)}"
+        points.setdefault(one.model, []).append(words)
+    return tuple((model, " ".join(words)) for model, words in points.items())
+
+
 def _dimensions(one: Dimensions) -> str:
+    late = "" if one.ended else " (not all fits had ended: fewer dimensions may do)"
     size = f"{one.found} dimension{'s' if one.found > 1 else ''}"
     if one.verdict == "holds":
-        return f"{size} {'are' if one.found > 1 else 'is'} enough."
+        return f"{size} {'are' if one.found > 1 else 'is'} enough{late}."
     words = "no subspace holds them" if one.verdict == "does not" else "undecided"
-    return f"{words}; in the largest, of {size}: {one.against}."
+    return f"{words}; in the largest, of {size}: {one.against}{late}."
 
 
 def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:

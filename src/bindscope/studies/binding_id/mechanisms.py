@@ -72,6 +72,10 @@ SEEN_IN_PLACE = "hiding a photo's thing costs more answers than hiding as much e
 # Of experiment `subspaces`: what works at the dimension of a subspace that holds the IDs. Within it
 # answers are exchanged, or come back if objects and items are; else they stay.
 SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
+# Of subspaces that were chosen by their effect, too: the part as read elsewhere exchanges answers;
+# the same fit to answers by chance does not, and one of colours changes nothing.
+CHOSEN = ("O inside", "I inside")
+NULLS = {"O null": "below", "I null": "below", "C within": "above"}
 
 
 @dataclass(frozen=True)
@@ -173,33 +177,46 @@ class Dimensions:
         The dimension of the smallest that does; else that of the largest.
     against
         What speaks against the largest, in words; empty if one holds.
+    found_by
+        What found the subspaces.
+    ended
+        Whether all fits that found those of as many dimensions, or of fewer, had ended.
     """
 
     model: str
     verdict: Verdict
     found: int
     against: str
+    found_by: str = "means"
+    ended: bool = True
 
 
 def dimensions(table: pd.DataFrame) -> Iterator[Dimensions]:
-    """Judge which subspaces hold IDs: all of `SUBSPACE` work at their dimension."""
+    """Judge which subspaces hold IDs: all of `SUBSPACE` work at their dimension.
+
+    Those that gradients found have to pass `CHOSEN`, and their nulls `NULLS`.
+    """
     rows = named(summaries(table, "subspaces"))
-    rows = rows[rows["condition"].isin(SUBSPACE)]
-    for _, own in rows.groupby(MODEL, sort=False):
+    rows = rows[rows["condition"].isin([*SUBSPACE, *CHOSEN, *NULLS])]
+    for (*_, way), own in rows.groupby([*MODEL, "found_by"], sort=False):
         name = str(own["name"].iloc[0]).replace("\n", ", ")
+        of_nulls = own["condition"].isin(NULLS)
         judged = {}
         for size in sorted(int(dose) for dose in set(own["dose"])):
-            found = [
-                (row["condition"], row["share"],
-                 verdict(row["share_low"], row["share_high"], "above", WORKS))
-                for row in rows_with(own, dose=size).to_dict("records")
-            ]  # fmt: skip
+            asked = own[of_nulls | own["dose"].eq(size)].to_dict("records")
+            found = [(row["condition"], row["share"], _subspace_works(row)) for row in asked]
             whole = _together([one for *_, one in found])
             against = ", ".join(f"{c} {share:.2f}" for c, share, one in found if one == whole)
             judged[size] = (whole, "" if whole == "holds" else against)
         held = [size for size, (whole, _) in judged.items() if whole == "holds"]
         size = min(held) if held else max(judged)
-        yield Dimensions(name, judged[size][0], size, judged[size][1])
+        ended = not own[own["dose"] <= size]["fit_ended"].eq(0).any()
+        yield Dimensions(name, judged[size][0], size, judged[size][1], str(way), ended)
+
+
+def _subspace_works(row: Mapping[Any, Any]) -> Verdict:
+    side: Any = NULLS.get(row["condition"], "above")
+    return verdict(row["share_low"], row["share_high"], side, WORKS)
 
 
 def _together(verdicts: Iterable[Verdict]) -> Verdict:
