@@ -73,10 +73,10 @@ _SUBSPACES = (
     "Of three things or more one is moved in the plane of two mean differences."
 )
 _CHOSEN = (
-    ". Gradients find subspaces that have this effect, be it through IDs or not. So more is asked "
-    "of these: their part alone, of the same thing as read elsewhere, exchanges answers (content "
-    "is the same there); the same fit to answers by chance does not, and one of colours changes "
-    "no answers"
+    ". Gradients find subspaces that have an effect, be it by what the model itself uses or not. "
+    "So more is asked of these: that part alone, of the same thing as read elsewhere, exchanges "
+    "answers (what they were fitted to, here of other scenes); the same fit to answers by chance "
+    "does not, and one of colours changes no answers"
 )
 _WAYS = {"means": "of means", "discriminant": "of discriminants", "gradients": "by gradients"}
 

@@ -72,10 +72,10 @@ SEEN_IN_PLACE = "hiding a photo's thing costs more answers than hiding as much e
 # Of experiment `subspaces`: what works at the dimension of a subspace that holds the IDs. Within it
 # answers are exchanged, or come back if objects and items are; else they stay.
 SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
-# Of subspaces that were chosen by their effect, too: the part as read elsewhere exchanges answers;
-# the same fit to answers by chance does not, and one of colours changes nothing.
+# Of subspaces that were chosen by an effect: they have it, of other scenes; the same fit to answers
+# by chance has not, and one of colours changes nothing.
 CHOSEN = ("O inside", "I inside")
-NULLS = {"O null": "below", "I null": "below", "C within": "above"}
+NULLS = {"O null": "below", "I null": "below", "C inside": "above"}
 
 
 @dataclass(frozen=True)

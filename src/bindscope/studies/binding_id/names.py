@@ -19,7 +19,8 @@ _WHAT = (
 )  # fmt: skip
 _HOW = (
     "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
-    "other thing", "content", "other layer", "within", "inside", "outside", "elsewhere", "null", "on the plane",
+    "other thing", "content", "other layer", "within", "inside", "outside", "elsewhere",
+    "null", "on the plane",
 )  # fmt: skip
 
 

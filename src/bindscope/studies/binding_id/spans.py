@@ -54,7 +54,7 @@ class Spans:
     random
         Random subspaces, by group and dimension.
     nulls
-        Of a way that looks for subspaces that have the effect: what it finds where there is none
+        Of a way that looks for subspaces that have an effect: what it finds where there is none
         to be found. Of objects and items, fits to answers drawn by chance; of colours, a fit to
         the answers of objects.
     losses

@@ -8,7 +8,10 @@ one of them holds the IDs and nothing else,
   their contents (things exchanged as a whole keep their items, too);
 - *outside*: a thing's part outside of it may come from the same thing as read elsewhere, which as a
   whole would exchange the answers, and they stay;
-- *random*: parts in a random subspace of equal dimension may be exchanged, and answers stay.
+- *random*: parts in a random subspace of equal dimension may be exchanged, and answers stay;
+- *inside*: the part inside of it alone may come from the same thing as read elsewhere, and answers
+  are exchanged: this is what gradients are given to find, so it is asked of those they find. (Two
+  things of a context that exchange content, colours or letters say, exchange answers as well.)
 
 The part outside is not exchanged within one context: contents would change places while IDs stay,
 which exchanges answers as well and says nothing of where IDs are.
@@ -16,14 +19,21 @@ which exchanges answers as well and says nothing of where IDs are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
+from bindscope.studies.binding_id.engine import State
 from bindscope.studies.binding_id.estimates import Levels, Vectors
 from bindscope.studies.binding_id.experiments import SHORT
-from bindscope.studies.binding_id.interventions import Add, Replace, ReplacePart
-from bindscope.studies.binding_id.spans import EXCHANGED, Basis, Spans, Way, nested_spans
+from bindscope.studies.binding_id.interventions import (
+    Add,
+    Intervention,
+    Replace,
+    ReplacePart,
+)
+from bindscope.studies.binding_id.spans import EXCHANGED, Spans, Way, nested_spans
 from bindscope.studies.binding_id.task import Group
 from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
 
@@ -58,8 +68,7 @@ def subspaces(
     for spans in asked:
         here += _within(batch, spans)
     here += _plane(batch, level, coefficients)
-    elsewhere = {"object": batch.moved, "item": batch.items_moved}
-    plans = [(elsewhere[g], list(_elsewhere(batch, g, asked))) for g in EXCHANGED]
+    plans = [(elsewhere(batch, g), list(_elsewhere(batch, g, asked))) for g in EXCHANGED]
     return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
 
 
@@ -69,64 +78,79 @@ def of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
     return nested_spans("means", directions, dimensions, batch.seed)
 
 
-def exchange(group: Group, things: int, bases: Vectors) -> list[ReplacePart]:
-    """Give every role's tokens the next role's part inside subspaces (L, t, r, d)."""
-    return [
-        ReplacePart(group, role, bases, by=(role + 1) % things, context="base")
-        for role in range(things)
-    ]
+def from_elsewhere(
+    group: Group, things: int, bases: Vectors, part: Literal["inside", "outside"]
+) -> list[ReplacePart]:
+    """Take a part of every role's tokens from the same thing as read in the next one's place.
+
+    What is read elsewhere has another ID and the same content.
+    """
+    return [ReplacePart(group, role, bases, part, by=(role + 1) % things) for role in range(things)]
+
+
+def elsewhere(batch: Batch, group: Group) -> State:
+    """Return the contexts in which the same things, or items, stand in the next one's place."""
+    return batch.items_moved if group == "item" else batch.moved
+
+
+def _trial(name: str, edits: Sequence[Intervention], expected: Mapping[str, str],
+           spans: Spans, size: int, ended: bool | None) -> Trial:  # fmt: skip
+    return trial(
+        name, edits, expected, dose=float(size), found_by=spans.way, ended=ended
+    )  # fmt: skip
 
 
 def _within(batch: Batch, spans: Spans) -> Iterator[Trial]:
-    """Exchange parts within contexts: in subspaces, in random ones, and in those of nulls."""
+    """Let things of a context exchange their parts, in the subspaces and in random ones."""
 
-    def asked(
-        how: str, found: dict[Group, Basis], size: int, expected: dict[str, str]
-    ) -> Trial:  # fmt: skip
-        edits = [e for g, b in found.items() for e in exchange(g, batch.things, b.vectors)]
-        ends = [basis.ended for basis in found.values()]
-        return trial(
-            f"{'+'.join(SHORT[g] for g in found)} {how}", edits, expected, dose=float(size),
-            found_by=spans.way, ended=None if None in ends else all(ends),
-        )  # fmt: skip
+    def exchanged(groups: Sequence[Group], size: int, how: str) -> Trial:
+        bases = spans.random if how == "random" else spans.bases
+        found = [bases[group, size] for group in groups]
+        edits = [
+            ReplacePart(group, role, basis.vectors, by=(role + 1) % batch.things, context="base")
+            for group, basis in zip(groups, found, strict=True)
+            for role in range(batch.things)
+        ]
+        expected = batch.identity() if how == "random" else batch.looking_on(groups)
+        ends = [basis.ended for basis in found if basis.ended is not None]
+        name = f"{'+'.join(SHORT[group] for group in groups)} {how}"
+        return _trial(name, edits, expected, spans, size, all(ends) if ends else None)
 
     for group in EXCHANGED:
-        for size in spans.sizes(group):
-            own = {group: spans.bases[group, size]}
-            yield asked("within", own, size, batch.looking_on((group,)))
-        for size in spans.sizes(group):
-            yield asked("random", {group: spans.random[group, size]}, size, batch.identity())
+        for how in ("within", "random"):
+            for size in spans.sizes(group):
+                yield exchanged((group,), size, how)
     for size in spans.sizes("object"):
-        both = {g: spans.bases[g, size] for g in EXCHANGED}
-        yield asked("within", both, size, batch.looking_on(EXCHANGED))
-    for (group, size), basis in spans.nulls.items():
-        how = "null" if group in EXCHANGED else "within"
-        yield asked(how, {group: basis}, size, batch.looking_on((group,)))
+        yield exchanged(EXCHANGED, size, "within")
 
 
 def _elsewhere(batch: Batch, group: Group, asked: Sequence[Spans]) -> Iterator[Trial]:
-    """Take the same things as read in the next one's place: whole, or a part.
-
-    What is read elsewhere has other IDs and the same content. So the part inside, which exchanges
-    answers if it holds IDs, tells them from content, which exchanges answers too if two things
-    exchange it. It is asked of subspaces that were chosen by that effect.
-    """
+    """Take the same things as read in the next one's place: whole, or a part."""
     name, k = SHORT[group], batch.things
-    whole = [Replace(group, role, by=(role + 1) % k) for role in range(k)]
-    yield trial(f"{name} elsewhere", whole, batch.looking_on((group,)))
+    moved = batch.looking_on((group,))
+    yield trial(f"{name} elsewhere", [Replace(group, r, by=(r + 1) % k) for r in range(k)], moved)
     for spans in asked:
-        for part in ("outside", "inside")[: 1 + bool(spans.nulls)]:
-            expected = batch.identity() if part == "outside" else batch.looking_on((group,))
-            for size in spans.sizes(group):
-                basis = spans.bases[group, size]
-                parts = [
-                    ReplacePart(group, role, basis.vectors, part, by=(role + 1) % k)
-                    for role in range(k)
-                ]
-                yield trial(
-                    f"{name} {part}", parts, expected, dose=float(size), found_by=spans.way,
-                    ended=basis.ended,
-                )  # fmt: skip
+        for size in spans.sizes(group):
+            basis = spans.bases[group, size]
+            edits = from_elsewhere(group, k, basis.vectors, "outside")
+            yield _trial(f"{name} outside", edits, batch.identity(), spans, size, basis.ended)
+        if spans.nulls:
+            yield from _chosen(batch, group, spans)
+
+
+def _chosen(batch: Batch, group: Group, spans: Spans) -> Iterator[Trial]:
+    """Ask of subspaces that were chosen by an effect for just that, and of their nulls."""
+    k = batch.things
+    asked = [("inside", group, size, spans.bases[group, size]) for size in spans.sizes(group)]
+    for (own, size), basis in spans.nulls.items():
+        if own == group:
+            asked.append(("null", own, size, basis))
+        elif group == "object" and own == "colour":
+            asked.append(("inside", own, size, basis))
+    for how, own, size, basis in asked:
+        edits = from_elsewhere(own, k, basis.vectors, "inside")
+        expected = batch.looking_on((own,))
+        yield _trial(f"{SHORT[own]} {how}", edits, expected, spans, size, basis.ended)
 
 
 def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterator[Trial]:

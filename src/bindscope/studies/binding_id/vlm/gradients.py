@@ -1,10 +1,13 @@
 """Subspaces found by gradients: distributed alignment search (Geiger et al., arXiv 2303.02536).
 
-A basis is moved until things that exchange their parts in it exchange their answers, through the
-same passes that experiments ask: of a frozen context, by keys and values made of edited residuals.
-The model's weights stay as they are. What is found has the effect that was looked for, so it may
-be content, or a direction that the model itself never uses (Makelov et al., arXiv 2311.17030);
-`subspaces` asks what tells these apart, and of the same fits to answers by chance and of colours.
+A basis is moved until answers are exchanged when things get their parts in it from the same things
+as read in each other's place, through the same passes that experiments ask: of a frozen context, by
+keys and values made of edited residuals. The model's weights stay as they are. Things do not get
+these parts from each other: they would exchange content (letters of items, colours of objects),
+which exchanges answers too and is found first.
+
+What is found has the effect that was looked for, and the model itself need not use it (Makelov et
+al., arXiv 2311.17030): the same fits are made to answers by chance, and of colours.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from bindscope.studies.binding_id.spans import (
     Vectors,
     random_directions,
 )
-from bindscope.studies.binding_id.subspaces import exchange
+from bindscope.studies.binding_id.subspaces import elsewhere, from_elsewhere
 from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Scenes
 from bindscope.studies.binding_id.trials import Batch
 from bindscope.studies.binding_id.vlm.edits import Edits, resolve
@@ -42,7 +45,9 @@ from bindscope.studies.binding_id.vlm.state import Frozen
 
 RATE = 0.03  # of Adam, on matrices of standard normal numbers
 SCENES = 32  # of a step
-ENDED = 0.02  # nats: the most by which the last fifth of a fit's losses may be below the fifth before
+ENDED = (
+    0.02  # nats: the most by which the last fifth of a fit's losses may be below the fifth before
+)
 _STREAM = 7  # of the fits, among the experiments' random streams
 _STARTS, _ORDER, _ANSWERS = 0, 1, 2
 
@@ -78,7 +83,7 @@ class Part:
     base
         Their contexts.
     edits
-        What each fit exchanges, by subspaces of zeros.
+        What each fit takes from elsewhere, in subspaces of zeros.
     asked
         Tokens of each question, (n, S).
     wanted
@@ -146,7 +151,9 @@ def find(
         for rows in batches(len(scenes), SCENES) for own in [scenes[rows]]
     ]  # fmt: skip
     found, losses = descend(engine, parts, [*fits, *nulls], spec["fit_steps"], spec["seed"])
-    tokens = {g: engine.token_map(parts[0].base, g, 0).index.shape[1] for g in (*EXCHANGED, "colour")}
+    tokens = {
+        g: engine.token_map(parts[0].base, g, 0).index.shape[1] for g in (*EXCHANGED, "colour")
+    }
 
     def bases(of: Sequence[Fit]) -> Bases:
         return {
@@ -200,19 +207,21 @@ def prepared(
         rows = np.broadcast_to((demanded + steps) % batch.things, items.shape)
         wanted.append(items.gather(1, torch.tensor(rows, device=items.device)))
     return Part(
-        base, [_edits(engine, base, fit) for fit in fits], asked, torch.stack(wanted, 1)
+        base, [_edits(engine, batch, fit) for fit in fits], asked, torch.stack(wanted, 1)
     )  # fmt: skip
 
 
-def _edits(engine: FastEngine, base: Frozen, fit: Fit) -> Edits:
+def _edits(engine: FastEngine, batch: Batch, fit: Fit) -> Edits:
+    base: Any = batch.base
+    source: Any = elsewhere(batch, fit.group)
     tokens = engine.token_map(base, fit.group, 0).index.shape[1]
     nothing = np.zeros((engine.layers, tokens, fit.size, engine.width), np.float32)
-    parts = exchange(fit.group, base.scenes.things, nothing)
-    return resolve(base, None, Condition(fit.name, tuple(parts)))
+    parts = from_elsewhere(fit.group, batch.things, nothing, "inside")
+    return resolve(base, source, Condition(fit.name, tuple(parts)))
 
 
 def _through(edits: Edits, basis: Tensor) -> Edits:
-    """Return an exchange in a subspace (L, r, d) that is the same for all tokens."""
+    """Return edits in a subspace (L, r, d) that is the same for all tokens."""
     tokens = edits.parts[0].bases.shape[1]
     bases = basis[:, None].expand(-1, tokens, -1, -1)
     return replace(edits, parts=tuple(replace(part, bases=bases) for part in edits.parts))
