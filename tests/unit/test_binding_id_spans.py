@@ -35,6 +35,7 @@ from bindscope.studies.binding_id.vlm.gradients import Fit, ended, orthonormal, 
 RULE = Rule("pair", 2, "independent")
 SPEC: dict[str, Any] = {
     "levels": ["slot"], "dimensions": [1], "batch_size": 64, "seed": 0, "fit_steps": 3,
+    "fit_to": "elsewhere",
 }  # fmt: skip
 NAMES = {"suite": "s", "task": "t", "origin": "oracle", "asked": "item", "fit_ended": None}
 
@@ -158,7 +159,7 @@ def test_gradients_of_an_exchange_are_those_of_finite_differences(tiny: Any) -> 
     engine, scenes, pictures = tiny
     fits = [Fit("object", 2), Fit("item", 1), Fit("item", 3, drawn=True)]
     batch = Batch(engine, pictures, Pairs(scenes, scenes, "estimation"), Reading(RULE))
-    part = prepared(engine, batch, fits, np.random.default_rng(0))
+    part = prepared(engine, batch, fits, "within", np.random.default_rng(0))
     draw = torch.Generator().manual_seed(0)
     free = [torch.randn(engine.layers, engine.width, f.size, generator=draw) for f in fits]
     for one in free:
@@ -187,7 +188,7 @@ def test_a_loss_is_that_of_the_answers_of_the_condition(tiny: Any) -> None:
     pairs = Pairs(scenes, scenes, "estimation")
     batch = Batch(engine, pictures, pairs, Reading(RULE))
     found = gradients.find(engine, scenes, pictures, None, batch.reading, SPEC)  # type: ignore[arg-type]
-    part = prepared(engine, batch, [Fit("object", 1)], np.random.default_rng(0))
+    part = prepared(engine, batch, [Fit("object", 1)], "elsewhere", np.random.default_rng(0))
     basis = found.bases["object", 1].vectors
     losses = part.losses(engine, [torch.from_numpy(basis[:, 0])])
     edits = from_elsewhere("object", 2, basis, "inside")

@@ -158,6 +158,12 @@ class Suite(Model):
         "slots best for how tokens of a slot vary; or gradients (distributed alignment search), "
         "which oracles do not have.",
     )
+    fit_to: Literal["elsewhere", "within"] = Field(
+        "elsewhere",
+        description="What a fit by `gradients` is to make exchange answers: parts of the same "
+        "thing as read elsewhere, or parts that two things exchange, as published, which content "
+        "does as well.",
+    )
     fit_steps: PositiveInt = Field(200, description="Steps of each fit by `gradients`.")
     coefficients: tuple[float, ...] = Field(
         (-0.5, 0.0, 0.5, 1.0, 1.5),

@@ -78,8 +78,8 @@ _INTERVENTION = (
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
           "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
           "subspace, or all but these; `inside`: that part, of the same thing as read elsewhere; "
-          "`null`: the same in a subspace fitted to answers by chance; `anew`: the "
-          "context after the edit was computed again; `none`: the control. Of `records` which tokens are "
+          "`null`: the same in a subspace fitted to answers by chance; `anew`: the context after "
+          "the edit was computed again; `none`: the control. Of `records` which tokens are "
           "hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, the number of roles by "

@@ -78,6 +78,14 @@ def of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
     return nested_spans("means", directions, dimensions, batch.seed)
 
 
+def from_each_other(group: Group, things: int, bases: Vectors) -> list[ReplacePart]:
+    """Give every role's tokens the next role's part inside subspaces (L, t, r, d)."""
+    return [
+        ReplacePart(group, role, bases, by=(role + 1) % things, context="base")
+        for role in range(things)
+    ]
+
+
 def from_elsewhere(
     group: Group, things: int, bases: Vectors, part: Literal["inside", "outside"]
 ) -> list[ReplacePart]:
@@ -107,9 +115,9 @@ def _within(batch: Batch, spans: Spans) -> Iterator[Trial]:
         bases = spans.random if how == "random" else spans.bases
         found = [bases[group, size] for group in groups]
         edits = [
-            ReplacePart(group, role, basis.vectors, by=(role + 1) % batch.things, context="base")
+            edit
             for group, basis in zip(groups, found, strict=True)
-            for role in range(batch.things)
+            for edit in from_each_other(group, batch.things, basis.vectors)
         ]
         expected = batch.identity() if how == "random" else batch.looking_on(groups)
         ends = [basis.ended for basis in found if basis.ended is not None]

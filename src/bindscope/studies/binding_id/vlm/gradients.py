@@ -2,9 +2,9 @@
 
 A basis is moved until answers are exchanged when things get their parts in it from the same things
 as read in each other's place, through the same passes that experiments ask: of a frozen context, by
-keys and values made of edited residuals. The model's weights stay as they are. Things do not get
-these parts from each other: they would exchange content (letters of items, colours of objects),
-which exchanges answers too and is found first.
+keys and values made of edited residuals. The model's weights stay as they are. Where things get
+these parts from each other (`fit_to: within`) they may exchange content, letters of items or
+colours of objects, which exchanges answers too and is found first.
 
 What is found has the effect that was looked for, and the model itself need not use it (Makelov et
 al., arXiv 2311.17030): the same fits are made to answers by chance, and of colours.
@@ -36,7 +36,11 @@ from bindscope.studies.binding_id.spans import (
     Vectors,
     random_directions,
 )
-from bindscope.studies.binding_id.subspaces import elsewhere, from_elsewhere
+from bindscope.studies.binding_id.subspaces import (
+    elsewhere,
+    from_each_other,
+    from_elsewhere,
+)
 from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Scenes
 from bindscope.studies.binding_id.trials import Batch
 from bindscope.studies.binding_id.vlm.edits import Edits, resolve
@@ -83,7 +87,7 @@ class Part:
     base
         Their contexts.
     edits
-        What each fit takes from elsewhere, in subspaces of zeros.
+        What each fit exchanges, in subspaces of zeros.
     asked
         Tokens of each question, (n, S).
     wanted
@@ -145,11 +149,12 @@ def find(
     sizes = sorted({min(size, engine.width) for size in spec["dimensions"]})
     fits = [Fit(group, size) for group in EXCHANGED for size in sizes]
     nulls = [*(Fit(group, sizes[-1], drawn=True) for group in EXCHANGED), Fit("colour", sizes[-1])]
-    parts = [
-        prepared(engine, Batch(engine, pictures, Pairs(own, own, "estimation"), reading),
-                 [*fits, *nulls], rng(spec["seed"], _STREAM, _ANSWERS, int(rows[0])))
-        for rows in batches(len(scenes), SCENES) for own in [scenes[rows]]
-    ]  # fmt: skip
+    parts = []
+    for rows in batches(len(scenes), SCENES):
+        own = scenes[rows]
+        batch = Batch(engine, pictures, Pairs(own, own, "estimation"), reading)
+        draw = rng(spec["seed"], _STREAM, _ANSWERS, int(rows[0]))
+        parts.append(prepared(engine, batch, [*fits, *nulls], spec["fit_to"], draw))
     found, losses = descend(engine, parts, [*fits, *nulls], spec["fit_steps"], spec["seed"])
     tokens = {
         g: engine.token_map(parts[0].base, g, 0).index.shape[1] for g in (*EXCHANGED, "colour")
@@ -180,7 +185,7 @@ def _random(
 
 
 def prepared(
-    engine: FastEngine, batch: Batch, fits: Sequence[Fit], draw: np.random.Generator
+    engine: FastEngine, batch: Batch, fits: Sequence[Fit], to: str, draw: np.random.Generator
 ) -> Part:
     """Read the contexts of some scenes, and find what each fit edits and demands.
 
@@ -192,6 +197,8 @@ def prepared(
         The scenes.
     fits
         What is to be found.
+    to
+        Whether things get parts from themselves `elsewhere`, or from each other (`within`).
     draw
         Where answers by chance come from: of each scene, those of the things `step` further.
     """
@@ -207,16 +214,19 @@ def prepared(
         rows = np.broadcast_to((demanded + steps) % batch.things, items.shape)
         wanted.append(items.gather(1, torch.tensor(rows, device=items.device)))
     return Part(
-        base, [_edits(engine, batch, fit) for fit in fits], asked, torch.stack(wanted, 1)
+        base, [_edits(engine, batch, fit, to) for fit in fits], asked, torch.stack(wanted, 1)
     )  # fmt: skip
 
 
-def _edits(engine: FastEngine, batch: Batch, fit: Fit) -> Edits:
+def _edits(engine: FastEngine, batch: Batch, fit: Fit, to: str) -> Edits:
     base: Any = batch.base
-    source: Any = elsewhere(batch, fit.group)
+    source: Any = elsewhere(batch, fit.group) if to == "elsewhere" else None
     tokens = engine.token_map(base, fit.group, 0).index.shape[1]
     nothing = np.zeros((engine.layers, tokens, fit.size, engine.width), np.float32)
-    parts = from_elsewhere(fit.group, batch.things, nothing, "inside")
+    parts = (
+        from_each_other(fit.group, batch.things, nothing) if source is None
+        else from_elsewhere(fit.group, batch.things, nothing, "inside")
+    )  # fmt: skip
     return resolve(base, source, Condition(fit.name, tuple(parts)))
 
 
