@@ -17,6 +17,8 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
     "Records.file": ("records.0.file", "other.jsonl", SUITE),
     "Suite.records": ("suites.5.records", ["kitchen", "kitchen-again"], SUITE),
     "Suite.answer": ("suites.3.answer", "item", SUITE),
+    "Suite.fit_to": ("suites.2.fit_to", "within", SUITE),
+    "Suite.fit_steps": ("suites.2.fit_steps", 5, SUITE),
     # Of models, as oracles read no words.
     "Suite.text_only": ("suites.1.text_only", True, SUITE),
     "VisionLanguageModel.tokens": ("models.1.tokens", "box", SUITE),
@@ -91,7 +93,7 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "oracles": ["by-colour"], "experiments": ["mean", "positions"],
             "head_layers": [0], "levels": ["slot"], "shares": [1.0], "scales": [1.0], "window": 2,
             "models": ["onevision"], "template": "short",
-            "dimensions": [1], "coefficients": [1.0],
+            "dimensions": [1], "subspaces_by": ["discriminant"], "coefficients": [1.0],
             "null_query": False, "resamples": 5, "batch_size": 5, "seed": 1,
             "threads": 2,
             "device": "cuda",

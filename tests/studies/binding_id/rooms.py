@@ -27,7 +27,8 @@ ROOMS: dict[str, set[str]] = {
         for name in (
             "cutouts", "engine", "estimates", "experiments", "heads", "interventions", "job",
             "layouts", "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts",
-            "reading", "reading_out", "rows", "scenes", "suite", "task", "trials", "vocabulary",
+            "reading", "reading_out", "rows", "scenes", "spans", "suite", "task", "trials",
+            "vocabulary",
         )
     },
     "names.py": {*SCHEMAS, "report"},
@@ -49,6 +50,7 @@ ROOMS: dict[str, set[str]] = {
     },
     # Of an experiment that this preset does not have.
     "subspaces.py": set(),
+    "discriminant.py": set(),
     "figures/binding_id_subspaces.py": set(),
     "figures/binding_id_heads.py": set(),
     "vlm/": set(),

@@ -49,9 +49,7 @@ from bindscope.studies.binding_id.vlm.state import Frozen
 
 RATE = 0.03  # of Adam, on matrices of standard normal numbers
 SCENES = 32  # of a step
-ENDED = (
-    0.02  # nats: the most by which the last fifth of a fit's losses may be below the fifth before
-)
+ENDED = 0.02  # nats by which the last fifth of a fit's losses may still be below the one before
 _STREAM = 7  # of the fits, among the experiments' random streams
 _STARTS, _ORDER, _ANSWERS = 0, 1, 2
 
