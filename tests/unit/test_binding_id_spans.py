@@ -185,8 +185,10 @@ def test_gradients_of_an_exchange_are_those_of_finite_differences(tiny: Any) -> 
                 with torch.inference_mode():
                     ends.append(part.losses(engine, moved)[i].item())
             slope = (ends[1] - ends[0]) / 0.04
-            np.testing.assert_allclose((one.grad * way).sum().item(), slope, atol=2e-3, rtol=2e-2)
-    assert max(one.grad.abs().max().item() for one in free) > 1e-2
+            slopes.append((slope, (one.grad * way).sum().item()))
+    numbers, found = np.array(slopes).T
+    np.testing.assert_allclose(found, numbers, atol=3e-4, rtol=3e-2)
+    assert np.abs(numbers).max() > 1e-2
     assert not any(weight.requires_grad for weight in engine.adapter.model.parameters())
     assert all(weight.grad is None for weight in engine.adapter.model.parameters())
 
