@@ -78,7 +78,7 @@ _CHOSEN = (
     "answers (what they were fitted to, here of other scenes); the same fit to answers by chance "
     "does not, and one of colours changes no answers"
 )
-_WAYS = {"means": "of means", "discriminant": "of discriminants", "gradients": "by gradients"}
+_WAYS = {"means": "Of means", "discriminant": "Of discriminants", "gradients": "By gradients"}
 
 TABLE_1 = (
     Column("model", "name", "label", "with what kind of model it is"),
@@ -246,16 +246,16 @@ def _dimension_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
     plain = {one.found_by for one in found} <= {"means"}
     points: dict[str, list[str]] = {}
     for one in found:
-        words = _dimensions(one) if plain else f"{_WAYS[one.found_by]}, {_dimensions(one)}"
+        words = _dimensions(one) if plain else f"{_WAYS[one.found_by]}: {_dimensions(one)}"
         points.setdefault(one.model, []).append(words)
     return tuple((model, " ".join(words)) for model, words in points.items())
 
 
 def _dimensions(one: Dimensions) -> str:
-    late = "" if one.ended else " (not all fits had ended: fewer dimensions may do)"
+    fewer, late = ("", "") if one.ended else (", maybe fewer", " (not all fits had ended)")
     size = f"{one.found} dimension{'s' if one.found > 1 else ''}"
     if one.verdict == "holds":
-        return f"{size} {'are' if one.found > 1 else 'is'} enough{late}."
+        return f"{size} {'are' if one.found > 1 else 'is'} enough{fewer}{late}."
     words = "no subspace holds them" if one.verdict == "does not" else "undecided"
     return f"{words}; in the largest, of {size}: {one.against}{late}."
 

@@ -128,7 +128,8 @@ def find(
     engine
         The model.
     scenes, pictures
-        Of the estimation split, and their images. All contexts are kept, with keys and values.
+        Of the estimation split, and their images. Their contexts, and those where things or items
+        stand elsewhere, are all kept, with keys and values.
     estimates
         Not used: fits do not start from means.
     reading, spec
