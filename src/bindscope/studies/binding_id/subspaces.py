@@ -101,11 +101,11 @@ def elsewhere(batch: Batch, group: Group) -> State:
     return batch.items_moved if group == "item" else batch.moved
 
 
-def _trial(name: str, edits: Sequence[Intervention], expected: Mapping[str, str],
-           spans: Spans, size: int, ended: bool | None) -> Trial:  # fmt: skip
-    return trial(
-        name, edits, expected, dose=float(size), found_by=spans.way, ended=ended
-    )  # fmt: skip
+def _trial(
+    name: str, edits: Sequence[Intervention], expected: Mapping[str, str], spans: Spans, size: int,
+    ended: bool | None,
+) -> Trial:  # fmt: skip
+    return trial(name, edits, expected, dose=float(size), found_by=spans.way, ended=ended)
 
 
 def _within(batch: Batch, spans: Spans) -> Iterator[Trial]:
