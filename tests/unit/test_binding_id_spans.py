@@ -15,11 +15,13 @@ from pydantic import TypeAdapter
 from sklearn.covariance import oas
 
 from bindscope.core.errors import InputError
+from bindscope.core.interfaces import Inputs
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, Suite, problems
 from bindscope.studies.binding_id.discriminant import Scatter, discriminants, find, shrunk
 from bindscope.studies.binding_id.estimates import Effects, estimate
 from bindscope.studies.binding_id.figures import binding_id_subspaces
+from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.interventions import Condition
 from bindscope.studies.binding_id.mechanisms import dimensions
 from bindscope.studies.binding_id.oracle import PART, Oracle
@@ -347,5 +349,9 @@ def test_what_found_subspaces_stands_in_rows_of_its_own(table: pd.DataFrame) -> 
     figure = binding_id_subspaces.draw(table=table)
     labels = [axes.get_ylabel().partition("\n")[0] for axes in figure.axes]
     assert labels == ["by means", "", "", "by discriminants", "", ""]
+    said = dict(chapter({"binding_id": table}, Inputs()).findings[-1].points)
+    assert said["slot (oracle)"] == (
+        "Of means: 8 dimensions are enough. Of discriminants: 8 dimensions are enough."
+    )
     alone = table[table["found_by"] != "discriminant"]
     assert len(binding_id_subspaces.draw(table=alone).axes) == 3
