@@ -226,7 +226,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(
         "template": "short", "text_only": True, "answer": asked, "levels": ["slot"],
         "shares": [1.0], "scales": [1.0], "window": 1, "head_layers": [],
         "dimensions": [1],
-        "coefficients": [], "null_query": False, "resamples": 5,
+        "coefficients": [], "subspaces_by": ["means"], "null_query": False, "resamples": 5,
         "batch_size": 3, "seed": 0, "experiments": ["factorizability"],
     }  # fmt: skip
     options = Options(images=False, asked=asked)

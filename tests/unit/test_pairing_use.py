@@ -39,7 +39,7 @@ SPEC: dict[str, Any] = {
              "told_by": "slot", "rows": 100, "estimation_rows": 20, "seed": 0},
     "experiments": ["pairing"], "levels": ["role"], "shares": [], "scales": [], "window": 1,
     "head_layers": [],
-    "dimensions": [1], "coefficients": [], "answer": "item",
+    "dimensions": [1], "coefficients": [], "subspaces_by": ["means"], "answer": "item",
     "null_query": False, "resamples": 50, "batch_size": 100, "seed": 0, "template": "paper",
     "text_only": False,
 }  # fmt: skip

@@ -175,7 +175,7 @@ def _random(
     engine: FastEngine, tokens: Mapping[Group, int], sizes: Sequence[int], seed: int
 ) -> Bases:
     """Draw a random subspace beside each one that is fitted."""
-    found = {}
+    found: dict[tuple[Group, int], Basis] = {}
     for group in EXCHANGED:
         like = np.empty((engine.layers, tokens[group], sizes[-1], engine.width), np.float32)
         noise = random_directions(like, seed, EXCHANGED.index(group))
@@ -280,7 +280,8 @@ def _order(parts: int, seed: int) -> Iterator[int]:
 
 def orthonormal(free: Tensor) -> Tensor:
     """Return an orthonormal basis of the columns of matrices, (L, d, r) to (L, r, d)."""
-    return torch.linalg.qr(free)[0].mT
+    basis: Tensor = torch.linalg.qr(free)[0]
+    return basis.mT
 
 
 def ended(losses: NDArray[np.floating]) -> bool:
