@@ -38,7 +38,7 @@ WORDS = {
     "outside": "all but these from elsewhere",
     "random": "a random subspace",
     "inside": "that part alone from elsewhere",
-    "null": "fitted to answers by chance (not expected)",
+    "null": "a fit to answers by chance",
 }
 FOUND_BY = {"means": "means", "discriminant": "discriminants", "gradients": "gradients"}
 ANSWERS = {"I0": "its own item", "I1": "the second thing's", "I2": "the third thing's"}
