@@ -226,7 +226,7 @@ def _edits(engine: FastEngine, batch: Batch, fit: Fit, to: str) -> Edits:
         from_each_other(fit.group, batch.things, nothing) if source is None
         else from_elsewhere(fit.group, batch.things, nothing, "inside")
     )  # fmt: skip
-    return resolve(base, source, Condition(fit.name, tuple(parts)))
+    return resolve(base, source, Condition(fit.name, tuple(parts)), engine.heads)
 
 
 def _through(edits: Edits, basis: Tensor) -> Edits:
