@@ -31,6 +31,7 @@ ROOMS: dict[str, set[str]] = {
         )
     },
     "names.py": {*SCHEMAS, "report"},
+    "mixture_names.py": {*SCHEMAS, "report"},
     "schemas.py": SCHEMAS,
     "tables.py": TABLES,
     "views.py": {*FIGURES, "report"},
@@ -47,10 +48,10 @@ ROOMS: dict[str, set[str]] = {
         for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "published",
                      "records", "shapes_task")
     },
-    # Of an experiment that this preset does not have.
-    "subspaces.py": set(),
-    "figures/binding_id_subspaces.py": set(),
-    "figures/binding_id_heads.py": set(),
+    # Of experiments, and an oracle, that this preset does not have.
+    **{f"{name}.py": set() for name in ("subspaces", "mixture", "mixture_fit", "mixed_oracle")},
+    **{f"figures/binding_id_{name}.py": set() for name in ("subspaces", "heads", "mixture")},
+    "mixture_findings.py": {"report"},
     "vlm/": set(),
     "toys/": set(),
 }  # fmt: skip

@@ -7,6 +7,7 @@ _HERE = "bindscope.studies.binding_id"
 # kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
 ENGINES = {
     "oracle": f"{_HERE}.oracle:load",
+    "mixed_oracle": f"{_HERE}.mixed_oracle:load",
     "published": f"{_HERE}.published:load",
     "toy": f"{_HERE}.toys.loading:load",
 }
@@ -32,4 +33,8 @@ EXPERIMENTS = {
     "heads": f"{_HERE}.heads:single_heads",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.subspaces:subspaces",
+    "mixture": f"{_HERE}.mixture:mixture",
 }
+
+# ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.
+MIXTURE_ROWS = f"{_HERE}.mixture_fit:mixture_rows"

@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.binding_id.registry import EXPERIMENTS, MIXTURE_ROWS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import draw_pairs
 from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
@@ -38,8 +38,8 @@ class Results:
 
     Attributes
     ----------
-    rows, positions, vectors, heads
-        Rows of the four tables, without names and keys.
+    rows, positions, vectors, heads, mixture
+        Rows of the tables, without names and keys.
     answers
         Log-probabilities by experiment, float32 (n, trials, queries, candidates).
     """
@@ -49,6 +49,7 @@ class Results:
     vectors: list[Row]
     answers: dict[str, NDArray[np.float32]]
     heads: list[Row] = field(default_factory=list)
+    mixture: list[Row] = field(default_factory=list)
 
 
 def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
@@ -93,6 +94,8 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
             found.positions.extend(position_rows(answers, trials, distances, *statistics))
         elif name == "heads":
             found.heads.extend(head_rows(answers, trials, beside, *statistics))
+        elif name == "mixture":
+            found.mixture.extend(resolve(MIXTURE_ROWS)(answers, *statistics))
         else:
             found.rows.extend(rows_of(name, answers, trials, *statistics))
     return found
