@@ -54,6 +54,7 @@ HARMLESS = {
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
     (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
+    (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
     (f"{_BINDING_IDS}/job.py", "ENGINES"),
     (f"{_BINDING_IDS}/job.py", "RECORDS"),
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),

@@ -5,6 +5,8 @@ rule binding_id_interventions:
         rows=output_of("binding_id_interventions", "rows"),
         positions=output_of("binding_id_interventions", "positions"),
         vectors=output_of("binding_id_interventions", "vectors"),
+        heads=output_of("binding_id_interventions", "heads"),
+        mixture=output_of("binding_id_interventions", "mixture"),
         answers=output_of("binding_id_interventions", "answers"),
     log:
         log_of("binding_id_interventions"),

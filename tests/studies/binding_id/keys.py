@@ -86,6 +86,12 @@ KEYS: dict[str, tuple[str, object, set[str]]] = {
             "name": "other", "mechanism": "colour", "noise": 0.5, "seed": 1,
         }.items()
     },
+    # Of the oracle that answers by turns.
+    "Oracle.shares": ("oracles.2.shares", {"slot": 0.5}, SUITE),
+    **{
+        f"Shares.{key}": (f"oracles.2.shares.{key}", 0.1, SUITE)
+        for key in ("slot", "colour", "gather")
+    },
     **{
         f"Suite.{key}": (f"suites.0.{key}", value, SUITE)
         for key, value in {

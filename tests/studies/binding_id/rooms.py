@@ -32,6 +32,7 @@ ROOMS: dict[str, set[str]] = {
         )
     },
     "names.py": {*SCHEMAS, "report"},
+    "mixture_names.py": {*SCHEMAS, "report"},
     "schemas.py": SCHEMAS,
     "tables.py": TABLES,
     "views.py": {*FIGURES, "report"},
@@ -48,11 +49,13 @@ ROOMS: dict[str, set[str]] = {
         for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "published",
                      "records", "shapes_task")
     },
-    # Of an experiment that this preset does not have.
-    "subspaces.py": set(),
-    "discriminant.py": set(),
-    "figures/binding_id_subspaces.py": set(),
-    "figures/binding_id_heads.py": set(),
+    # Of experiments, and an oracle, that this preset does not have.
+    **{
+        f"{name}.py": set()
+        for name in ("subspaces", "discriminant", "mixture", "mixture_fit", "mixed_oracle")
+    },
+    **{f"figures/binding_id_{name}.py": set() for name in ("subspaces", "heads", "mixture")},
+    "mixture_findings.py": {"report"},
     "vlm/": set(),
     "toys/": set(),
 }  # fmt: skip

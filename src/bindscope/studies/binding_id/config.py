@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
                      "signatures", "layers", "pairing", "tokens", "knockout", "heads",
-                     "cyclic", "subspaces"]  # fmt: skip
+                     "cyclic", "subspaces", "mixture"]  # fmt: skip
 
 
 _OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout", "heads")
@@ -67,18 +67,41 @@ class ShapesTask(Model):
     seed: NonNegativeInt = Field(0, description="Of the scenes.")
 
 
+class Shares(Model):
+    """Which share of its questions an oracle of several mechanisms answers by which."""
+
+    slot: float = Field(0.0, ge=0, le=1, description="By the slot's ID.")
+    colour: float = Field(0.0, ge=0, le=1, description="By the colour.")
+    gather: float = Field(0.0, ge=0, le=1, description="By all that is seen of the thing.")
+
+    @model_validator(mode="after")
+    def _sum(self) -> Self:
+        if (total := self.slot + self.colour + self.gather) > 1 + 1e-9:
+            raise ValueError(f"they are {total:g} together; give at most 1, the rest is by nothing")
+        return self
+
+
 class Oracle(Model):
     """A model of known mechanism, which says whether the experiments can tell it."""
 
     name: Slug = Field(description="Stands in results where a model's name does.")
-    mechanism: Literal["slot", "colour", "gather", "order", "none"] = Field(
+    mechanism: Literal["slot", "colour", "gather", "order", "none", "mixed"] = Field(
         description="What ties an item to its thing: the slot's ID, the colour, all that is seen, "
-        "position alone, or nothing."
+        "position alone, nothing, or by turns several (`shares`)."
+    )
+    shares: Shares | None = Field(
+        None, description="Of `mechanism: mixed`: by what it answers how many questions."
     )
     noise: float = Field(
         0.05, ge=0, description="Standard deviation in each coordinate; words have length 1."
     )
     seed: NonNegativeInt = Field(0, description="Of noise, and of the mixing of coordinates.")
+
+    @model_validator(mode="after")
+    def _mixed(self) -> Self:
+        if (self.mechanism == "mixed") != (self.shares is not None):
+            raise ValueError("shares: give them with `mechanism: mixed`, and with no other")
+        return self
 
 
 class Records(Model):
@@ -128,7 +151,8 @@ class Suite(Model):
         "`pairing`), moving keys "
         "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
         "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
-        "(`knockout`, from single `heads`), exchanging parts of tokens (`subspaces`).",
+        "(`knockout`, from single `heads`), exchanging parts of tokens (`subspaces`), objects on "
+        "which accounts of binding disagree (`mixture`).",
     )
     levels: tuple[Literal["role", "slot"], ...] = Field(
         ("role", "slot"),
@@ -225,11 +249,13 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
             yield from _not_learnt(where, suite, {toy.name: toy for toy in section.toys})
-        for name in ("pairing", "subspaces"):
+        for name in ("pairing", "subspaces", "mixture"):
             if name in suite.experiments and suite.answer == "slot":
                 yield f"{where}.experiments: `{name}` is about items; leave out `answer: slot`"
         if "pairing" in suite.experiments:
             yield from _without_pairs(where, suite, tasks)
+        if "mixture" in suite.experiments:
+            yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite)
         yield from _without_boxes(where, suite, models)
         if "gradients" in suite.subspaces_by and suite.oracles:
@@ -300,6 +326,25 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
             yield (
                 f"{where}.experiments: `pairing` exchanges what the text names things by, and "
                 f"{task.name!r} names them by their slot; leave one of the two out"
+            )
+
+
+def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
+    """Yield tasks in which accounts of binding do not predict different items."""
+    for task in (tasks[name] for name in suite.tasks if name in tasks):
+        if task.shared != "none":
+            yield (
+                f"{where}.experiments: `mixture` needs things that differ in shape and colour, and "
+                f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
+            )
+        elif task.things not in (3, 4):
+            why = (
+                "three accounts cannot predict three items" if task.things == 2
+                else "more than four are not supported, drawn ones are asked for by place"
+            )  # fmt: skip
+            yield (
+                f"{where}.experiments: `mixture` needs 3 or 4 things: of the {task.things} of "
+                f"{task.name!r} {why}; give another task"
             )
 
 

@@ -27,6 +27,7 @@ from bindscope.studies.binding_id.mechanisms import (
     dimensions,
     judged,
 )
+from bindscope.studies.binding_id.mixture_findings import mixture_findings, mixture_sections
 from bindscope.studies.binding_id.routes import CARRIES, sentences
 from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
 
@@ -132,15 +133,15 @@ _PHOTOS = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     table, positions = tables.get("binding_id"), tables.get("binding_id_positions")
-    heads = tables.get("binding_id_heads")
-    shown = [one for one in (table, positions, heads) if one is not None]
+    heads, mixture = tables.get("binding_id_heads"), tables.get("binding_id_mixture")
+    shown = [one for one in (table, positions, heads, mixture) if one is not None]
     if not shown:
         return Chapter()
     return Chapter(
         lead=(_origins(pd.concat([one[["origin", "asked"]] for one in shown])),),
         headline=("binding_id",),
-        findings=(*_findings(table, positions), *_head_findings(heads)),
-        sections=(*_sections(table, positions), *_head_sections(heads)),
+        findings=(*_findings(table, positions), *_head_findings(heads), *mixture_findings(mixture)),
+        sections=(*_sections(table, positions), *_head_sections(heads), *mixture_sections(mixture)),
     )
 
 

@@ -16,7 +16,7 @@ from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import ENGINES, RECORDS
 from bindscope.studies.binding_id.suite import Results, run
 
-TABLES = ("rows", "positions", "vectors", "heads")
+TABLES = ("rows", "positions", "vectors", "heads", "mixture")
 
 
 def interventions(job: Job) -> None:

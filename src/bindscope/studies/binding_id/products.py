@@ -10,10 +10,22 @@ from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
 from bindscope.graph.activations import local_path
 from bindscope.graph.shared import Shared
-from bindscope.studies.binding_id.config import BindingIdSection, Records, ShapesTask, Suite
+from bindscope.studies.binding_id.config import (
+    BindingIdSection,
+    Oracle,
+    Records,
+    ShapesTask,
+    Suite,
+)
 from bindscope.studies.binding_id.cutouts_products import task_slice
 from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
-from bindscope.studies.binding_id.registry import ENGINES, EXPERIMENTS, FINDERS, RECORDS
+from bindscope.studies.binding_id.registry import (
+    ENGINES,
+    EXPERIMENTS,
+    FINDERS,
+    MIXTURE_ROWS,
+    RECORDS,
+)
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
@@ -30,6 +42,7 @@ STEPS = (
             "positions": f"{_SUITE}.positions.jsonl",
             "vectors": f"{_SUITE}.vectors.jsonl",
             "heads": f"{_SUITE}.heads.jsonl",
+            "mixture": f"{_SUITE}.mixture.jsonl",
             "answers": f"{_SUITE}.safetensors",
         },
         leaf=True,
@@ -50,10 +63,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
     own = {one.name: one for one in section.records}
     for suite in section.suites:
-        planted = [
-            {"kind": "oracle", "origin": "oracle", **oracles[name].model_dump(mode="json")}
-            for name in suite.oracles
-        ]
+        planted = [_planted(oracles[name]) for name in suite.oracles]
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_interventions(graph, suite, task, ORACLES, planted, [])
@@ -82,6 +92,13 @@ def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguage
         _RULE, names, content, {"weights": _weights(graph, model)},
         runs=[ENGINES["published"], RECORDS],
     )  # fmt: skip
+
+
+def _planted(oracle: Oracle) -> dict[str, Any]:
+    """What decides an oracle's answers."""
+    kind = "mixed_oracle" if oracle.mechanism == "mixed" else "oracle"
+    given = oracle.model_dump(mode="json", exclude_none=True)
+    return {"kind": kind, "origin": "oracle", **given}
 
 
 def _published(model: VisionLanguageModel) -> dict[str, Any]:
@@ -117,5 +134,6 @@ def _add_interventions(
     runs = [*(ENGINES[kind] for kind in kinds), *(EXPERIMENTS[name] for name in suite.experiments)]
     ways = suite.subspaces_by if "subspaces" in suite.experiments else ()
     runs += [FINDERS[way] for way in ways if way in FINDERS]
+    runs += [MIXTURE_ROWS] * ("mixture" in suite.experiments)
     names = {"suite": suite.name, "task": task.name, "subject": subject}
     graph.add(_RULE, names, content, {"weights": weights}, runs=runs)

@@ -7,6 +7,7 @@ _HERE = "bindscope.studies.binding_id"
 # kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
 ENGINES = {
     "oracle": f"{_HERE}.oracle:load",
+    "mixed_oracle": f"{_HERE}.mixed_oracle:load",
     "published": f"{_HERE}.published:load",
     "toy": f"{_HERE}.toys.loading:load",
 }
@@ -32,6 +33,7 @@ EXPERIMENTS = {
     "heads": f"{_HERE}.heads:single_heads",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.subspaces:subspaces",
+    "mixture": f"{_HERE}.mixture:mixture",
 }
 
 # what finds subspaces -> ``find(engine, scenes, pictures, estimates, reading, spec) -> Spans``;
@@ -40,3 +42,6 @@ FINDERS = {
     "discriminant": f"{_HERE}.discriminant:find",
     "gradients": f"{_HERE}.vlm.gradients:find",
 }
+
+# ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.
+MIXTURE_ROWS = f"{_HERE}.mixture_fit:mixture_rows"

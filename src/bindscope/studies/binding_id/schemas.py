@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from bindscope.studies.binding_id.mixture_names import AGREEMENTS, DISAGREEING
 from bindscope.studies.binding_id.names import ALL, ORIGINS, in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
@@ -11,6 +12,7 @@ from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count
 _ENTRY = "config `suites[]`"
 _TRIALS = "`studies.binding_id.trials`"
 _SPANS = "`studies.binding_id.spans`"
+_MIXTURE = "`studies.binding_id.mixture_fit`"
 _METRICS = "`studies.binding_id.metrics`"
 _VECTORS = "`studies.binding_id.estimates`"
 _HEADS = "`studies.binding_id.heads`"
@@ -164,6 +166,47 @@ POSITIONS_SCHEMA = TableSchema(
     ),
     key=tuple(column.name for column in _MOVED),
     rules=tuple(_inside(name) for name in ("share", "mean_logprob")),
+)  # fmt: skip
+
+_SHARED = (
+    *_NAMES,
+    label("role", "Role of the thing that was asked for, its place in the text; `all`.", _MIXTURE,
+          pattern="all|[0-3]"),
+    label("conditions", "Which accounts predict the same item; `all agree` is the control. "
+          "`disagreeing`: all the others, to which shares are fitted.", _MIXTURE,
+          values=(DISAGREEING, *AGREEMENTS)),
+    label("account", "Of `disagreeing`: an account, what goes by none of them (`guess`), or all "
+          "together, in turns (`mixture`), as evidence that adds up (`added`), or with shares of "
+          "their own for each kind of condition (`saturated`). Else whose prediction was answered.",
+          _MIXTURE),
+)  # fmt: skip
+
+MIXTURE_SCHEMA = TableSchema(
+    name="binding_id_mixture",
+    version=1,
+    description="Which share of the answers goes by which account of binding, fitted to conditions "
+    "in which accounts predict different items, and what was answered there.",
+    columns=(
+        *_SHARED,
+        _ORIGIN,
+        _ASKED,
+        *_interval("share", "share of answers", "Of `disagreeing`: share of the answers that go by "
+                   "the account, by maximum likelihood, a guess being right by chance; else share "
+                   "of the answers that are what is predicted.",
+                   "bootstrap over rows, Wilson's where they all agree", low=0.0, high=1.0),
+        share("fitted", "share of answers", "What the fitted shares say of it.", _MIXTURE,
+              null="allowed"),
+        Column("width", "float64", "places of the text", "Standard deviation of the Gaussian "
+               "around the place that slots predict, of those tried; 1 is the widest: at least as "
+               "wide.", _MIXTURE, "allowed", 0.0, 1.0),
+        *_interval("bits", "bits", "Saved per answer against chance on rows that were not fitted "
+                   "to; of an account, by it and guesses alone.", "bootstrap over rows"),
+        count("ended", "", "1 where all fits of the row ended, resamples included.", _MIXTURE),
+        _ROWS,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _SHARED),
+    rules=tuple(_inside(name) for name in ("share", "bits")),
 )  # fmt: skip
 
 _VECTOR = (

@@ -22,7 +22,7 @@ def _experiments(product: Product) -> set[str]:
 
 
 def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions", "heads"}]
+    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions", "heads", "mixture"}]
     return Request({"rows": jobs}) if jobs else None
 
 
@@ -39,6 +39,11 @@ def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request
 def _heads(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
     jobs = [job for job in graph.of(_RULE) if "heads" in _experiments(job)]
     return Request({"rows": jobs}, reads={"rows": ("heads",)}) if jobs else None
+
+
+def _mixture(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = [job for job in graph.of(_RULE) if "mixture" in _experiments(job)]
+    return Request({"rows": jobs}, reads={"rows": ("mixture",)}) if jobs else None
 
 
 def _table_of(name: str, *wanted: str) -> Any:
@@ -63,6 +68,7 @@ STUDY = Study(
     tables=(
         TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
         TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),
+        TableEntry("binding_id_mixture", f"{_HERE}.tables:BINDING_ID_MIXTURE", _mixture),
         TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
         TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _heads),
     ),
@@ -79,6 +85,8 @@ STUDY = Study(
                        _table_of("binding_id_positions", "positions")),
         FigureEntry.of(_HERE, "binding_id_heads", "Binding IDs: single heads",
                        _table_of("binding_id_heads", "heads")),
+        FigureEntry.of(_HERE, "binding_id_mixture", "Binding IDs: mixtures of accounts",
+                       _table_of("binding_id_mixture", "mixture")),
     ),
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",

@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.interventions import Rotate
 from bindscope.studies.binding_id.metrics import Answers
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.registry import EXPERIMENTS, FINDERS
+from bindscope.studies.binding_id.registry import EXPERIMENTS, FINDERS, MIXTURE_ROWS
 from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.scenes import draw_pairs
 from bindscope.studies.binding_id.spans import Spans
@@ -39,8 +39,8 @@ class Results:
 
     Attributes
     ----------
-    rows, positions, vectors, heads
-        Rows of the four tables, without names and keys.
+    rows, positions, vectors, heads, mixture
+        Rows of the tables, without names and keys.
     answers
         Log-probabilities by experiment, float32 (n, trials, queries, candidates); losses of fits
         of subspaces, by ``<way>.<fit>``, float32 (steps,), in nats.
@@ -51,6 +51,31 @@ class Results:
     vectors: list[Row]
     answers: dict[str, NDArray[np.float32]]
     heads: list[Row] = field(default_factory=list)
+    mixture: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """An experiment, batch after batch: its answers are kept, what it read is not."""
+
+    queries: list[str]
+    candidates: list[str]
+    trials: list[Trial]
+    logs: list[NDArray[np.float64]] = field(default_factory=list)
+    beside: list[NDArray[np.float64]] = field(default_factory=list)
+
+    @classmethod
+    def about(cls, plan: Plan) -> _Asked:
+        trials = [one for _, trials in plan.trials for one in trials]
+        return cls(list(plan.queries), list(plan.candidates), trials)
+
+    def add(self, logs: NDArray[np.float64], beside: NDArray[np.float64]) -> None:
+        self.logs.append(logs)
+        self.beside.append(beside)
+
+    def answers(self) -> Answers:
+        expected = [one.expected for one in self.trials]
+        return Answers(np.concatenate(self.logs), self.queries, self.candidates, expected)
 
 
 def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
@@ -76,7 +101,7 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         way: resolve(FINDERS[way])(engine, other, pictures, estimates, reading, spec)
         for way in finders(spec)
     }
-    asked: dict[str, list[tuple[Plan, NDArray[np.float64], NDArray[np.float64]]]] = {}
+    asked: dict[str, _Asked] = {}
     read = Read.nothing()
     for rows in batches(task["rows"], spec["batch_size"]):
         batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec, spans)
@@ -85,24 +110,26 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         for name in spec["experiments"]:
             plan = plans(spec)[name](batch)
             logs = plan.answered(engine, batch.base)
-            asked.setdefault(name, []).append((plan, logs, _beside(name, plan, batch, rows)))
+            asked.setdefault(name, _Asked.about(plan)).add(logs, _beside(name, plan, batch, rows))
     vectors = [] if estimates is None else list(vector_rows(estimates, other, engine, read))
     found = Results([], [], vectors, {})
-    for name, parts in asked.items():
-        trials = [one for _, trials in parts[0][0].trials for one in trials]
-        answers = _answers(parts[0][0], trials, np.concatenate([logs for _, logs, _ in parts]))
+    for name, one in asked.items():
+        answers, beside = one.answers(), np.concatenate(one.beside)
         found.answers[name] = answers.logs.astype(np.float32)
         statistics = (spec["resamples"], spec["seed"])
-        beside = np.concatenate([one for _, _, one in parts])
         if name == "positions":
             distances = beside.mean(axis=0)
-            found.positions.extend(position_rows(answers, trials, distances, *statistics))
+            found.positions.extend(position_rows(answers, one.trials, distances, *statistics))
         elif name == "heads":
-            found.heads.extend(head_rows(answers, trials, beside, *statistics))
+            found.heads.extend(head_rows(answers, one.trials, beside, *statistics))
+        elif name == "mixture":
+            found.mixture.extend(resolve(MIXTURE_ROWS)(answers, *statistics))
         else:
-            found.rows.extend(rows_of(name, answers, trials, *statistics))
+            found.rows.extend(rows_of(name, answers, one.trials, *statistics))
     found.answers.update(
-        (f"{way}.{fit}", losses) for way, one in spans.items() for fit, losses in one.losses.items()
+        (f"{way}.{fit}", losses)
+        for way, span in spans.items()
+        for fit, losses in span.losses.items()
     )
     return found
 
@@ -144,11 +171,6 @@ def _batch(
         draw = rng(spec["seed"], int(rows[0]), 1)
         null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
     return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"], spans)
-
-
-def _answers(plan: Plan, trials: list[Trial], logs: NDArray[np.float64]) -> Answers:
-    expected = [one.expected for one in trials]
-    return Answers(logs, list(plan.queries), list(plan.candidates), expected)
 
 
 def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bindscope.studies.binding_id.schemas import (
     BINDING_ID_SCHEMA,
     HEADS_SCHEMA,
+    MIXTURE_SCHEMA,
     POSITIONS_SCHEMA,
     VECTORS_SCHEMA,
 )
@@ -12,5 +13,6 @@ from bindscope.tables.schema import RowTable
 
 BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
 BINDING_ID_POSITIONS = RowTable(POSITIONS_SCHEMA, "rows", "positions")
+BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows", "mixture")
 BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")
 BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows", "heads")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +16,9 @@ from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.scenes import exchanged_contents, exchanged_items
 from bindscope.studies.binding_id.spans import Spans
 from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Question, Scenes, question
+
+Source = State | Callable[[], State] | None
+"""Where replacements take tokens from; of many sources each is read when it is asked about."""
 
 _TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}  # places, P, have none of their own
 
@@ -64,7 +67,7 @@ class Plan:
         Names with the questions, and with the items, int64 (n,), that may be the answers.
     """
 
-    trials: Sequence[tuple[State | None, Sequence[Trial]]]
+    trials: Sequence[tuple[Source, Sequence[Trial]]]
     queries: Mapping[str, Question]
     candidates: Mapping[str, NDArray[np.int64]]
 
@@ -75,13 +78,14 @@ class Plan:
         return np.concatenate(
             [
                 engine.answers(
-                    base, source, [trial.condition for trial in trials], questions, candidates
+                    base, source() if callable(source) else source,
+                    [trial.condition for trial in trials], questions, candidates,
                 )
                 for source, trials in self.trials
                 if trials
             ],
             axis=1,
-        )
+        )  # fmt: skip
 
 
 @dataclass(eq=False)

@@ -1,0 +1,89 @@
+"""An oracle whose answers go by several mechanisms, by turns, in shares that are planted.
+
+Its items take over all that those of the single mechanisms take over: the slot's ID, and what is
+seen of their thing. Each question about a scene then draws by chance which of it is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.interventions import Intervention
+from bindscope.studies.binding_id.oracle import Floats, Hidden, Mechanism, Oracle, OracleState
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.task import Asked, Attribute, Group, Question, Scenes, Words
+
+_TURNS: tuple[Mechanism, ...] = ("slot", "colour", "gather")
+_SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is
+
+
+class MixedOracle(Oracle):
+    """An oracle of several mechanisms.
+
+    Parameters
+    ----------
+    shares
+        Mechanism -> share of the questions, in sum at most 1; the rest goes by nothing.
+    noise, mention, seed, answer
+        As of `oracle.Oracle`.
+    """
+
+    def __init__(
+        self, shares: Mapping[Mechanism, float], noise: float = 0.05,
+        mention: Attribute = "colour", seed: int = 0, answer: Asked = "item",
+    ) -> None:  # fmt: skip
+        super().__init__("none", noise, mention, seed, answer)
+        # In this order, whatever that of the configuration.
+        self._ends = np.cumsum([shares.get(name, 0.0) for name in _TURNS])
+        self._parts = [
+            Oracle(name, noise, mention, seed, answer) for name in (*_TURNS, "none")
+        ]  # fmt: skip
+        self._taken = [Oracle(name, noise, mention, seed, answer) for name in _SEPARATE]
+
+    def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
+        """Return what tells one role from another; see `oracle.Oracle`."""
+        return self._taken[0].true_difference(group, words, slots)
+
+    def drawn(self, scenes: Scenes, question: Question) -> NDArray[np.int64]:
+        """Return which mechanism each scene's question goes by, int64 (n,), the last by nothing.
+
+        The same scene and question draw the same, whatever is done to the context and whichever
+        scenes are read with it.
+        """
+        rows = np.concatenate(
+            [scenes.shape, scenes.colour, scenes.item, scenes.slot, question.values[:, None]],
+            axis=1,
+        ).astype("<i8")  # fmt: skip
+        salt = self.seed.to_bytes(8, "little")
+        hashes = [blake2b(row.tobytes(), digest_size=8, salt=salt).digest() for row in rows]
+        uniform = np.frombuffer(b"".join(hashes), "<u8") / 2.0**64
+        return np.asarray(np.searchsorted(self._ends, uniform, side="right"), np.int64)
+
+    def _block(
+        self, layer: int, now: Floats, base: OracleState, interventions: Sequence[Intervention]
+    ) -> Floats:
+        found = [one._block(layer, now, base, interventions) for one in self._taken]
+        return np.asarray(sum(found), np.float32)
+
+    def _asked(
+        self, state: OracleState, question: Question, hidden: Hidden
+    ) -> tuple[Floats, Floats, Floats]:
+        every = [one._asked(state, question, hidden) for one in self._parts]
+        drawn = self.drawn(state.scenes, question)
+        rows = np.arange(len(drawn))
+        found, second, third = (np.stack(parts)[drawn, rows] for parts in zip(*every, strict=True))
+        return found, second, third
+
+
+def load(
+    model: Mapping[str, Any], reading: Reading, weights: Path | None
+) -> tuple[MixedOracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    given = (model["noise"], reading.rule.mention, model["seed"], reading.answer)
+    return MixedOracle(model["shares"], *given), None

@@ -1,0 +1,68 @@
+"""Which share of answers goes by which account of binding (specification, E7; arXiv 2510.06182).
+
+All things of a scene differ in shape and colour, and are asked for by shape. Objects become those
+of scenes that show the same shapes and the same colours elsewhere: role r's slot shows the shape of
+role r + s and the colour of role r + t (modulo k). Asked for the shape of role a,
+
+- *slot* answers with the item of the role in whose slot it stands now, a - s;
+- *colour* with that of the role whose colour is seen there, a - s + t;
+- *content* with its own, a: the item took over what was seen of its thing, and that is frozen.
+
+Over all shifts s and t every account predicts every item equally often of every role, so that a
+preference for some item looks like no account. With three things, three accounts that differ leave
+no item over; what is guessed shows in the conditions where two of them agree.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.engine import State
+from bindscope.studies.binding_id.estimates import read
+from bindscope.studies.binding_id.experiments import replaced
+from bindscope.studies.binding_id.trials import Batch, Plan, trial
+
+
+def shifts(things: int) -> list[tuple[int, int]]:
+    """Return by how many roles shapes and colours move in each condition; first not at all."""
+    return [(s, t) for s in range(things) for t in range(things)]
+
+
+def predictions(things: int) -> NDArray[np.int64]:
+    """Return the role whose item each account predicts.
+
+    Returns
+    -------
+    NDArray
+        int64 (conditions, roles asked for, accounts), in the order of `shifts` and `ACCOUNTS`.
+    """
+    asked = np.arange(things)
+    found = [
+        np.stack([(asked - s) % things, (asked - s + t) % things, asked], axis=1)
+        for s, t in shifts(things)
+    ]
+    return np.stack(found).astype(np.int64)
+
+
+def mixture(batch: Batch) -> Plan:
+    """Replace all objects by those of the same scene with shapes and colours moved."""
+    k, roles = batch.things, range(batch.things)
+    plans = [
+        (
+            partial(_moved, batch, s, t),
+            [trial(f"shapes by {s}, colours by {t}", replaced("object", roles), batch.shifted(-s))],
+        )
+        for s, t in shifts(k)[1:]
+    ]
+    return Plan([(None, [batch.control()]), *plans], batch.own_queries(), batch.own_answers())
+
+
+def _moved(batch: Batch, s: int, t: int) -> State:
+    """Read the base with shapes and colours of the things s and t roles further."""
+    base = batch.pairs.base
+    shape, colour = (np.roll(values, -by, axis=1) for values, by in
+                     ((base.shape, s), (base.colour, t)))  # fmt: skip
+    return read(batch.engine, base.with_(shape=shape, colour=colour), batch.pictures)

@@ -1,0 +1,354 @@
+"""Rows of the table of mixtures: shares of accounts by maximum likelihood, and how well they fit.
+
+An answer is one of the items of a scene's k things. It goes by an account with the account's share
+w, and then is what the account predicts; or it is guessed, some items more often than others. With
+m_i the item that account i predicts, the probability of item j is
+
+    p(j) = w_slot N(j; m_slot, width) + w_colour [j = m_colour] + w_content [j = m_content] + g_j,
+
+N a Gaussian over places in the text, set to sum 1 (arXiv 2510.06182; of width 0 the item itself),
+and w_guess the sum of all g_j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.statistics.mixture_shares import TOLERANCE, mixture_shares
+from bindscope.statistics.proportions import wilson_interval
+from bindscope.studies.binding_id.metrics import Answers, chosen, ends
+from bindscope.studies.binding_id.mixture import predictions
+from bindscope.studies.binding_id.mixture_names import ACCOUNTS, DISAGREEING, PARTS, WIDTHS
+
+Doubles = NDArray[np.float64]
+Row = dict[str, Any]
+
+_PRIOR, _STEPS = 100.0, 60  # of weights that add up: variance; steps of Newton's
+_BETTER = 1e-7  # nats per answer
+_N = len(ACCOUNTS)
+FOLDS = 5  # of rows, that shares are fitted without and tested on
+
+
+def parts_of(things: int, width: float) -> Doubles:
+    """Return how probable each item is by each account, and by a guess of each item.
+
+    Parameters
+    ----------
+    things
+        k.
+    width
+        Of the account of slots, in places of the text.
+
+    Returns
+    -------
+    NDArray
+        float64 (conditions, roles asked for, items, accounts + k), of sum 1 over items.
+    """
+    away = np.abs(predictions(things)[:, :, None] - np.arange(things)[:, None])
+    accounts = (away == 0).astype(np.float64)
+    if width > 0:
+        accounts[..., 0] = np.exp(-(away[..., 0] ** 2) / (2 * width**2))
+        accounts /= accounts.sum(axis=2, keepdims=True)
+    guesses = np.broadcast_to(np.eye(things), (*away.shape[:-1], things))
+    return np.concatenate([accounts, guesses], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Shares of data sets, each with the width that fits it best.
+
+    Attributes
+    ----------
+    shares
+        Of accounts and of guesses, float64 (B, m).
+    width
+        float64 (B,).
+    ended
+        bool (B,).
+    """
+
+    shares: Doubles
+    width: Doubles
+    ended: NDArray[np.bool_]
+
+
+def fit(counts: Doubles, parts: dict[float, Doubles], width: Doubles | None = None) -> Fit:
+    """Fit shares to data sets, and the width where none is given.
+
+    Parameters
+    ----------
+    counts
+        Floats (B, ...): answers by outcome.
+    parts
+        Width -> probabilities of the same outcomes, floats (..., m).
+    width
+        Of each data set, (B,); None: of all in `parts` the likeliest, of equal ones the first.
+    """
+    flat = counts.reshape(len(counts), -1)
+    found = Fit(np.zeros((len(flat), next(iter(parts.values())).shape[-1])),
+                np.zeros(len(flat)), np.zeros(len(flat), bool))  # fmt: skip
+    best = np.full(len(flat), -np.inf)
+    for size, part in parts.items():
+        asked = np.arange(len(flat)) if width is None else np.flatnonzero(width == size)
+        if not len(asked):
+            continue
+        shares, log_likelihood, gap = mixture_shares(flat[asked], part.reshape(flat.shape[1], -1))
+        # Where nobody answers by slots all widths are alike, up to what fits are off.
+        better = log_likelihood > best[asked] + _BETTER
+        place = asked[better]
+        best[place], found.width[place] = log_likelihood[better], size
+        found.shares[place], found.ended[place] = shares[better], gap[better] <= TOLERANCE
+    return found
+
+
+def fit_place(counts: Doubles, parts: dict[float, Doubles], role: int, whole: Fit) -> Fit:
+    """Fit shares to the questions about one place; all guesses are one share, the last.
+
+    Which items are guessed is taken from the questions about all places, in which it is told from
+    what content predicts. Where both are the same here, answers count as guesses: beside each data
+    set stands a guess of the weight of 1e-4 of it, which decides that and changes nothing else.
+
+    Parameters
+    ----------
+    counts
+        Floats (B, conditions, items).
+    parts
+        Of all places, as in `fit`.
+    role
+        The place.
+    whole
+        The fit to the questions about all places; its widths are kept.
+    """
+    guesses = whole.shares[0, _N:]
+    spread = (guesses + 1e-6 / len(guesses)) / (guesses.sum() + 1e-6)  # even where there are none
+    own = {}
+    for width, part in parts.items():
+        there = part[:, role].reshape(-1, part.shape[-1])
+        there = np.column_stack([there[:, :_N], there[:, _N:] @ spread])
+        own[width] = np.vstack([there, np.eye(_N + 1)[-1]])
+    flat = counts.reshape(len(counts), -1)
+    beside = 1e-4 * flat.sum(axis=1, keepdims=True)
+    return fit(np.hstack([flat, beside]), own, whole.width)
+
+
+def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
+    """Yield rows of `binding_id_mixture`: shares, how well they fit, and what was answered.
+
+    Parameters
+    ----------
+    answers
+        Of `mixture.mixture`.
+    samples, seed
+        Of the bootstrap over rows, in which width and shares are fitted anew.
+    """
+    rows = chosen(answers.logs)
+    n, things = len(rows), len(answers.queries)
+    flat = rows.reshape(n, -1)
+    means = np.concatenate([flat.mean(axis=0)[None], resampled_means(flat, samples, seed)])
+    counts = means.reshape(-1, *rows.shape[1:])
+    parts = {width: parts_of(things, width) for width in WIDTHS}
+    asked = {width: part[1:] for width, part in parts.items()}  # all but the control
+    whole = fit(counts[:, 1:], asked)
+    bits = dict(held_out(rows[:, 1:], asked, samples, seed))
+    for name, row in _shares(whole, "all", n):
+        yield {**row, **ends("bits", bits.get(name))}
+    for name in ("mixture", "added", "saturated"):
+        yield {"role": "all", "conditions": DISAGREEING, "account": name, "n_rows": n,
+               "ended": 1, **ends("bits", bits[name])}  # fmt: skip
+    for role in range(things):
+        own = fit_place(counts[:, 1:, role], asked, role, whole)
+        for _, row in _shares(own, str(role), n):
+            yield row
+    yield from _answered(counts, parts[float(whole.width[0])] @ whole.shares[0], n)
+
+
+def _shares(found: Fit, role: str, n: int) -> Iterator[tuple[str, Row]]:
+    shares = np.column_stack([found.shares[:, :_N], found.shares[:, _N:].sum(axis=1)])
+    for i, name in enumerate(PARTS):
+        row = {
+            "role": role, "conditions": DISAGREEING, "account": name, "n_rows": n,
+            "ended": int(found.ended.all()), **ends("share", _interval(shares[:, i], n)),
+        }  # fmt: skip
+        # Who has no share has no width.
+        if name == "slot" and row["share_low"] > 0.01:
+            row["width"] = float(found.width[0])
+        yield name, row
+
+
+def _interval(values: Doubles, n: int) -> Interval:
+    """Return the first of some shares with the percentiles of the rest.
+
+    Rows that all answer alike give an interval of no width; Wilson's of as many rows that all agree
+    takes its place.
+    """
+    value = float(np.clip(values[0], 0, 1))
+    low, high = interval(values[1:])
+    if high - low < 1e-3 and min(value, 1 - value) < 1e-3:
+        low, high = (float(end) for end in wilson_interval(round(value) * n, n))
+    return Interval(value, min(max(low, 0.0), value), max(min(high, 1.0), value))
+
+
+def _answered(counts: Doubles, fitted: Doubles, n: int) -> Iterator[Row]:
+    """Yield what was answered where the same accounts agree, beside what the fit says of it."""
+    things = counts.shape[-1]
+    patterns, labels = agreeing(things)
+    for pattern in dict.fromkeys(patterns):
+        there = np.array([one == pattern for one in patterns])
+        questions = int(there.sum()) * things
+        for label in np.unique(labels[there]):
+            cells = there[:, None, None] & (labels == label)
+            values = counts[:, cells].sum(axis=1) / questions
+            yield {
+                "role": "all", "conditions": pattern, "account": who(int(label)), "n_rows": n,
+                "ended": 1, **ends("share", _interval(values, n)),
+                "fitted": float(fitted[cells].sum() / questions),
+            }  # fmt: skip
+
+
+def agreeing(things: int) -> tuple[list[str], NDArray[np.int64]]:
+    """Return which accounts predict the same.
+
+    Returns
+    -------
+    list
+        By condition, in words.
+    NDArray
+        int64 (conditions, roles asked for, items): sum of 2^i over the accounts i that predict it.
+    """
+    predicted = predictions(things)[:, :, None] == np.arange(things)[:, None]
+    labels = (predicted * 2 ** np.arange(len(ACCOUNTS))).sum(axis=-1)
+    words = []
+    for own in labels:
+        several = [who(label) for label in np.unique(own).tolist() if label.bit_count() > 1]
+        words.append(f"{several[0]} agree" if several else "all differ")
+    return words, labels
+
+
+def who(label: int) -> str:
+    """Return the accounts of a label of `agreeing` in words."""
+    names = [name for i, name in enumerate(ACCOUNTS) if label & 2**i]
+    return "all" if len(names) == len(ACCOUNTS) else " and ".join(names) or "none"
+
+
+def held_out(
+    rows: Doubles, parts: dict[float, Doubles], samples: int, seed: int
+) -> Iterator[tuple[str, Interval]]:
+    """Yield the bits that accounts save per answer of rows which they were not fitted to.
+
+    Chance saves 0 bits, an account that is always right log2 k. Each account alone has a share of
+    guesses of its own. `added`: accounts do not take turns but add up, so that the probability of
+    an item is proportional to exp of the sum of weights of those that predict it, and of its own.
+    `saturated`: each set of agreeing accounts has a share of its own in each kind of condition, the
+    most that a fit can save which takes roles alike and knows no places near each other.
+
+    Parameters
+    ----------
+    rows
+        float64 (n, conditions, roles asked for, items).
+    parts
+        As in `fit`, by width.
+    samples, seed
+        Of the bootstrap over rows.
+    """
+    things, folds = rows.shape[-1], np.arange(len(rows)) % FOLDS
+    present = np.unique(folds)
+    train = np.stack([rows[folds != fold].sum(axis=0) if len(present) > 1 else rows.sum(axis=0)
+                      for fold in present])  # fmt: skip
+    at_zero = {0.0: parts[0.0]}
+    models = {name: _mixed(train, {w: part[..., [i, *range(_N, part.shape[-1])]] for w, part in
+                                   (at_zero if i else parts).items()})
+              for i, name in enumerate(ACCOUNTS)}  # fmt: skip
+    models["mixture"] = _mixed(train, parts)
+    models["added"] = added(train, parts[0.0])
+    models["saturated"] = saturated(train, things)
+    n_train = np.array([max((folds != fold).sum(), 1) for fold in present])[:, None, None, None]
+    for name, probable in models.items():
+        # One guess more than rows that were seen, so that nothing is impossible.
+        smooth = (n_train * probable + 1 / things) / (n_train + 1)
+        logs = np.log2(smooth)[np.searchsorted(present, folds)]
+        per_row = np.log2(things) + (rows * logs).sum(axis=(1, 2, 3)) / rows[0].sum()
+        low, high = interval(resampled_means(per_row[:, None], samples, seed)[:, 0])
+        yield name, Interval(float(per_row.mean()), low, high)
+
+
+def _mixed(train: Doubles, parts: dict[float, Doubles]) -> Doubles:
+    """Return the probabilities that mixtures fitted to data sets give each item, like `train`."""
+    found = fit(train, parts)
+    return np.stack([parts[width] @ shares
+                     for width, shares in zip(found.width, found.shares, strict=True)])  # fmt: skip
+
+
+def added(train: Doubles, predicted: Doubles) -> Doubles:
+    """Return the probabilities of accounts whose evidence adds up, fitted to data sets.
+
+    Multinomial logistic regression by Newton's steps, each as much shorter as it takes to gain.
+    Weights have a normal prior of standard deviation 10 with the strength of one answer, so that
+    they end where an account is always right.
+
+    Parameters
+    ----------
+    train
+        float64 (B, conditions, roles asked for, items).
+    predicted
+        float64 (conditions, roles asked for, items, m): 1 where it has the weight.
+    """
+    totals = train.sum(axis=-1, keepdims=True)
+
+    def objective(weights: Doubles) -> tuple[Doubles, Doubles]:
+        probable = _softmax(weights, predicted)
+        logs = (train * np.log(probable)).sum(axis=(1, 2, 3))
+        return logs - (weights**2).sum(axis=1) / _PRIOR / 2, probable
+
+    weights, length = np.zeros((len(train), predicted.shape[-1])), np.ones(len(train))
+    value, probable = objective(weights)
+    for _ in range(_STEPS):
+        slope = np.einsum("bcrj,crji->bi", train - totals * probable, predicted) - weights / _PRIOR
+        centred = predicted - np.einsum("bcrj,crji->bcri", probable, predicted)[:, :, :, None]
+        bend = np.einsum("bcrj,bcrji,bcrjh->bih", totals * probable, centred, centred)
+        bend = bend + np.eye(weights.shape[1]) / _PRIOR
+        move = np.linalg.solve(bend, slope[..., None])[..., 0]
+        tried = weights + length[:, None] * move
+        new, after = objective(tried)
+        gains = new >= value
+        weights[gains], value[gains], probable[gains] = tried[gains], new[gains], after[gains]
+        length = np.where(gains, np.minimum(2 * length, 1), length / 2)
+    return probable
+
+
+def _softmax(weights: Doubles, predicted: Doubles) -> Doubles:
+    scores = np.einsum("bi,crji->bcrj", weights, predicted)
+    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True), np.float64)
+
+
+def saturated(train: Doubles, things: int) -> Doubles:
+    """Return the shares of answers by which accounts predict them, in each kind of condition.
+
+    Parameters
+    ----------
+    train
+        float64 (B, conditions but the control, roles asked for, items).
+    things
+        k.
+
+    Returns
+    -------
+    NDArray
+        Probability of each item, like `train`: items that the same accounts predict have the same.
+    """
+    patterns, labels = agreeing(things)
+    found = np.zeros_like(train)
+    for pattern in set(patterns[1:]):
+        there = np.array([one == pattern for one in patterns[1:]])[:, None, None]
+        asked = (train * there).sum(axis=(1, 2, 3))
+        for label in np.unique(labels[1:][there[:, 0, 0]]):
+            cells = there & (labels[1:] == label)
+            alike = cells.sum() / (there.sum() * things)  # items of a question
+            found[:, cells] = (train[:, cells].sum(axis=1) / asked / alike)[:, None]
+    return found

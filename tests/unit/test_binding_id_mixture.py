@@ -1,0 +1,309 @@
+"""Mixtures of accounts: what each predicts, shares that are planted, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from jobs_by_hand import job_by_hand, script
+
+from bindscope.config.loading import load_config
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError
+from bindscope.core.interfaces import Given, Inputs
+from bindscope.studies.binding_id.figures import binding_id_mixture
+from bindscope.studies.binding_id.findings import chapter
+from bindscope.studies.binding_id.metrics import Answers, chosen
+from bindscope.studies.binding_id.mixed_oracle import MixedOracle
+from bindscope.studies.binding_id.mixture import mixture, predictions, shifts
+from bindscope.studies.binding_id.mixture_findings import mixture_findings
+from bindscope.studies.binding_id.mixture_fit import (
+    added,
+    agreeing,
+    fit,
+    fit_place,
+    held_out,
+    mixture_rows,
+    parts_of,
+    saturated,
+)
+from bindscope.studies.binding_id.mixture_names import ACCOUNTS, WIDTHS
+from bindscope.studies.binding_id.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tables import BINDING_ID_MIXTURE
+from bindscope.studies.binding_id.task import question
+from bindscope.studies.binding_id.trials import Batch
+from bindscope.studies.build import build
+
+SHARES = {"slot": 0.2, "colour": 0.3, "gather": 0.4}
+PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("colour", "colour"),
+                                           ("gather", "content"))  # fmt: skip
+
+
+def asked(engine: Oracle, things: int, rows: int) -> np.ndarray:
+    """Log-probabilities (n, conditions, questions, items) of an oracle's answers."""
+    rule = Rule("sprites", things, "independent")
+    batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), Reading(rule))
+    plan = mixture(batch)
+    assert list(plan.queries) == [f"O{role}" for role in range(things)]
+    assert list(plan.candidates) == [f"I{role}" for role in range(things)]
+    return plan.answered(engine, batch.base)
+
+
+@pytest.mark.parametrize("things", [3, 4])
+def test_oracles_answer_what_their_account_predicts(things: int) -> None:
+    for mechanism, account in PURE:
+        answers = asked(Oracle(mechanism, noise=0.01), things, 6).argmax(axis=-1)
+        assert (answers == predictions(things)[:, :, ACCOUNTS.index(account)]).all(), account
+
+
+@pytest.mark.parametrize("things", [3, 4])
+def test_every_account_predicts_every_item_equally_often(things: int) -> None:
+    predicted = predictions(things)
+    patterns, _ = agreeing(things)
+    apart = np.array([pattern == "all differ" for pattern in patterns])
+    assert apart.sum() == (things - 1) * (things - 2)
+    for role, (there, account) in ((r, (t, a)) for r in range(things)
+                                   for t in (apart, slice(None)) for a in (0, 1)):  # fmt: skip
+        counts = np.bincount(predicted[there, role, account], minlength=things)
+        others = np.delete(counts, role) if there is apart else counts
+        assert len(set(others.tolist())) == 1
+    different = [len(set(row)) == 3 for row in predicted[apart].reshape(-1, 3).tolist()]
+    assert all(different)
+    assert patterns[0] == "all agree"
+    assert shifts(things)[0] == (0, 0)
+
+
+def test_a_gaussian_over_places_by_hand() -> None:
+    parts = parts_of(3, 1.0)
+    assert parts.sum(axis=2) == pytest.approx(np.ones((9, 3, 6)))
+    side = np.exp(-0.5)
+    # Control, the middle thing: its own place, and both neighbours.
+    assert parts[0, 1, :, 0] == pytest.approx(np.array([side, 1, side]) / (1 + 2 * side))
+    # Of each item: three accounts that predict the second here, and the guesses of each.
+    assert (parts_of(3, 0.0)[0, 1] == [[0, 0, 0, 1, 0, 0], [1, 1, 1, 0, 1, 0],
+                                       [0, 0, 0, 0, 0, 1]]).all()  # fmt: skip
+
+
+@pytest.mark.parametrize("things", [3, 4])
+@pytest.mark.parametrize("width", [0.0, 0.75])
+def test_shares_and_width_are_found_where_answers_are_as_often_as_is_probable(
+    things: int, width: float
+) -> None:
+    guesses = 0.3 * np.arange(1, things + 1) / sum(range(things + 1))  # later ones more often
+    planted = np.array([0.4, 0.1, 0.2, *guesses])
+    parts = {one: parts_of(things, one)[1:] for one in WIDTHS}
+    found = fit((parts[width] @ planted)[None], parts)
+    assert found.shares[0] == pytest.approx(planted, abs=1e-3)
+    assert found.width[0] == width
+    assert found.ended.all()
+    # So are those of the questions about one place, of a given width.
+    role = fit_place((parts[width][:, 1] @ planted)[None], parts, 1, found)
+    assert role.shares[0] == pytest.approx([0.4, 0.1, 0.2, 0.3], abs=1e-3)
+
+
+def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
+    # Asked for the last thing alone it would be what content predicts.
+    logs = np.full((40, 9, 3, 3), -9.0)
+    logs[..., 2] = 0.0
+    names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
+    for row in mixture_rows(Answers(logs, names[:3], names[3:], []), 20, 0):
+        if row["conditions"] == "disagreeing" and row["account"] in ACCOUNTS:
+            assert row["share"] < 0.02, row
+
+
+def test_answers_that_are_drawn_by_turns_are_told_from_evidence_that_adds_up() -> None:
+    rng = np.random.default_rng(0)
+    parts = {width: parts_of(3, width)[1:] for width in WIDTHS}
+    turns = parts[0.0] @ [0.24, 0.3, 0.4, 0.02, 0.02, 0.02]
+    scores = parts[0.0][..., :3] @ [0.0, 1.6, 2.3]
+    sums = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    for truth, name, other in ((turns, "mixture", "added"), (sums, "added", "mixture")):
+        rows = np.stack([rng.multinomial(1, truth) for _ in range(100)]).astype(float)
+        bits = dict(held_out(rows, parts, 50, 0))
+        assert bits[name].value > bits[other].value + 0.01
+        assert bits[name].value == pytest.approx(bits["saturated"].value, abs=0.01)
+        entropy = -(truth * np.log2(np.maximum(truth, 1e-300))).sum(axis=-1).mean()
+        assert bits[name].low < np.log2(3) - entropy < bits[name].high
+        assert all(bits[account].value < bits[name].value for account in ACCOUNTS)
+
+
+def test_fits_beside_the_mixture_against_closed_forms() -> None:
+    train = np.random.default_rng(1).random((2, 8, 3, 3))
+    predicted = parts_of(3, 0.0)[1:, ..., :3]
+    alone = predicted * [0, 1, 0]
+    hits = (train * alone[..., 1]).sum(axis=(1, 2, 3)) / train.sum(axis=(1, 2, 3))
+    found = added(1e4 * train, alone)
+    assert found[:, alone[..., 1] == 1] == pytest.approx(np.repeat(hits[:, None], 24, 1), abs=1e-3)
+    # Of three things, in a kind of condition each label is of one item: its share of the answers.
+    patterns, labels = agreeing(3)
+    shares = saturated(train, 3)
+    for i, pattern in enumerate(patterns[1:]):
+        alike = [j for j, one in enumerate(patterns[1:]) if one == pattern]
+        for role, item in np.ndindex(3, 3):
+            there = labels[1:][alike] == labels[1:][i, role, item]
+            own = train[0][alike]
+            assert shares[0, i, role, item] == pytest.approx(own[there].sum() / own.sum())
+
+
+def test_a_question_draws_the_same_mechanism_whatever_it_is_read_with() -> None:
+    rule = Rule("sprites", 3, "independent")
+    scenes = draw_pairs(rule, "test", 400, 0).base
+    oracle = MixedOracle({"gather": 0.4, "slot": 0.2, "colour": 0.3})
+    drawn = np.concatenate([oracle.drawn(scenes, question(scenes, role)) for role in range(3)])
+    shares = np.bincount(drawn, minlength=4) / len(drawn)
+    assert shares == pytest.approx([0.2, 0.3, 0.4, 0.1], abs=0.04)
+    some = oracle.drawn(scenes[7:11], question(scenes[7:11], 0))
+    assert (some == drawn[7:11]).all()
+    other = MixedOracle({"slot": 0.2, "colour": 0.3, "gather": 0.4}, seed=1)
+    assert (other.drawn(scenes, question(scenes, 0)) != drawn[:400]).any()
+
+
+def section(**suite: Any) -> dict[str, Any]:
+    """Oracles on three things, and a suite."""
+    return {
+        "tasks": [
+            {"name": "three", "layout": "sprites", "things": 3, "order": "independent",
+             "rows": 120},
+            {"name": "two"},
+            {"name": "five", "layout": "grid", "things": 5},
+            {"name": "alike", "layout": "grid", "things": 3, "shared": "shape"},
+        ],
+        "oracles": [
+            *({"name": f"by-{name}", "mechanism": name} for name in ("slot", "gather", "none")),
+            {"name": "by-turns", "mechanism": "mixed", "shares": SHARES},
+        ],
+        "suites": [{
+            "name": "mixtures", "tasks": ["three"], "experiments": ["mixture"], "resamples": 100,
+            "oracles": ["by-slot", "by-gather", "by-none", "by-turns"], **suite,
+        }],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The table that the job and the study make of four oracles."""
+    folder = tmp_path_factory.mktemp("mixture")
+    config = Config.model_validate({"datasets": [], "studies": {"binding_id": section()}})
+    graph = build(config)
+    assert [one.wildcards["table"] for one in graph.of("table")] == ["binding_id_mixture"]
+    assert [one.wildcards["figure"] for one in graph.of("figure")] == ["binding_id_mixture"]
+    (job,) = graph.of("binding_id_interventions")
+    script(job.rule).main(job_by_hand(job, folder))
+    files = {name: str(folder / job.path(name)) for name in job.step.outputs}
+    given = Given({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
+    assert not Path(files["rows"]).read_text()
+    return BINDING_ID_MIXTURE.build(Inputs({"rows": [given]}))
+
+
+def fitted(table: pd.DataFrame, model: str, role: str = "all") -> pd.DataFrame:
+    rows = table[table["model"].eq(model) & table["role"].eq(role)]
+    return rows[rows["conditions"].eq("disagreeing")].set_index("account")
+
+
+def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
+    for role in ("all", "0", "1", "2"):
+        found = fitted(table, "by-turns", role)
+        for account, share in zip((*ACCOUNTS, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
+            row = found.loc[account]
+            assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, (role, account)
+        assert found["ended"].all()
+    # Shares and what was answered say the same, in conditions of every kind.
+    answered = table[table["model"].eq("by-turns") & table["fitted"].notna()]
+    assert (answered["fitted"] - answered["share"]).abs().max() < 0.05
+    assert set(answered["conditions"]) == set(agreeing(3)[0])
+
+
+def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFrame) -> None:
+    for model, account in (("by-slot", "slot"), ("by-gather", "content"), ("by-none", "guess")):
+        found = fitted(table, model)
+        assert found.loc[account, "share"] > 0.99
+        others = found.loc[[one for one in (*ACCOUNTS, "guess") if one != account]]
+        assert (others["share_low"] < 0.01).all()
+        assert (others["share_high"] > 0.01).all()  # 120 rows exclude no less
+    assert fitted(table, "by-slot").loc["slot", "width"] == 0.0
+    assert pd.isna(fitted(table, "by-gather").loc["slot", "width"])
+    assert fitted(table, "by-slot").loc["mixture", "bits"] == pytest.approx(np.log2(3), abs=0.03)
+    assert fitted(table, "by-none").loc["mixture", "bits"] == pytest.approx(0, abs=0.03)
+
+
+def test_the_report_says_the_shares_and_what_they_do_not_describe(table: pd.DataFrame) -> None:
+    said = chapter({"binding_id_mixture": table}, Inputs())
+    points = dict(said.findings[0].points)
+    assert points["by-slot (oracle)"].startswith("100% by slot (97 to 100).")
+    assert "No share changes" in points["by-turns (oracle)"]
+    assert not any("Turns are not all" in words for words in points.values())
+    (part,) = said.sections
+    assert part.figures == ("binding_id_mixture",)
+    other = table.copy()
+    turns = other["model"].eq("by-turns")
+    last = turns & other["role"].eq("2") & other["account"].eq("slot")
+    other.loc[last, ["share", "share_low", "share_high"]] = 0.9, 0.8, 0.95
+    agree = turns & other["account"].eq("colour and content")
+    other.loc[agree, ["share", "share_low", "share_high"]] = 0.99, 0.98, 1.0
+    other.loc[turns & other["account"].eq("slot"), "width"] = 1.0
+    other.loc[turns, "ended"] = 0
+    (finding,) = mixture_findings(other)
+    words = dict(finding.points)["by-turns (oracle)"]
+    assert "to the last: by slot" in words
+    assert ", 90%." in words
+    assert "where colour and content agree, 99% of the answers" in words
+    assert "at least 1 places" in words
+    assert words.endswith("had not ended.")
+    assert mixture_findings(None) == []
+
+
+def test_the_figure_has_a_panel_per_place_and_bars_of_length_one(table: pd.DataFrame) -> None:
+    assert binding_id_mixture.available(table=table) is None
+    assert binding_id_mixture.available(table=table.iloc[:0])
+    figure = binding_id_mixture.draw(table=table)
+    titles = [axes.get_title() or axes.get_title("left") for axes in figure.axes]
+    assert titles == ["all questions", "first thing", "second", "third"]
+    widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(4, 4)
+    assert widths.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-6)
+
+
+def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
+    # A model that tells nothing apart: every item has a third of every answer.
+    names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
+    answers = Answers(np.zeros((5, 9, 3, 3)), names[:3], names[3:], [])
+    assert (chosen(answers.logs) == 1 / 3).all()
+    rows = {(row["role"], row["account"]): row for row in mixture_rows(answers, 20, 0)
+            if row["conditions"] == "disagreeing"}  # fmt: skip
+    assert rows["all", "guess"]["share"] == pytest.approx(1, abs=1e-3)
+    assert rows["all", "mixture"]["bits"] == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"tasks": ["two"]}, "three accounts cannot predict three items"),
+        ({"tasks": ["five"]}, "asked for by place"),
+        ({"tasks": ["alike"]}, "shared: shape"),
+        ({"answer": "slot"}, "about items"),
+    ],
+)
+def test_tasks_on_which_accounts_cannot_differ_are_refused(
+    fields: dict[str, Any], words: str
+) -> None:
+    given = {"datasets": [], "studies": {"binding_id": section(**fields)}}
+    with pytest.raises(ConfigError, match=words):
+        load_config(given, "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("oracle", "words"),
+    [
+        ({"mechanism": "mixed"}, "give them with"),
+        ({"mechanism": "slot", "shares": SHARES}, "with no other"),
+        ({"mechanism": "mixed", "shares": {"slot": 0.8, "colour": 0.3}}, "at most 1"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused(oracle: dict[str, Any], words: str) -> None:
+    given = {"datasets": [], "studies": {"binding_id": {"oracles": [{"name": "o", **oracle}]}}}
+    with pytest.raises(ConfigError, match=words):
+        load_config(given, "c.yaml")
