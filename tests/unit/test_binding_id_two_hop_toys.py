@@ -24,6 +24,7 @@ from bindscope.studies.binding_id.toys.kinds import KINDS, kinds_of
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.objectives import item_token, lookup_loss
 from bindscope.studies.binding_id.toys.passes import Passes
+from bindscope.studies.binding_id.toys.recipe import recipe
 from bindscope.studies.binding_id.toys.scenes import draw
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
@@ -205,7 +206,7 @@ def test_keys_of_toys_that_answer_items_stay() -> None:
         graph = build_graph(load_config(_section("item", {"name": "a", **fields}), "c.yaml"))
         return str(graph.of("toy_vlm")[0].path())
 
-    assert "answers" not in Toy(name="a").recipe()
+    assert "answers" not in recipe(Toy(name="a"))
     assert key() == key(answers=["item"])
     assert key(answers=["item", "slot"]) == key(answers=["slot", "item"]) != key()
 

@@ -12,7 +12,8 @@ from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.cutouts_config import OwnCutouts, cutout_problems
 from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.toys_config import Toy, not_learnt
+from bindscope.studies.binding_id.toys.recipe import not_learnt
+from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 if TYPE_CHECKING:

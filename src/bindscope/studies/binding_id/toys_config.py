@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,19 +14,6 @@ TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo
 
 Answer = Literal["item", "slot"]
-
-
-def not_learnt(learnt: tuple[Answer, ...], answer: Answer) -> tuple[str, str] | None:
-    """Return problem and remedy if a toy is asked for what it was not trained on."""
-    if answer in learnt:
-        return None
-    asked = {"item": "items of things", "slot": "places of items' things"}
-    return (
-        f"it is asked for {asked[answer]} (`answer: {answer}`), and was trained on "
-        f"{' and '.join(asked[one] for one in learnt)} alone",
-        f"ask a toy of `answers: [item, slot]` (trained here, or zoo:toy-two-hop-0), or use "
-        f"`answer: {learnt[0]}`",
-    )
 
 
 class ToyTraining(Model):
@@ -149,15 +136,6 @@ class Toy(Model):
                 "slot; it has no such demand of places. Use `answers: [item]` or `objective: free`"
             )
         return self
-
-    def recipe(self, *without: str) -> dict[str, Any]:
-        """Return what trains it, as JSON, without some keys.
-
-        `answers` is left out where it is the default: toys that were trained before there was a
-        choice keep their keys.
-        """
-        left_out = {*without, *(() if "slot" in self.answers else ("answers",))}
-        return self.model_dump(mode="json", exclude=left_out)
 
     @property
     def learnt(self) -> tuple[Answer, ...]:

@@ -16,10 +16,10 @@ from bindscope.studies.binding_id.images import draw
 from bindscope.studies.binding_id.prompts import prompts
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.toys.recipe import not_learnt
 from bindscope.studies.binding_id.toys.stored import answers
 from bindscope.studies.binding_id.toys.stored import load as load_toy
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
-from bindscope.studies.binding_id.toys_config import not_learnt
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.toys import ToyAdapter

@@ -17,6 +17,7 @@ from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
 from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.toys.model import ToyModel, build
+from bindscope.studies.binding_id.toys.recipe import recipe
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Answer, Toy
 
@@ -55,8 +56,8 @@ def write(
     content = save(tensors)
     write_atomic(weights, content)
     losses = [entry["loss_bits"] for entry in trained.history if entry["split"] == "val"]
-    recipe = {
-        "model": config.recipe("source"),
+    made_by = {
+        "model": recipe(config, "source"),
         "threads": config.training.threads, "device": config.training.device,
     }  # fmt: skip
     write_json(
@@ -64,7 +65,7 @@ def write(
         {
             "weights": Path(weights).name, "sha256": sha256(content),
             "kind": TOY, "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
-            "recipe": recipe, "tower_sha256": config.tower_sha256,
+            "recipe": made_by, "tower_sha256": config.tower_sha256,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
             "accuracies": trained.accuracies, "history": trained.history,
