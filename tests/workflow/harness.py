@@ -75,7 +75,8 @@ class Clone:
         done = subprocess.run(
             [sys.executable, Path(__file__).with_name("forked.py"), self.configfile],
             cwd=self.path,
-            env={**os.environ, "PYTHONPATH": str(self.path / "src")},
+            # Threads are the configuration's: one, as Snakemake says to a job.
+            env={**os.environ, "PYTHONPATH": str(self.path / "src"), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=1200,
