@@ -109,7 +109,7 @@ ROOMS: dict[str, set[str]] = {
         for name in ("adam", "checkpoint", "denormals", "descent")
     },
     **{f"fitting/{name}.py": READERS for name in ("generators", "rows", "standardise")},
-    "fitting/schedules.py": {"training"},
+    **{f"fitting/{name}.py": {"training"} for name in ("plans", "schedules")},
     "graph/": set(),
     "models/": VISION,
     "models/base.py": {*VISION, *READERS, "encoded", "truth"},
