@@ -1,7 +1,7 @@
 """Every small preset runs, with few scenes and steps (`make test-presets`, not `make test`).
 
 Snakemake plans it, and finds all of it done in the end; the jobs between are forked from one
-process (`forked.py`). In `test_deaths.py` Snakemake runs a job of every script.
+process (`forked.py`). In `test_deaths.py` Snakemake runs every rule that they use.
 
 A preset that is added to `config/presets` is found here by its name.
 """
