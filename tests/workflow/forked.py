@@ -12,8 +12,11 @@ import importlib
 import os
 import runpy
 import sys
+from collections.abc import Iterable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from bindscope.config.loading import load_file
@@ -21,6 +24,37 @@ from bindscope.core.graph import Product
 from bindscope.studies.build import build, stem
 
 LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
+
+
+class Imported(MetaPathFinder, Loader):
+    """Packages that were imported before the fork, and are not there until they are imported.
+
+    Manifests name the libraries that a job has loaded.
+    """
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        self.modules: dict[str, dict[str, ModuleType]] = {name: {} for name in packages}
+        for name in list(sys.modules):
+            if (package := name.partition(".")[0]) in self.modules:
+                self.modules[package][name] = sys.modules.pop(name)
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Find a package that is not there yet."""
+        if fullname not in self.modules:
+            return None
+        known = self.modules[fullname][fullname].__spec__
+        return ModuleSpec(fullname, self, origin=known.origin if known else None, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Put the package back with all that is in it."""
+        known = self.modules.pop(spec.name)
+        sys.modules.update(known)
+        self.spec = known[spec.name].__spec__
+        return known[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run nothing: that was done before the fork."""
+        module.__spec__ = self.spec
 
 
 class Names(dict[str, Any]):
@@ -57,6 +91,7 @@ def run_forked(product: Product) -> None:
     child = os.fork()
     if not child:
         code = 1
+        sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
         try:
             run(product)
             code = 0
