@@ -9,7 +9,10 @@ import pytest
 from bindscope.core.errors import CONFIGFILES
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
-FIRST = ("test_deaths", "test_reruns", "test_commands", "test_bad_input", "test_gates")
+FIRST = (
+    "test_deaths", "test_config_effects", "test_reruns", "test_commands", "test_bad_input",
+    "test_gates", "test_toy_study", "test_config_keys",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -70,6 +70,19 @@ class Clone:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def run_jobs(self) -> None:
+        """Run every job of the configuration, without Snakemake (`forked.py`)."""
+        done = subprocess.run(
+            [sys.executable, Path(__file__).with_name("forked.py"), self.configfile],
+            cwd=self.path,
+            # Threads are the configuration's: one, as Snakemake says to a job.
+            env={**os.environ, "PYTHONPATH": str(self.path / "src"), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=1200,
+        )
+        assert not done.returncode, f"{done.stdout}\n{done.stderr}"
+
     def bindscope(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the `bindscope` command of this clone."""
         return subprocess.run(

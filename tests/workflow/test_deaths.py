@@ -18,9 +18,8 @@ from harness import ROOT, Clone
 from quick import SHORT_TOY
 from test_code_keys import more_sections
 
-from bindscope.config.root import Config
+from bindscope.core.graph import Product
 from bindscope.scenes.solids.values import VALUES
-from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -147,15 +146,22 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def killed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Clone:
-    """A run of the changed configuration in an empty folder, whose Snakemake was killed.
-
-    It waits until no job of it is alive.
-    """
-    clone = Clone.make(tmp_path_factory.mktemp("killed") / "clone")
+def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Products of the changed configuration, of jobs that Snakemake did not run."""
+    clone = Clone.make(tmp_path_factory.mktemp("undisturbed") / "clone")
     change(clone, sources)
+    clone.run_jobs()
+    return clone.results()
+
+
+def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
+    finished: Clone, tmp_path: Path
+) -> None:
+    """It is killed while scenes are written, on the way to a fit to activations of them."""
+    clone = Clone.make(tmp_path / "clone")
+    wanted = clone.product("fit", tokens="patches")
     run = subprocess.Popen(
-        clone.command(), cwd=clone.path, start_new_session=True,
+        clone.command("--", wanted.path()), cwd=clone.path, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
@@ -168,33 +174,27 @@ def killed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Clone:
     while jobs_of(clone):
         assert time.monotonic() < deadline, "a job outlived its Snakemake"
         time.sleep(0.1)
-    return clone
+
+    clone.snakemake("--unlock")
+    clone.snakemake("--", wanted.path())
+    assert clone.would_run("--", wanted.path()).total() == 0
+    completed = clone.results()
+    assert {path.removeprefix("results/") for path in made_from(wanted)} <= set(completed)
+    assert completed.items() <= finished.results().items()
 
 
-@pytest.fixture(scope="module")
-def completed(killed: Clone) -> dict[str, str]:
-    """Products of the run after that."""
-    killed.snakemake("--unlock")
-    killed.snakemake()
-    assert killed.would_run().total() == 0
-    return killed.results()
-
-
-def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
-    killed: Clone, completed: dict[str, str]
-) -> None:
-    content = yaml.safe_load((killed.path / killed.configfile).read_text())
-    made = build(Config.model_validate(content)).products.values()
-    assert {product.path().removeprefix("results/") for product in made} <= set(completed)
-    assert not [path for path in completed if ".tmp-" in path]
+def made_from(product: Product) -> set[str]:
+    """Return the paths of a product and of all that it is made from."""
+    inputs = (given for products in product.inputs.values() for given in products)
+    return {product.path()}.union(*map(made_from, inputs))
 
 
 def test_every_script_dies_once_after_a_change(
-    finished: Clone, sources: Path, completed: dict[str, str], tmp_path: Path
+    finished: Clone, sources: Path, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:
     """A job of each exits or is killed as it writes; midway Snakemake's records are lost.
 
-    What comes out is what comes out where Snakemake itself was killed: byte for byte.
+    What comes out is what jobs make that nobody disturbs: byte for byte.
     """
     clone = finished.copy(tmp_path / "clone")
     change(clone, sources)
@@ -231,7 +231,7 @@ def test_every_script_dies_once_after_a_change(
     assert attempts(clone, lose_at=RECORDS_LOST) > RECORDS_LOST
     assert {path.name for path in records.iterdir()} == scripts
     made = clone.results()
-    assert [path for path in completed if made.get(path) != completed[path]] == []
+    assert [path for path in undisturbed if made.get(path) != undisturbed[path]] == []
     assert not list(clone.path.glob("results/**/*.tmp-*"))
     assert clone.would_run().total() == 0
 

@@ -187,7 +187,7 @@ class _Search:
                 if isinstance(other, Mapping) and other.get(key) not in (None, value):
                     yield _with(self.full, at.path[:-1], {**other, **kept})
         elif "enum" not in at.field and (names := self.names.get(_list_of(at))):
-            for name in names:
+            for name in dict.fromkeys(names):
                 yield _with(self.full, at.path, [*value, name] if items(at.field) else name)
         else:
             for other in _others(at.field, value, self.values[at.owners[-1]]):
@@ -208,12 +208,18 @@ class _Search:
 
 def _others(field: Schema, value: Any, known: list[Any]) -> Iterator[Any]:
     """Give other values for a key, by its type; not all of them will be valid."""
+    tried = {_json(None)}
     for member in members(field):
         for other in chain(_of_type(member, value, known), known):
-            if other != value and other is not None:
+            if other != value and (text := _json(other)) not in tried:
+                tried.add(text)
                 yield other
     if value is not None and {"type": "null"} in field.get("anyOf", ()):
         yield None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _of_type(kind: Schema, value: Any, known: list[Any]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
@@ -24,10 +24,9 @@ from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.core.registries import ADDED_LOSSES, OBJECTIVES, resolve
 from bindscope.fitting import denormals
-from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
-from bindscope.fitting.schedules import warm_up_and_cosine
+from bindscope.fitting.plans import training_plan
 from bindscope.models.objectives.base import Objective, Setting, UInt8
 from bindscope.models.objectives.evaluation import Edits, Evaluation, random_stream
 from bindscope.models.training_scenes import Batch, Masks, Scenes
@@ -40,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 EVALUATIONS = 20  # entries of the history per split
 VAL_SCENES = 512  # read at each evaluation
-CLIP_NORM = 1.0
-BETAS = (0.9, 0.98)
 # Independent streams of one seed; 1 shuffles a fixed set of scenes, 4 is that of evaluations.
 INITIALISATION, HEADS, STEPS = 0, 2, 3
 
@@ -195,21 +192,10 @@ def _transformer(config: Controlled, input_px: int, trunk: Mapping[str, Tensor] 
 
 
 def _plan(config: Controlled) -> Plan:
-    training = config.training
-    steps = training.steps
-
-    def optimiser(model: nn.Module) -> Adam:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        decays = [training.weight_decay if p.ndim == 2 else 0.0 for p in parameters]
-        return Adam(parameters, decays, betas=BETAS)
-
-    due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
-    return Plan(
-        steps=steps,
-        rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
-        optimiser=optimiser,
-        evaluate=lambda step: step in due,
-        clip_norm=CLIP_NORM,
+    given = config.training
+    # Matrices alone: not the class token, nor the positions.
+    return training_plan(
+        given.steps, given.learning_rate, given.weight_decay, lambda p: p.ndim == 2, EVALUATIONS
     )
 
 

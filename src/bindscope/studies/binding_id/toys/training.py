@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
 from bindscope.fitting import denormals
-from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
-from bindscope.fitting.schedules import warm_up_and_cosine
+from bindscope.fitting.plans import training_plan
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.kinds import HALF_WAY, Asked, Kind, kinds_of
@@ -42,8 +41,6 @@ logger = logging.getLogger(__name__)
 
 EVALUATIONS = 10
 EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
-CLIP_NORM = 1.0
-BETAS = (0.9, 0.98)
 STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
 HALF_WAY_GATE = 0.7  # of evaluations after so many of the steps:
 HALF_WAY_BY = 2 / 3
@@ -139,23 +136,10 @@ def _remedy(config: Toy) -> str:
 
 
 def _plan(config: Toy) -> Plan:
-    training = config.training
-    steps = training.steps
-
-    def optimiser(module: nn.Module) -> Adam:
-        parameters = [p for p in module.parameters() if p.requires_grad]
-        return Adam(
-            parameters, [training.weight_decay if p.ndim > 1 else 0.0 for p in parameters],
-            betas=BETAS,
-        )  # fmt: skip
-
-    due = {round(steps * (i + 1) / EVALUATIONS) for i in range(EVALUATIONS)}
-    return Plan(
-        steps=steps,
-        rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
-        optimiser=optimiser,
-        evaluate=lambda step: step in due,
-        clip_norm=CLIP_NORM,
+    given = config.training
+    # Matrices, and the kernels of patches.
+    return training_plan(
+        given.steps, given.learning_rate, given.weight_decay, lambda p: p.ndim > 1, EVALUATIONS
     )
 
 

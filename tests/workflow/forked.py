@@ -1,0 +1,115 @@
+"""Run every job of a configuration without Snakemake: `python forked.py config/quick.yaml`.
+
+Started in a clone with its `src/` on PYTHONPATH. Each job has a process of its own, forked from
+this one, which has imported the large libraries: an interpreter per job imports them for longer
+than a small job computes. A job gets what Snakemake would give it, and checks it in the same way
+(`bindscope.start`). What only Snakemake does is for others to test: rules and their paths.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Iterable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from bindscope.config.loading import load_file
+from bindscope.core.graph import Product
+from bindscope.studies.build import build, stem
+
+LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
+
+
+class Imported(MetaPathFinder, Loader):
+    """Packages that were imported before the fork, and are not there until they are imported.
+
+    Manifests name the libraries that a job has loaded.
+    """
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        self.modules: dict[str, dict[str, ModuleType]] = {name: {} for name in packages}
+        for name in list(sys.modules):
+            if (package := name.partition(".")[0]) in self.modules:
+                self.modules[package][name] = sys.modules.pop(name)
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Find a package that is not there yet."""
+        if fullname not in self.modules:
+            return None
+        known = self.modules[fullname][fullname].__spec__
+        return ModuleSpec(fullname, self, origin=known.origin if known else None, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Put the package back with all that is in it."""
+        known = self.modules.pop(spec.name)
+        sys.modules.update(known)
+        self.spec = known[spec.name].__spec__
+        return known[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run nothing: that was done before the fork."""
+        module.__spec__ = self.spec
+
+
+class Names(dict[str, Any]):
+    """Values by name, as items and as attributes, like Snakemake's lists."""
+
+    __getattr__ = dict.__getitem__
+
+
+def run(product: Product) -> None:
+    """Run a product's script, as Snakemake does."""
+    script = Path("workflow/scripts", product.step.script or f"{product.rule}.py").absolute()
+    made = {name: product.path(name) for name in product.step.outputs}
+    for path in made.values():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
+    snakemake = SimpleNamespace(
+        rule=product.rule, input=Names(product.files()), output=Names(made), log=[log],
+        params=SimpleNamespace(spec=product.spec, code=product.code), scriptdir=script.parent,
+        wildcards=Names(product.wildcards),
+    )  # fmt: skip
+    runpy.run_path(str(script), {"snakemake": snakemake})
+    missing = [path for path in made.values() if not Path(path).exists()]
+    assert not missing, missing
+
+
+def run_forked(product: Product) -> None:
+    """Run it in a process of its own.
+
+    Raises
+    ------
+    SystemExit
+        If that fails.
+    """
+    child = os.fork()
+    if not child:
+        code = 1
+        sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
+        try:
+            run(product)
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    _, status, used = os.wait4(child, 0)
+    print(f"{used.ru_utime + used.ru_stime:.2f} s: {product.path()}", flush=True)
+    if status:
+        log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
+        raise SystemExit(f"{product.path()} failed ({status}):\n{Path(log).read_text()}")
+
+
+if __name__ == "__main__":
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    # A product is added after its inputs.
+    for each in build(load_file(Path(sys.argv[1]))).products.values():
+        run_forked(each)
