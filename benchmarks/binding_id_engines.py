@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Add,
     Condition,
@@ -34,8 +34,8 @@ from bindscope.studies.binding_id.interventions import (
     Replace,
     Rotate,
 )
-from bindscope.studies.binding_id.prompts import Form, prompts
-from bindscope.studies.binding_id.task import GROUPS, Group, Question, Scenes, question
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes, question
 from bindscope.studies.binding_id.vlm.base import Options as EngineOptions
 from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt

@@ -23,23 +23,23 @@ from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.solids.world import from_srgb, to_srgb
-from bindscope.studies.binding_id.composites import (
+from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.cutouts_products import task_slice
+from bindscope.studies.binding_id.files_config import TaskFiles
+from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.tasks.composites import (
     Composites,
     pictures_of,
     read_background,
     read_cutout,
 )
-from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.cutouts_manifest import read_manifest
-from bindscope.studies.binding_id.cutouts_products import task_slice
-from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.oracle import Oracle
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs, exchanged_contents
-from bindscope.studies.binding_id.shapes_task import Task, write_task
-from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.tasks.cutouts_manifest import read_manifest
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, exchanged_contents
+from bindscope.studies.binding_id.tasks.shapes_task import Task, write_task
+from bindscope.studies.binding_id.tasks.task import Scenes
 from bindscope.studies.binding_id.vlm.own_words import check_own_words
 from bindscope.studies.build import build
 

@@ -13,7 +13,7 @@ import torch
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Add,
     Condition,
@@ -23,8 +23,8 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.prompts import Form, prompts
-from bindscope.studies.binding_id.task import GROUPS, question
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.task import GROUPS, question
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.reference import ReferenceEngine

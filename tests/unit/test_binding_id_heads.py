@@ -13,16 +13,16 @@ import tiny_vlms
 import torch
 
 from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.answers.routes import routes
 from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.figures import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.interventions import CONTROL, Condition, Knockout
-from bindscope.studies.binding_id.oracle import Oracle
-from bindscope.studies.binding_id.routes import routes
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.schemas import HEADS_SCHEMA
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.task import GROUPS, question
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import GROUPS, question
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.prompts import question_tokens
 from bindscope.tables.schema import table_of

@@ -12,8 +12,8 @@ from transformers import Qwen2VLImageProcessor
 from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOnevisionModel
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.interventions import Tokens
-from bindscope.studies.binding_id.layouts import LAYOUTS
+from bindscope.studies.binding_id.experiments.interventions import Tokens
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
 from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.image_tokens import (
     best_resolution,

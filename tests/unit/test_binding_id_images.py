@@ -8,11 +8,11 @@ import pytest
 from bindscope.scenes.solids.further_bodies import FURTHER, TUBE
 from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.scenes.sprite_palette import RGB
-from bindscope.studies.binding_id.images import SHADOW_PX, draw
-from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.scenes import Rule, draw_scenes
-from bindscope.studies.binding_id.task import Scenes
-from bindscope.studies.binding_id.vocabulary import SplitName, words_of
+from bindscope.studies.binding_id.tasks.images import SHADOW_PX, draw
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_scenes
+from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 PATCH = 14  # of SigLIP at 384 px
 OTHER = np.array([[0, 1]])  # the second thing alone changes

@@ -11,10 +11,10 @@ from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.scenes.solids.portraits import portrait
 from bindscope.studies.binding_id.config import ShapesTask
-from bindscope.studies.binding_id.images import BODIES, SHADOW_PX, Drawn, Images, draw
-from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.looks import BODIES as CLUTTER
-from bindscope.studies.binding_id.looks import (
+from bindscope.studies.binding_id.tasks.images import BODIES, SHADOW_PX, Drawn, Images, draw
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.looks import BODIES as CLUTTER
+from bindscope.studies.binding_id.tasks.looks import (
     CLUTTER_MARGIN_PX,
     PUBLISHED,
     SIDES_PX,
@@ -22,9 +22,14 @@ from bindscope.studies.binding_id.looks import (
     Look,
     setting_of,
 )
-from bindscope.studies.binding_id.scenes import Rule, check_rule, draw_pairs, exchanged_contents
-from bindscope.studies.binding_id.task import Scenes
-from bindscope.studies.binding_id.vocabulary import SHAPES
+from bindscope.studies.binding_id.tasks.scenes import (
+    Rule,
+    check_rule,
+    draw_pairs,
+    exchanged_contents,
+)
+from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.vocabulary import SHAPES
 
 PUBLISHED_MEANS = [[185.058, 186.382, 185.099], [184.581, 186.277, 182.078],
                    [185.534, 183.652, 181.379]]  # fmt: skip

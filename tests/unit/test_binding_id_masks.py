@@ -12,8 +12,7 @@ from test_binding_id_image_tokens import BOXES, PAPER
 
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.studies.binding_id import published
-from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Add,
     Condition,
@@ -21,11 +20,12 @@ from bindscope.studies.binding_id.interventions import (
     Replace,
     Tokens,
 )
-from bindscope.studies.binding_id.prompts import prompts
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.task import question
+from bindscope.studies.binding_id.tasks.images import draw
+from bindscope.studies.binding_id.tasks.prompts import prompts
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.edits import resolve

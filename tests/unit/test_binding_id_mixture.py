@@ -14,13 +14,9 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.studies.binding_id.figures import binding_id_mixture
-from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.metrics import Answers, chosen
-from bindscope.studies.binding_id.mixed_oracle import MixedOracle
-from bindscope.studies.binding_id.mixture import mixture, predictions, shifts
-from bindscope.studies.binding_id.mixture_findings import mixture_findings
-from bindscope.studies.binding_id.mixture_fit import (
+from bindscope.studies.binding_id.answers.metrics import Answers, chosen
+from bindscope.studies.binding_id.answers.mixture_findings import mixture_findings
+from bindscope.studies.binding_id.answers.mixture_fit import (
     added,
     agreeing,
     fit,
@@ -30,13 +26,17 @@ from bindscope.studies.binding_id.mixture_fit import (
     parts_of,
     saturated,
 )
+from bindscope.studies.binding_id.experiments.mixture import mixture, predictions, shifts
+from bindscope.studies.binding_id.experiments.trials import Batch
+from bindscope.studies.binding_id.figures import binding_id_mixture
+from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.mixture_names import ACCOUNTS, WIDTHS
-from bindscope.studies.binding_id.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
+from bindscope.studies.binding_id.oracles.oracle import Mechanism, Oracle
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tables import BINDING_ID_MIXTURE
-from bindscope.studies.binding_id.task import question
-from bindscope.studies.binding_id.trials import Batch
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.build import build
 
 SHARES = {"slot": 0.2, "colour": 0.3, "gather": 0.4}

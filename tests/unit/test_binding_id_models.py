@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from bindscope.core.errors import BindscopeError, InputError, ModelError
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Add,
     Condition,
@@ -21,8 +21,8 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.prompts import Form, prompts
-from bindscope.studies.binding_id.task import question
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.families import adapt

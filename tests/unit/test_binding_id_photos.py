@@ -21,8 +21,8 @@ from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_id import tables
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.photos import Answered, answer, elsewhere, rows_of
-from bindscope.studies.binding_id.records import read_records
+from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of
+from bindscope.studies.binding_id.tasks.records import read_records
 from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.build import build

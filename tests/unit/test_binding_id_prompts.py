@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.prompts import Form, answers, prompts, vocabulary, with_image
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs, draw_scenes
-from bindscope.studies.binding_id.task import Attribute, Prompt, Scenes, question
-from bindscope.studies.binding_id.vocabulary import words_of
+from bindscope.studies.binding_id.tasks.prompts import (
+    Form,
+    answers,
+    prompts,
+    vocabulary,
+    with_image,
+)
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, draw_scenes
+from bindscope.studies.binding_id.tasks.task import Attribute, Prompt, Scenes, question
+from bindscope.studies.binding_id.tasks.vocabulary import words_of
 
 WORDS = words_of("test", "pair")
 SHAPE: tuple[Attribute, ...] = ("shape",)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.records import read_records
+from bindscope.studies.binding_id.tasks.records import read_records
 
 CONTEXT = "The red mug holds a key. The blue bowl holds a coin."
 THINGS = [

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.sprite_palette import COLOURS, RGB, SHAPES
-from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.scenes import (
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.scenes import (
     Rule,
     check_rule,
     draw_pairs,
@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.scenes import (
     exchanged_sentences,
     withheld,
 )
-from bindscope.studies.binding_id.vocabulary import ITEMS, words_of
+from bindscope.studies.binding_id.tasks.vocabulary import ITEMS, words_of
 
 ARRAYS = ("shape", "colour", "item", "slot", "material", "size")
 RULES = st.builds(

@@ -12,7 +12,7 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import RGB
 from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.shapes_task import Task, write_task
+from bindscope.studies.binding_id.tasks.shapes_task import Task, write_task
 
 TASK = {"layout": "pair", "things": 2, "order": "left_first", "shared": "none", "told_by": "slot",
         "rows": 12, "estimation_rows": 5, "seed": 0}  # fmt: skip

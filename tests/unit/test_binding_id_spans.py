@@ -17,26 +17,31 @@ from sklearn.covariance import oas
 from bindscope.core.errors import InputError
 from bindscope.core.interfaces import Inputs
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.answers.mechanisms import dimensions
 from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, Suite, problems
-from bindscope.studies.binding_id.discriminant import Scatter, discriminants, find, shrunk
-from bindscope.studies.binding_id.estimates import Effects, estimate
-from bindscope.studies.binding_id.figures import binding_id_subspaces
-from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.interventions import Condition
-from bindscope.studies.binding_id.mechanisms import dimensions
-from bindscope.studies.binding_id.oracle import PART, Oracle
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.subspaces import (
+from bindscope.studies.binding_id.experiments.discriminant import (
+    Scatter,
+    discriminants,
+    find,
+    shrunk,
+)
+from bindscope.studies.binding_id.experiments.estimates import Effects, estimate
+from bindscope.studies.binding_id.experiments.interventions import Condition
+from bindscope.studies.binding_id.experiments.subspaces import (
     from_each_other,
     from_elsewhere,
     of_means,
     subspaces,
 )
+from bindscope.studies.binding_id.experiments.trials import Batch, trial
+from bindscope.studies.binding_id.figures import binding_id_subspaces
+from bindscope.studies.binding_id.findings import chapter
+from bindscope.studies.binding_id.oracles.oracle import PART, Oracle
+from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.task import Pairs, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
 from bindscope.studies.binding_id.toys.loading import load
-from bindscope.studies.binding_id.trials import Batch, trial
 from bindscope.studies.binding_id.vlm import gradients
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.gradients import Fit, ended, orthonormal, prepared

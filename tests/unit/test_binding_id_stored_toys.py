@@ -16,7 +16,7 @@ from bindscope.config.zoo import TOY
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule
+from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.toys import evaluation, stored
 from bindscope.studies.binding_id.toys.kinds import kinds_of
 from bindscope.studies.binding_id.toys.loading import load

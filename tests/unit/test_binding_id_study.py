@@ -21,6 +21,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_id import tables
+from bindscope.studies.binding_id.answers.mechanisms import accounts, dimensions, judged
 from bindscope.studies.binding_id.figures import (
     binding_id,
     binding_id_mean,
@@ -29,7 +30,6 @@ from bindscope.studies.binding_id.figures import (
     binding_id_sweeps,
 )
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.mechanisms import accounts, dimensions, judged
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.build import build
 

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bindscope.studies.binding_id.answers.mechanisms import dimensions
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.estimates import Effects, Estimates, estimate
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
+from bindscope.studies.binding_id.experiments.interventions import Condition, ReplacePart
+from bindscope.studies.binding_id.experiments.spans import nested, random_directions
+from bindscope.studies.binding_id.experiments.subspaces import subspaces
+from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures import binding_id_subspaces
-from bindscope.studies.binding_id.interventions import Condition, ReplacePart
-from bindscope.studies.binding_id.mechanisms import dimensions
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.spans import nested, random_directions
-from bindscope.studies.binding_id.subspaces import subspaces
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.trials import Batch
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")
 NAMES = {

@@ -14,11 +14,11 @@ from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.interventions import CONTROL
-from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.experiments.interventions import CONTROL
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, withheld
-from bindscope.studies.binding_id.task import Pairs, Scenes, question
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.scenes import Rule, withheld
+from bindscope.studies.binding_id.tasks.task import Pairs, Scenes, question
 from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
 from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.kinds import KINDS

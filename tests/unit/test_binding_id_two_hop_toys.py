@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError, ModelError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.interventions import CONTROL
-from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.experiments.interventions import CONTROL
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule
-from bindscope.studies.binding_id.task import question
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.scenes import Rule
+from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
 from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.kinds import KINDS, kinds_of

@@ -17,16 +17,16 @@ from test_binding_id_study import MECHANISMS, run, section, share
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
+from bindscope.studies.binding_id.answers.mechanisms import accounts, judged
+from bindscope.studies.binding_id.answers.metrics import Answers, swaps
+from bindscope.studies.binding_id.experiments.interventions import CONTROL
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.interventions import CONTROL
-from bindscope.studies.binding_id.mechanisms import accounts, judged
-from bindscope.studies.binding_id.metrics import Answers, swaps
-from bindscope.studies.binding_id.oracle import load
-from bindscope.studies.binding_id.prompts import Form, answers
+from bindscope.studies.binding_id.oracles.oracle import load
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_scenes
-from bindscope.studies.binding_id.task import question
-from bindscope.studies.binding_id.vocabulary import words_of
+from bindscope.studies.binding_id.tasks.prompts import Form, answers
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_scenes
+from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.tasks.vocabulary import words_of
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, ModelError
 from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.toys import loading, stored, training
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary

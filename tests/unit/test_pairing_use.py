@@ -21,10 +21,10 @@ from bindscope.commands.effects import example
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_id.oracle import PART, Oracle, word_vector
-from bindscope.studies.binding_id.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.oracles.oracle import PART, Oracle, word_vector
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter

@@ -14,10 +14,10 @@ from bindscope.scenes.render import render_scenes
 from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
 from bindscope.scenes.sprites import SHIFT
 from bindscope.scenes.value_names import value_names
-from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.task import Scenes
-from bindscope.studies.binding_id.vocabulary import SplitName, words_of
+from bindscope.studies.binding_id.tasks.images import draw
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 COLOURS, SHAPES = 6, 4
 

@@ -33,7 +33,7 @@ from transformers import (  # noqa: E402
     Qwen2VLVideoProcessor,
 )
 
-from bindscope.studies.binding_id.task import Prompt, Question, Scenes, Words  # noqa: E402
+from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words  # noqa: E402
 from bindscope.studies.binding_id.vlm.base import Options  # noqa: E402
 from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
 from bindscope.studies.binding_id.vlm.fast import FastEngine  # noqa: E402

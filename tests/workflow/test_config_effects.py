@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(1200)  # thousands of graphs are built
 # A change of one of these alone is never valid, or in nothing that is fitted.
 CANNOT_BE_CHANGED_ALONE = [
     "Effects.later", "Effects.layers", "Effects.weights", "GenomeSource.feature",
-    "GenomeSource.n_categories", "GenomeSource.n_values", "PairSection.scenes",
+    "GenomeSource.n_categories", "GenomeSource.n_values", "OwnCutouts.file", "PairSection.scenes",
     "PatchSampling.class_groups", "PhotosRenderer.kind", "PlantedEncoder.name",
     "PugSpareSource.path", "PugSpareSource.terms_accepted", "Report.figures",
     "SolidsRenderer.hidden", "ToyVision.source", "UsedScenes.test", "UsedScenes.train",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.files import write_atomic
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.binding_id.shapes_task import Task, write_task
+from bindscope.studies.binding_id.tasks.shapes_task import Task, write_task
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -22,47 +22,50 @@ ROOMS: dict[str, set[str]] = {
                      "files_products", "products", "registry", "study", "toys_config",
                      "toys_products")
     },
+    **{f"{name}.py": STEP for name in ("engine", "job", "reading", "suite")},
     **{
-        f"{name}.py": STEP
-        for name in (
-            "cutouts", "engine", "estimates", "experiments", "heads", "interventions", "job",
-            "layouts", "mean_interventions", "metrics", "oracle", "oracle_attention", "prompts",
-            "reading", "reading_out", "rows", "scenes", "spans", "suite", "task", "trials",
-            "vocabulary",
-        )
+        f"tasks/{name}.py": STEP
+        for name in ("cutouts", "layouts", "prompts", "scenes", "task", "vocabulary")
     },
+    **{
+        f"experiments/{name}.py": STEP
+        for name in ("core", "estimates", "heads", "interventions", "mean_interventions", "spans",
+                     "trials")
+    },
+    **{f"oracles/{name}.py": STEP for name in ("oracle", "oracle_attention")},
+    **{f"answers/{name}.py": STEP for name in ("metrics", "reading_out", "rows")},
     "names.py": {*SCHEMAS, "report"},
     "mixture_names.py": {*SCHEMAS, "report"},
     "schemas.py": SCHEMAS,
     "tables.py": TABLES,
     "views.py": {*FIGURES, "report"},
-    "mechanisms.py": {"report"},
-    "routes.py": {"report"},
+    "answers/mechanisms.py": {"report"},
+    "answers/routes.py": {"report"},
     "findings.py": {"report"},
     **{
         f"figures/binding_id{which}.py": {f"figure binding_id{which}"}
         for which in ("", "_mean", "_sweeps", "_positions")
     },
     # Of models that read images and words, and of files: none in this preset.
+    "published.py": set(),
     **{
-        f"{name}.py": set()
-        for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "published",
-                     "records", "shapes_task")
+        f"tasks/{name}.py": set()
+        for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "records",
+                     "shapes_task")
     },
     # Of experiments, and an oracle, that this preset does not have.
-    **{
-        f"{name}.py": set()
-        for name in ("subspaces", "discriminant", "mixture", "mixture_fit", "mixed_oracle")
-    },
+    **{f"experiments/{name}.py": set() for name in ("subspaces", "discriminant", "mixture")},
+    "oracles/mixed_oracle.py": set(),
+    "answers/mixture_fit.py": set(),
     **{f"figures/binding_id_{name}.py": set() for name in ("subspaces", "heads", "mixture")},
-    "mixture_findings.py": {"report"},
+    "answers/mixture_findings.py": {"report"},
     "vlm/": set(),
     "toys/": set(),
 }  # fmt: skip
 
 # module -> (products whose own code changes with it, products that the chain reaches)
 EDITS: dict[str, tuple[set[str], set[str]]] = {
-    "oracle.py": (STEP, {*STEP, *TABLES, *FIGURES, "report"}),
+    "oracles/oracle.py": (STEP, {*STEP, *TABLES, *FIGURES, "report"}),
     "figures/binding_id_mean.py": (
         {"figure binding_id_mean"}, {"figure binding_id_mean", "report"},
     ),

@@ -318,7 +318,7 @@ def _not_learnt(where: str, suite: Suite, toys: dict[str, Toy]) -> Iterator[str]
 
 
 def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
-    from bindscope.studies.binding_id.scenes import Rule  # imports NumPy
+    from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
 
     for task in (tasks[name] for name in suite.tasks if name in tasks):
         things = 2 if task.cutouts else task.things  # of one's own there are words for all

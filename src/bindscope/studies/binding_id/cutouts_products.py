@@ -9,7 +9,7 @@ from bindscope.core.errors import InputError
 from bindscope.core.graph import Graph, once
 from bindscope.studies.binding_id.config import ShapesTask
 from bindscope.studies.binding_id.cutouts_config import OwnCutouts
-from bindscope.studies.binding_id.cutouts_manifest import (
+from bindscope.studies.binding_id.tasks.cutouts_manifest import (
     Manifest,
     backgrounds_sha256,
     read_manifest,

@@ -11,8 +11,8 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.interventions import Condition, Tokens
-from bindscope.studies.binding_id.task import Group, Question, Scenes
+from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
+from bindscope.studies.binding_id.tasks.task import Group, Question, Scenes
 
 Ability = Literal["rotate", "knockout", "propagate", "views"]
 

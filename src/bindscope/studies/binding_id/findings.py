@@ -17,7 +17,7 @@ from bindscope.report.chapter import (
     points_by_claim,
 )
 from bindscope.statistics.verdict import Verdict
-from bindscope.studies.binding_id.mechanisms import (
+from bindscope.studies.binding_id.answers.mechanisms import (
     ACCOUNTS,
     NO_EFFECT,
     WORKS,
@@ -27,8 +27,8 @@ from bindscope.studies.binding_id.mechanisms import (
     dimensions,
     judged,
 )
-from bindscope.studies.binding_id.mixture_findings import mixture_findings, mixture_sections
-from bindscope.studies.binding_id.routes import CARRIES, sentences
+from bindscope.studies.binding_id.answers.mixture_findings import mixture_findings, mixture_sections
+from bindscope.studies.binding_id.answers.routes import CARRIES, sentences
 from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
 
 _ABOUT = (

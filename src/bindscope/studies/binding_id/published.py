@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.composites import pictures_of
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.tasks.composites import pictures_of
+from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.own_words import check_own_words

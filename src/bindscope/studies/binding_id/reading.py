@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bindscope.studies.binding_id.prompts import Form, Template
-from bindscope.studies.binding_id.scenes import Rule
-from bindscope.studies.binding_id.task import Asked, Attribute
+from bindscope.studies.binding_id.tasks.prompts import Form, Template
+from bindscope.studies.binding_id.tasks.scenes import Rule
+from bindscope.studies.binding_id.tasks.task import Asked, Attribute
 
 
 @dataclass(frozen=True)

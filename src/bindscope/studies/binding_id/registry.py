@@ -6,17 +6,17 @@ _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
 ENGINES = {
-    "oracle": f"{_HERE}.oracle:load",
-    "mixed_oracle": f"{_HERE}.mixed_oracle:load",
+    "oracle": f"{_HERE}.oracles.oracle:load",
+    "mixed_oracle": f"{_HERE}.oracles.mixed_oracle:load",
     "published": f"{_HERE}.published:load",
     "toy": f"{_HERE}.toys.loading:load",
 }
 
 # ``ask_records(model, weights, spec) -> suite.Results``: of a user's own photos.
-RECORDS = f"{_HERE}.photos:ask_records"
+RECORDS = f"{_HERE}.tasks.photos:ask_records"
 
-_EXPERIMENTS = f"{_HERE}.experiments"
-_MEANS = f"{_HERE}.mean_interventions"
+_EXPERIMENTS = f"{_HERE}.experiments.core"
+_MEANS = f"{_HERE}.experiments.mean_interventions"
 # name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
 EXPERIMENTS = {
     "factorizability": f"{_EXPERIMENTS}:factorizability",
@@ -30,18 +30,18 @@ EXPERIMENTS = {
     "pairing": f"{_EXPERIMENTS}:pairing",
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
-    "heads": f"{_HERE}.heads:single_heads",
+    "heads": f"{_HERE}.experiments.heads:single_heads",
     "cyclic": f"{_EXPERIMENTS}:cyclic",
-    "subspaces": f"{_HERE}.subspaces:subspaces",
-    "mixture": f"{_HERE}.mixture:mixture",
+    "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
+    "mixture": f"{_HERE}.experiments.mixture:mixture",
 }
 
 # what finds subspaces -> ``find(engine, scenes, pictures, estimates, reading, spec) -> Spans``;
 # those of means need no more than the estimates.
 FINDERS = {
-    "discriminant": f"{_HERE}.discriminant:find",
+    "discriminant": f"{_HERE}.experiments.discriminant:find",
     "gradients": f"{_HERE}.vlm.gradients:find",
 }
 
 # ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.
-MIXTURE_ROWS = f"{_HERE}.mixture_fit:mixture_rows"
+MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"

@@ -10,12 +10,12 @@ from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
 
 _ENTRY = "config `suites[]`"
-_TRIALS = "`studies.binding_id.trials`"
-_SPANS = "`studies.binding_id.spans`"
-_MIXTURE = "`studies.binding_id.mixture_fit`"
-_METRICS = "`studies.binding_id.metrics`"
-_VECTORS = "`studies.binding_id.estimates`"
-_HEADS = "`studies.binding_id.heads`"
+_TRIALS = "`studies.binding_id.experiments.trials`"
+_SPANS = "`studies.binding_id.experiments.spans`"
+_MIXTURE = "`studies.binding_id.answers.mixture_fit`"
+_METRICS = "`studies.binding_id.answers.metrics`"
+_VECTORS = "`studies.binding_id.experiments.estimates`"
+_HEADS = "`studies.binding_id.experiments.heads`"
 _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
@@ -298,7 +298,7 @@ VECTORS_SCHEMA = TableSchema(
         _cosine("cosine_tokens", "Mean cosine of two tokens' differences; empty of one token."),
         share("read", "share of tokens", "Whose role, or slot, is that of the nearest mean; tokens "
               "of the test scenes, means of the others. What is read need not be used.",
-              "`studies.binding_id.reading_out`", null="never"),
+              "`studies.binding_id.answers.reading_out`", null="never"),
         count("n_rows", "differences", "Differences that were averaged.", _VECTORS,
               reference="same"),
         *KEYS,

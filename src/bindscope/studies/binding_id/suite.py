@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.answers.metrics import Answers
+from bindscope.studies.binding_id.answers.reading_out import Read
+from bindscope.studies.binding_id.answers.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.estimates import Estimates, batches, estimate
-from bindscope.studies.binding_id.heads import head_rows
-from bindscope.studies.binding_id.interventions import Rotate
-from bindscope.studies.binding_id.metrics import Answers
+from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate
+from bindscope.studies.binding_id.experiments.heads import head_rows
+from bindscope.studies.binding_id.experiments.interventions import Rotate
+from bindscope.studies.binding_id.experiments.spans import Spans
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.reading_out import Read
 from bindscope.studies.binding_id.registry import EXPERIMENTS, FINDERS, MIXTURE_ROWS
-from bindscope.studies.binding_id.rows import position_rows, rows_of, vector_rows
-from bindscope.studies.binding_id.scenes import draw_pairs
-from bindscope.studies.binding_id.spans import Spans
-from bindscope.studies.binding_id.task import Attribute, Pairs, Pictures, Question
-from bindscope.studies.binding_id.trials import Batch, Plan, Trial
+from bindscope.studies.binding_id.tasks.scenes import draw_pairs
+from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question
 
 Row = dict[str, Any]
 # Splits share the words of all other attributes.

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import new_figure, note_above, styled
+from bindscope.studies.binding_id.answers.routes import WORDS, costly
 from bindscope.studies.binding_id.names import ALL
-from bindscope.studies.binding_id.routes import WORDS, costly
 from bindscope.studies.binding_id.schemas import HEADS_SCHEMA
 from bindscope.studies.binding_id.views import in_order, left_out, most_asked, named, rows_with
 from bindscope.tables.write import read_table

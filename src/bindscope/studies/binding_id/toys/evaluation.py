@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ModelError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.scenes import Withheld, withheld
-from bindscope.studies.binding_id.task import Pairs, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Withheld, withheld
+from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
 from bindscope.studies.binding_id.toys.images import images
 from bindscope.studies.binding_id.toys.kinds import FORMS, KINDS, Kind
 from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced

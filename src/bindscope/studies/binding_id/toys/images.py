@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.tasks.images import draw
+from bindscope.studies.binding_id.tasks.task import Scenes
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
 
 

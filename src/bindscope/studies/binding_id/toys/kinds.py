@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from bindscope.studies.binding_id.task import Asked as Answer
+from bindscope.studies.binding_id.tasks.task import Asked as Answer
 
 Kind = Literal[
     "cross", "copy", "colour_of_shape", "shape_of_colour", "two_hops", "place_of_colour"

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError
-from bindscope.studies.binding_id.images import draw
-from bindscope.studies.binding_id.prompts import prompts
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Pictures, Scenes
+from bindscope.studies.binding_id.tasks.images import draw
+from bindscope.studies.binding_id.tasks.prompts import prompts
+from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
 from bindscope.studies.binding_id.toys.recipe import not_learnt
 from bindscope.studies.binding_id.toys.stored import answers
 from bindscope.studies.binding_id.toys.stored import load as load_toy

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.scenes.sprite_palette import SIDE, SIZE_PX, SLOT_PX
-from bindscope.studies.binding_id.task import Integers, Pairs, Scenes
+from bindscope.studies.binding_id.tasks.task import Integers, Pairs, Scenes
 from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.passes import Contexts, Passes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bindscope.studies.binding_id.scenes import Rule, Withheld, draw_scenes
-from bindscope.studies.binding_id.scenes import draw_pairs as draw_pairs_of_split
-from bindscope.studies.binding_id.task import Pairs, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Rule, Withheld, draw_scenes
+from bindscope.studies.binding_id.tasks.scenes import draw_pairs as draw_pairs_of_split
+from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT, SPLITS
-from bindscope.studies.binding_id.vocabulary import SplitName, words_of
 
 
 def split_of(step: int) -> SplitName:

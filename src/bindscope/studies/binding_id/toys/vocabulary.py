@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.layouts import LayoutName
-from bindscope.studies.binding_id.task import Integers, Scenes, Words
+from bindscope.studies.binding_id.tasks.layouts import LayoutName
+from bindscope.studies.binding_id.tasks.task import Integers, Scenes, Words
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 from bindscope.studies.binding_id.toys.kinds import FORMS, LINKS, Asked, Kind
-from bindscope.studies.binding_id.vocabulary import SplitName, words_of
 
 SENTENCE = 4  # tokens: "green has J ."
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
-from bindscope.studies.binding_id.interventions import Condition, Tokens
-from bindscope.studies.binding_id.task import GROUPS, Attribute, Group, Question, Scenes
+from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
+from bindscope.studies.binding_id.tasks.task import GROUPS, Attribute, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
 from bindscope.studies.binding_id.vlm.attention import Watch
 from bindscope.studies.binding_id.vlm.edits import Edits, marked, resolve

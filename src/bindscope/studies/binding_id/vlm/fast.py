@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from bindscope.core.workarounds import declare_torchvision_operators
-from bindscope.studies.binding_id.interventions import Condition
-from bindscope.studies.binding_id.task import Group, Scenes
+from bindscope.studies.binding_id.experiments.interventions import Condition
+from bindscope.studies.binding_id.tasks.task import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs, before_layers
 from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.base import Options, VisionLanguageEngine

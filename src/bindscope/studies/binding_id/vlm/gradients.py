@@ -25,10 +25,9 @@ from bindscope.core.errors import InputError
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.estimates import Estimates, batches
-from bindscope.studies.binding_id.interventions import Condition
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.spans import (
+from bindscope.studies.binding_id.experiments.estimates import Estimates, batches
+from bindscope.studies.binding_id.experiments.interventions import Condition
+from bindscope.studies.binding_id.experiments.spans import (
     EXCHANGED,
     Bases,
     Basis,
@@ -36,13 +35,14 @@ from bindscope.studies.binding_id.spans import (
     Vectors,
     random_directions,
 )
-from bindscope.studies.binding_id.subspaces import (
+from bindscope.studies.binding_id.experiments.subspaces import (
     elsewhere,
     from_each_other,
     from_elsewhere,
 )
-from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Scenes
-from bindscope.studies.binding_id.trials import Batch
+from bindscope.studies.binding_id.experiments.trials import Batch
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.task import Group, Pairs, Pictures, Scenes
 from bindscope.studies.binding_id.vlm.edits import Edits, resolve
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.state import Frozen

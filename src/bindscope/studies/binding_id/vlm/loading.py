@@ -16,7 +16,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import resolve
-from bindscope.studies.binding_id.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.vlm.base import Masks, Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.cutouts import Cutouts
 from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.cutouts import Cutouts
 from bindscope.studies.binding_id.vlm.adapters import Adapter
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError, ModelError
-from bindscope.studies.binding_id.prompts import IMAGE, with_image
-from bindscope.studies.binding_id.task import Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.tasks.prompts import IMAGE, with_image
+from bindscope.studies.binding_id.tasks.task import Group, Prompt, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter
 
 Answer = Literal["space", "bare"]

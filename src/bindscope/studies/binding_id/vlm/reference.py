@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bindscope.studies.binding_id.interventions import Condition
-from bindscope.studies.binding_id.task import Group, Scenes
+from bindscope.studies.binding_id.experiments.interventions import Condition
+from bindscope.studies.binding_id.tasks.task import Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Inputs, additive, before_layers
 from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.prompts import IMAGE
+from bindscope.studies.binding_id.tasks.prompts import IMAGE
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Embedded, Inputs, additive
 from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, plain_view
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import State
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     Add,
     Intervention,
     Knockout,
@@ -21,8 +21,8 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.task import GROUPS, Group
-from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group
 
 _EXCHANGED: tuple[Group, ...] = ("object", "item")
 SHORT: dict[Group, str] = {"object": "O", "item": "I", "colour": "C"}

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.estimates import Effects, Estimates, cosine
-from bindscope.studies.binding_id.metrics import (
+from bindscope.studies.binding_id.answers.metrics import (
     Answers,
     adjusted,
     chosen,
@@ -25,9 +23,11 @@ from bindscope.studies.binding_id.metrics import (
     sign_test,
     swaps,
 )
-from bindscope.studies.binding_id.reading_out import Read
-from bindscope.studies.binding_id.task import Scenes
-from bindscope.studies.binding_id.trials import Trial
+from bindscope.studies.binding_id.answers.reading_out import Read
+from bindscope.studies.binding_id.engine import Engine
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, cosine
+from bindscope.studies.binding_id.experiments.trials import Trial
+from bindscope.studies.binding_id.tasks.task import Scenes
 
 Row = dict[str, Any]
 DETAILED = ("factorizability", "signatures", "mean", "cyclic")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bindscope.studies.binding_id.task import Words
-from bindscope.studies.binding_id.vocabulary import SplitName
+from bindscope.studies.binding_id.tasks.task import Words
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
-from bindscope.studies.binding_id.reading_out import Means
-from bindscope.studies.binding_id.scenes import (
+from bindscope.studies.binding_id.tasks.scenes import (
     exchanged_contents,
     exchanged_items,
     exchanged_sentences,
 )
-from bindscope.studies.binding_id.task import GROUPS, Group, Pictures, Scenes
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Pictures, Scenes
 
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")

@@ -10,12 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import Engine, State
-from bindscope.studies.binding_id.estimates import Estimates, read
-from bindscope.studies.binding_id.interventions import CONTROL, Condition, Intervention
+from bindscope.studies.binding_id.experiments.estimates import Estimates, read
+from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Intervention
+from bindscope.studies.binding_id.experiments.spans import Spans
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import exchanged_contents, exchanged_items
-from bindscope.studies.binding_id.spans import Spans
-from bindscope.studies.binding_id.task import Group, Pairs, Pictures, Question, Scenes, question
+from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
+from bindscope.studies.binding_id.tasks.task import (
+    Group,
+    Pairs,
+    Pictures,
+    Question,
+    Scenes,
+    question,
+)
 
 Source = State | Callable[[], State] | None
 """Where replacements take tokens from; of many sources each is read when it is asked about."""

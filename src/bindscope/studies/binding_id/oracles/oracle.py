@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.interventions import (
     ALL_TOKENS,
     Add,
     Condition,
@@ -47,9 +47,9 @@ from bindscope.studies.binding_id.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.oracle_attention import attend, nearness, softmax
+from bindscope.studies.binding_id.oracles.oracle_attention import attend, nearness, softmax
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import (
+from bindscope.studies.binding_id.tasks.task import (
     GROUPS,
     Asked,
     Attribute,

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import State
-from bindscope.studies.binding_id.estimates import read
-from bindscope.studies.binding_id.experiments import replaced
-from bindscope.studies.binding_id.trials import Batch, Plan, trial
+from bindscope.studies.binding_id.experiments.core import replaced
+from bindscope.studies.binding_id.experiments.estimates import read
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, trial
 
 
 def shifts(things: int) -> list[tuple[int, int]]:

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.prompts import IMAGE
-from bindscope.studies.binding_id.task import Group, Prompt
+from bindscope.studies.binding_id.tasks.prompts import IMAGE
+from bindscope.studies.binding_id.tasks.task import Group, Prompt
 
-FORM = "see the example at the top of bindscope/studies/binding_id/records.py"
+FORM = "see the example at the top of bindscope/studies/binding_id/tasks/records.py"
 TEXTS: dict[Group, str] = {"colour": "mention", "item": "item"}
 
 

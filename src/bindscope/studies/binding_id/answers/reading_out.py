@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import Engine, State
-from bindscope.studies.binding_id.task import GROUPS, Group, Scenes
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Scenes
 
 Doubles = NDArray[np.float64]
 Key = tuple[Group, str]

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.experiments import SHORT
-from bindscope.studies.binding_id.interventions import Knockout
-from bindscope.studies.binding_id.metrics import (
+from bindscope.studies.binding_id.answers.metrics import (
     Answers,
     adjusted,
     chosen,
@@ -28,8 +26,10 @@ from bindscope.studies.binding_id.metrics import (
     share,
     sign_test,
 )
-from bindscope.studies.binding_id.task import GROUPS, Group
-from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.core import SHORT
+from bindscope.studies.binding_id.experiments.interventions import Knockout
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group
 
 Row = dict[str, Any]
 Place = tuple[str, str, Group]  # layer, head, group

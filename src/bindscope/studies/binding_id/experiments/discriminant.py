@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.studies.binding_id.answers.reading_out import level_of
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.estimates import (
+from bindscope.studies.binding_id.experiments.estimates import (
     NO_LENGTH,
     Effects,
     Estimates,
     batches,
     read,
 )
+from bindscope.studies.binding_id.experiments.spans import EXCHANGED, Spans, Vectors, nested_spans
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.reading_out import level_of
-from bindscope.studies.binding_id.spans import EXCHANGED, Spans, Vectors, nested_spans
-from bindscope.studies.binding_id.task import Group, Pictures, Scenes
+from bindscope.studies.binding_id.tasks.task import Group, Pictures, Scenes
 
 Doubles = NDArray[np.float64]
 

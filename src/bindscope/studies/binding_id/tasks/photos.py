@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.interventions import CONTROL, Condition, Knockout, Tokens
-from bindscope.studies.binding_id.metrics import (
+from bindscope.studies.binding_id.answers.metrics import (
     adjusted,
     chosen,
     ends,
@@ -29,11 +28,17 @@ from bindscope.studies.binding_id.metrics import (
     share,
     sign_test,
 )
+from bindscope.studies.binding_id.experiments.interventions import (
+    CONTROL,
+    Condition,
+    Knockout,
+    Tokens,
+)
 from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.prompts import Form
-from bindscope.studies.binding_id.records import Record, read_records
 from bindscope.studies.binding_id.suite import Results
-from bindscope.studies.binding_id.task import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.prompts import Form
+from bindscope.studies.binding_id.tasks.records import Record, read_records
+from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens

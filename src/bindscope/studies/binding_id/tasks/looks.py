@@ -17,8 +17,8 @@ from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
 from bindscope.scenes.solids.portraits import PITCH, SUN, Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
-from bindscope.studies.binding_id.layouts import Layout
-from bindscope.studies.binding_id.scenes import Rule
+from bindscope.studies.binding_id.tasks.layouts import Layout
+from bindscope.studies.binding_id.tasks.scenes import Rule
 
 Sun = tuple[float, float, float]
 Doubles = NDArray[np.float64]

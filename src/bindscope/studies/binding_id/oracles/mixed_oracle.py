@@ -14,10 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.interventions import Intervention
-from bindscope.studies.binding_id.oracle import Floats, Hidden, Mechanism, Oracle, OracleState
+from bindscope.studies.binding_id.experiments.interventions import Intervention
+from bindscope.studies.binding_id.oracles.oracle import (
+    Floats,
+    Hidden,
+    Mechanism,
+    Oracle,
+    OracleState,
+)
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Asked, Attribute, Group, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.task import Asked, Attribute, Group, Question, Scenes, Words
 
 _TURNS: tuple[Mechanism, ...] = ("slot", "colour", "gather")
 _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is

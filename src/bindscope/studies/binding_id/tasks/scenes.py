@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.cutouts import Cutouts
-from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.task import Attribute, Integers, Pairs, Scenes, Words
-from bindscope.studies.binding_id.vocabulary import SplitName, words_of
+from bindscope.studies.binding_id.tasks.cutouts import Cutouts
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.tasks.task import Attribute, Integers, Pairs, Scenes, Words
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 Order = Literal["left_first", "independent"]
 Shared = Literal["none", "shape", "colour", "both"]

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.task import Attribute, Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 
 Template = Literal["short", "paper", "items_first"]
 Answer = Literal["item", "slot", "colour", "shape"]

@@ -6,8 +6,8 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Literal
 
 from bindscope.scenes.sprite_palette import COLOURS, SHAPES
-from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.task import Words
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.tasks.task import Words
 
 SplitName = Literal["test", "estimation"]
 ITEMS: dict[SplitName, tuple[str, ...]] = {

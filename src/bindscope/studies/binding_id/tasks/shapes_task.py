@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import SHAPES
-from bindscope.studies.binding_id.composites import pictures_of
-from bindscope.studies.binding_id.layouts import LAYOUTS
-from bindscope.studies.binding_id.prompts import answers, prompts
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.scenes import draw_pairs, joined
-from bindscope.studies.binding_id.task import Attribute, Pairs, Scenes, question
-from bindscope.studies.binding_id.vocabulary import SplitName
+from bindscope.studies.binding_id.tasks.composites import pictures_of
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.prompts import answers, prompts
+from bindscope.studies.binding_id.tasks.scenes import draw_pairs, joined
+from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Scenes, question
+from bindscope.studies.binding_id.tasks.vocabulary import SplitName
 
 BLOCK = 64  # images that are held in memory at a time
 LOOKS: tuple[Attribute, ...] = ("shape", "colour", "material", "size")

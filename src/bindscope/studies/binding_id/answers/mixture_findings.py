@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.report.chapter import Column, Finding, Section, page_table
-from bindscope.studies.binding_id.mechanisms import NO_EFFECT
+from bindscope.studies.binding_id.answers.mechanisms import NO_EFFECT
 from bindscope.studies.binding_id.mixture_names import ACCOUNTS, DISAGREEING, PARTS, WIDTHS
 from bindscope.studies.binding_id.views import MODEL, named, rows_with
 

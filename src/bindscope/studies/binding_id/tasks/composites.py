@@ -21,17 +21,17 @@ from bindscope.fitting.generators import rng
 from bindscope.scenes.solids.painting import Canvas, Drawn, in_middle, tight_box
 from bindscope.scenes.solids.portraits import Portrait
 from bindscope.scenes.solids.world import from_srgb, to_srgb
-from bindscope.studies.binding_id.cutouts import Shown
-from bindscope.studies.binding_id.cutouts_manifest import (
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.cutouts import Shown
+from bindscope.studies.binding_id.tasks.cutouts_manifest import (
     backgrounds,
     backgrounds_sha256,
     read_manifest,
 )
-from bindscope.studies.binding_id.images import SCALES, SHADOW_PX, Images, ground_of
-from bindscope.studies.binding_id.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.looks import Look
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.task import Scenes
+from bindscope.studies.binding_id.tasks.images import SCALES, SHADOW_PX, Images, ground_of
+from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
+from bindscope.studies.binding_id.tasks.looks import Look
+from bindscope.studies.binding_id.tasks.task import Scenes
 
 FAINT = 13  # alpha of 255 below which a pixel counts as empty: programs that cut out leave such
 CUTOUTS_KEPT, PHOTOS_KEPT = 2048, 64  # in memory, 17 kB and 0.4 MB each

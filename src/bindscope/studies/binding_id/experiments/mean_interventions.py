@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.estimates import Levels, Vectors
-from bindscope.studies.binding_id.experiments import SHORT
-from bindscope.studies.binding_id.interventions import Add, Intervention
-from bindscope.studies.binding_id.task import Group
-from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.core import SHORT
+from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
+from bindscope.studies.binding_id.experiments.interventions import Add, Intervention
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.tasks.task import Group
 
 # As in the paper, and beside it colours and items together.
 COMBINATIONS: tuple[tuple[Group, ...], ...] = (

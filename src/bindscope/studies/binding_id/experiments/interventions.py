@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.task import Group
+from bindscope.studies.binding_id.tasks.task import Group
 
 Layers = tuple[int, ...] | None
 """Decoder layers whose input is edited; None: all of them."""

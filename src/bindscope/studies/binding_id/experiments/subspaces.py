@@ -25,17 +25,17 @@ from typing import Literal
 import numpy as np
 
 from bindscope.studies.binding_id.engine import State
-from bindscope.studies.binding_id.estimates import Levels, Vectors
-from bindscope.studies.binding_id.experiments import SHORT
-from bindscope.studies.binding_id.interventions import (
+from bindscope.studies.binding_id.experiments.core import SHORT
+from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
+from bindscope.studies.binding_id.experiments.interventions import (
     Add,
     Intervention,
     Replace,
     ReplacePart,
 )
-from bindscope.studies.binding_id.spans import EXCHANGED, Spans, Way, nested_spans
-from bindscope.studies.binding_id.task import Group
-from bindscope.studies.binding_id.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.spans import EXCHANGED, Spans, Way, nested_spans
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.tasks.task import Group
 
 
 def subspaces(

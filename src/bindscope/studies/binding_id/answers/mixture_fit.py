@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.binding_id.metrics import Answers, chosen, ends
-from bindscope.studies.binding_id.mixture import predictions
+from bindscope.studies.binding_id.answers.metrics import Answers, chosen, ends
+from bindscope.studies.binding_id.experiments.mixture import predictions
 from bindscope.studies.binding_id.mixture_names import ACCOUNTS, DISAGREEING, PARTS, WIDTHS
 
 Doubles = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.task import Group
+from bindscope.studies.binding_id.tasks.task import Group
 
 Way = Literal["means", "discriminant", "gradients"]
 Vectors = NDArray[np.float32]

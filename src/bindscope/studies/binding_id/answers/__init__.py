@@ -1,0 +1,1 @@
+"""From answers to rows of tables, and from rows to verdicts."""

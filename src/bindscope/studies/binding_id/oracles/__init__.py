@@ -1,0 +1,1 @@
+"""Models of known mechanism, in closed form."""

@@ -1,0 +1,1 @@
+"""Scenes, texts, images and questions of the study."""
