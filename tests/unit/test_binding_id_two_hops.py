@@ -1,7 +1,7 @@
 """Questions of two hops (from the item to the place of its thing), and swapped answers.
 
-What each account predicts is worked out in docs/studies/binding_id_two_hops.md; oracles of known mechanism
-show it, through the experiments that models go through.
+What each account predicts is worked out in docs/studies/binding_id_two_hops.md; oracles of known
+mechanism show it, through the experiments that models go through.
 """
 
 from __future__ import annotations
