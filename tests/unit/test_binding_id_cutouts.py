@@ -31,12 +31,12 @@ from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.composites import (
     Composites,
-    pictures_of,
     read_background,
     read_cutout,
 )
 from bindscope.studies.binding_id.tasks.cutouts_manifest import read_manifest
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.pictures import pictures_of
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, exchanged_contents
 from bindscope.studies.binding_id.tasks.shapes_task import Task, write_task
 from bindscope.studies.binding_id.tasks.task import Scenes

@@ -43,7 +43,8 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
     content = quick(load_file(preset))
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     made = build(Config.model_validate(content))
-    assert clone.would_run() == Counter(product.rule for product in made.products.values())
+    # Less than the graph holds: of some data sets only a part is asked for.
+    assert clone.would_run() <= Counter(product.rule for product in made.products.values())
     clone.run_jobs()
 
     figures = {path.stem: path for path in (clone.path / "results/figures").glob("*.png")}

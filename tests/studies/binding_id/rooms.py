@@ -50,8 +50,8 @@ ROOMS: dict[str, set[str]] = {
     "published.py": set(),
     **{
         f"tasks/{name}.py": set()
-        for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "records",
-                     "shapes_task")
+        for name in ("composites", "cutouts_manifest", "images", "looks", "photos", "pictures",
+                     "records", "shapes_task")
     },
     # Of experiments, and an oracle, that this preset does not have.
     **{f"experiments/{name}.py": set() for name in ("subspaces", "discriminant", "mixture")},

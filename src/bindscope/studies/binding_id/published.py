@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tasks.composites import pictures_of
+from bindscope.studies.binding_id.tasks.pictures import pictures_of
 from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.fast import FastEngine

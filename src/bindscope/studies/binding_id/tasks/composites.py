@@ -21,16 +21,14 @@ from bindscope.fitting.generators import rng
 from bindscope.scenes.solids.painting import Canvas, Drawn, in_middle, tight_box
 from bindscope.scenes.solids.portraits import Portrait
 from bindscope.scenes.solids.world import from_srgb, to_srgb
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.cutouts import Shown
 from bindscope.studies.binding_id.tasks.cutouts_manifest import (
     backgrounds,
     backgrounds_sha256,
     read_manifest,
 )
-from bindscope.studies.binding_id.tasks.images import SCALES, SHADOW_PX, Images, ground_of
+from bindscope.studies.binding_id.tasks.images import SCALES, SHADOW_PX, ground_of
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.tasks.looks import Look
 from bindscope.studies.binding_id.tasks.task import Scenes
 
 FAINT = 13  # alpha of 255 below which a pixel counts as empty: programs that cut out leave such
@@ -42,14 +40,6 @@ _PHOTO, _THING = 2, 3  # purposes of random numbers; `looks` has 0 and 1
 _REMEDY = "save it as PNG with the background transparent (RGBA), or take it out of the table"
 
 Pixels = NDArray[np.uint8]
-
-
-def pictures_of(reading: Reading) -> Images | Composites:
-    """Return what draws the images of a task."""
-    rule = reading.rule
-    if rule.cutouts is None or rule.cutouts.shown is None or reading.text_only:
-        return Images(rule.layout, Look.of(rule))
-    return Composites(rule.layout, rule.cutouts.shown)
 
 
 class Composites:

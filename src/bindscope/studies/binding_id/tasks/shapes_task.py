@@ -14,8 +14,8 @@ from bindscope.core.progress import Progress
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.sprite_palette import SHAPES
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tasks.composites import pictures_of
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.pictures import pictures_of
 from bindscope.studies.binding_id.tasks.prompts import answers, prompts
 from bindscope.studies.binding_id.tasks.scenes import draw_pairs, joined
 from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Scenes, question
