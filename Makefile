@@ -23,13 +23,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run zoo test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo impostors test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (zoo, test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, impostors, test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -61,7 +61,7 @@ setup:
 	@$(if $(FLOCK),flock --nonblock "$(CURDIR)" true || echo "Waiting for another make's set-up."; \
 	flock "$(CURDIR)") $(MAKE) --silent "$(STAMP)"
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock requirements.hashes pyproject.toml
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "error: $(if $(PYTHON),$(PYTHON) is not,there is no) Python 3.11 or later" >&2; \
 		echo "  remedy: install one, or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
@@ -77,7 +77,8 @@ endif
 	@index="$(TORCH_INDEX)"; if [ -n "$(FIND_INDEX)" ] && ! $(OFFERED); then \
 		if $(ANSWERS); then index="$(CPU_INDEX)"; else \
 		echo "$(CPU_INDEX) does not answer: PyPI's torch is taken, 2.8 GB larger."; fi; fi; \
-	{ $(PIP) install $${index:+--extra-index-url "$$index"} -r requirements.lock && \
+	{ $(PIP) install --no-deps --require-hashes -r requirements.hashes && \
+		$(PIP) install $${index:+--extra-index-url "$$index"} -r requirements.lock && \
 		$(PIP) install --no-deps --no-build-isolation -e .; } >"$(LOG)" 2>&1 || \
 		{ tail -n 20 "$(LOG)" >&2; echo "error: pip stopped, see $(LOG)" >&2; exit 1; }
 	@echo "$(HERE)" >"$@"
@@ -91,6 +92,10 @@ run: setup
 zoo: setup
 	@"$(BIN)/python" -m bindscope.commands.run $(ARGS) --configfile config/presets/zoo.yaml
 	@"$(BIN)/python" -m bindscope.cli zoo
+
+# Each claim of the report on planted representations, over many seeds: minutes.
+impostors: setup
+	@"$(BIN)/python" -m bindscope.cli impostors $(ARGS)
 
 test: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist loadscope --no-loadscope-reorder $(TESTS)
@@ -131,11 +136,16 @@ format: setup
 	"$(BIN)/ruff" format .
 	"$(BIN)/snakefmt" Snakefile workflow
 
-# Full pins of everything, tools included. Keeps the pins that still fit; `make lock ARGS=--upgrade`
+# Full pins of everything, tools included, and beside them the hashes of what has one build only. Keeps the pins that still fit; `make lock ARGS=--upgrade`
 # moves them. No machine's pip settings may leak into it.
 lock: setup
 	PIP_FIND_LINKS= PIP_CONFIG_FILE=/dev/null \
 		"$(BIN)/uv" pip compile --quiet $(ARGS) pyproject.toml -o requirements.lock
+	PIP_FIND_LINKS= PIP_CONFIG_FILE=/dev/null \
+		"$(BIN)/uv" --no-config pip compile --quiet --no-deps --generate-hashes --no-annotate \
+		--python-version 3.11 --python-platform x86_64-unknown-linux-gnu \
+		--custom-compile-command "make lock" --no-emit-package torch --no-emit-package torchvision \
+		requirements.lock -o requirements.hashes
 
 # config/README.md and config/schema.json, from the configuration models.
 docs: setup

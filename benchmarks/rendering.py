@@ -5,7 +5,7 @@ Pillow that draws the same objects at the same places, given, without masks or b
 one copy of the bytes that are written. One core each.
 
 Solids: scenes of six objects from codes to images and labels, by backend, seconds per image; what
-is not installed is left out. `--size ci` leaves the two path tracers out.
+is not installed is left out. `--size ci` leaves the path tracer out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ BACKENDS: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
     ({"kind": "raycast"}, (64, 224, 336)),
     ({"kind": "mitsuba", "samples": 16}, (64, 224)),
     ({"kind": "mitsuba"}, (224,)),
-    ({"kind": "blender", "samples": 16}, (224,)),
 )
 N_SOLIDS = 3
 COLOURS_AND_SHAPES = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]

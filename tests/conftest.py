@@ -10,7 +10,7 @@ from bindscope.core.errors import CONFIGFILES
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = (
-    "test_deaths", "test_config_effects", "test_reruns", "test_commands", "test_bad_input",
+    "test_deaths", "test_reruns", "test_commands", "test_bad_input",
     "test_gates", "test_toy_study", "test_config_keys",
 )  # fmt: skip
 

@@ -14,12 +14,14 @@ from bindscope.core.interfaces import Edit
 from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects import Measuring, Scenes
-from bindscope.studies.same_object.effects_job import editor_of, fit_name, interventions
-from bindscope.studies.same_object.effects_rows import (
-    ablation_rows,
-    attention_rows,
+from bindscope.studies.same_object.effects.job import (
+    editor_of,
+    fit_name,
+    interventions,
+    measured_edits,
 )
+from bindscope.studies.same_object.effects.passes import Measuring, Scenes
+from bindscope.studies.same_object.effects.rows import Edited
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.subspace import (
     Editor,
@@ -31,7 +33,7 @@ PATCHES = SIDE * SIDE
 ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
 EFFECTS: dict[str, Any] = {
     "directions": OBJECTS, "shuffle": [0.5, 1.0], "inject": [0.5, 0.0], "seed": 0,
-    "weights": True, "controls": ["random", "matched", "variance", "mean"],
+    "weights": True,
 }  # fmt: skip
 
 
@@ -86,9 +88,12 @@ class Toy:
     def attention(
         self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
     ) -> Iterator[tuple[int, BlockAttention]]:
-        """Let both heads compare the objects."""
+        """Let both heads compare the objects, one of them less sharply."""
         read = self._tokens(pixels, edits or {})[:, None, :, :OBJECTS]
-        yield blocks[0], BlockAttention(torch.cat([read, read], 1), torch.cat([read, read], 1), 4.0)
+        yield (
+            blocks[0],
+            BlockAttention(torch.cat([read, read / 4], 1), torch.cat([read, read], 1), 4.0),
+        )
 
 
 @dataclass(frozen=True)
@@ -147,11 +152,11 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Edi
 def measured(noise: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run all edits on the toy, read by a probe that compares its objects exactly."""
     measuring, editor = on_toy(noise)
-    plain = measuring.unedited()
-    seen = measuring.under(editor, interventions(EFFECTS))
-    rows = ablation_rows(
-        measuring.scenes.labels, measuring.recorded(plain.logits),
-        {what: measuring.recorded(kept.logits) for what, kept in seen.items()}, seen,
-        plain.shares[-1], 200, 0,
-    )  # fmt: skip
-    return rows, attention_rows(plain, 200, 0)
+    plain, edits = measuring.unedited(), interventions(EFFECTS)
+    spec = {
+        "layer": 1, "retrained": None,
+        "intervals": {"bootstrap_samples": 200, "bootstrap_seed": 0},
+    }  # fmt: skip
+    splits = {"test": Edited(measuring, editor)}
+    found = measured_edits(splits, plain, edits, "it has no heads", spec)
+    return found.ablation, found.attention

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from pydantic import TypeAdapter
 
@@ -26,8 +28,8 @@ PROBES = [
 ]
 
 
-def numbers(source: str, n: int) -> dict[str, float]:
-    """Return every measured number of a model by probe, token input and column, in bits."""
+def measured(source: str, n: int) -> dict[str, dict[str, Any]]:
+    """Return every number of a model in bits, and the flags, by token input and probe."""
     config = load_file("config/config.yaml")
     dataset = next(dataset for dataset in config.datasets if dataset.name == "matching")
     objects = sample_codes(dataset, "test", 0, n)
@@ -46,13 +48,14 @@ def numbers(source: str, n: int) -> dict[str, float]:
     columns = [name for name in table if name.startswith(("loss_", "val_loss_"))]
     columns += [name for name in table if name.endswith("lower_bound_bits")]
     return {
-        f"{row['tokens']} {row['probe']} {name}": row[name]
+        f"{row['tokens']} {row['probe']}": {
+            "flags": row["flags"],
+            "numbers": {name: row[name] for name in columns if pd.notna(row[name])},
+        }
         for _, row in table.iterrows()
-        for name in columns
-        if row[name] == row[name] and row[name] is not None
     }
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(json.dumps(numbers(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))

@@ -22,7 +22,7 @@ from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
-from bindscope.studies.binding_information.comparisons import compared
+from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
 from bindscope.studies.binding_information.quotes import BEYOND, PAIRING, at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
@@ -32,6 +32,7 @@ CONFIG = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
 RESOURCES = {
     "binding_information": str(ROOT / "resources/published/binding_information.csv"),
     "trends": str(ROOT / "resources/published/trends.csv"),
+    "claims": str(ROOT / "resources/reference/claims.csv"),
     "histograms": str(ROOT / "resources/published/histograms.csv"),
     "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
 }
@@ -77,12 +78,12 @@ def test_the_lead_says_where_most_and_where_least_is_read():
     lead = lead.replace("\u00a0", " ")
     assert lead.startswith(
         "A scene of matching holds 9.49 bits of what goes with what (which color belongs to which "
-        "shape). From the [CLS] token, probes read ≥ 9.45 of them in 3 vision transformers "
-        "trained to name the objects (objects) and ≥ 1.60 in 3 vision transformers trained to "
-        "name the features only (features), a difference of 7.85 bits ("
+        "shape). From the [CLS] token, a linear probe decodes ≥ 9.45 of them in 3 vision "
+        "transformers trained to name the objects (objects) and ≥ 1.60 in 3 vision transformers "
+        "trained to name the features only (features). "
     )
-    assert lead.endswith("From the patch tokens, probes read ≥ 8.55 of them in each of the 7 "
-                         "kinds of models.")  # fmt: skip
+    assert lead.endswith("From the patch tokens, a set probe decodes ≥ 8.55 of them in each of the "
+                         "7 kinds of models.")  # fmt: skip
 
 
 def test_the_findings_say_what_the_table_says():
@@ -107,7 +108,7 @@ def test_the_findings_say_what_the_table_says():
     assert "binding</em>" in made.introduction
 
 
-@pytest.mark.parametrize("flags", ["", "not_converged", "above_prior;collapsed"])
+@pytest.mark.parametrize("flags", ["", "diverged", "above_prior;collapsed"])
 @given(data=st.data())
 @settings(max_examples=15, deadline=None, derandomize=True)
 def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
@@ -134,7 +135,7 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
 
 
 def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
-    table = parts_table([row | {"flags": "not_converged"} for row in SMALL])
+    table = parts_table([row | {"flags": "diverged"} for row in SMALL])
     told = about(table)
     assert sentences.lead(told) == ()
     assert sentences.key_numbers(told) == []
@@ -193,38 +194,71 @@ def test_a_small_bound_is_a_number_and_not_an_absence():
     table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
     text = text_of(sentences.findings(about(table, {})))
     assert "≥ \u22120.30 from the [CLS] token" in text
-    assert "read of what goes with what in the models' last layers, in bits:" in text
+    assert "decode of what goes with what from the models' last layers, in bits:" in text
 
 
-def test_groups_are_compared_by_intervals_over_training_seeds():
+def judged(told, claim):
+    return [one for one in told.judgments if one.claim.name == claim]
+
+
+def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
     told = about(zoo_table())
-    pairs = compared(told.found, "matching", "cls", PAIRING.bound, told.models)
+    pairs = [one for one in judged(told, MORE) if one.effect.where.startswith("matching, [CLS]")]
     assert len(pairs) == 21
-    by_names = {(p.more, p.less): p for p in pairs}
-    assert by_names["objects", "features"].told_apart
-    near = by_names["none", "self-distillation"]
+    by_names = {
+        tuple(re.findall(r"(\S+) \(≥", one.effect.where.replace("\u00a0", " "))): one
+        for one in pairs
+    }
     single = told.found.single
     single = single[(single["dataset"] == "matching") & (single["tokens"] == "cls")]
-    values = [single[single["group"] == name][PAIRING.bound] for name in (near.more, near.less)]
-    assert near[2:5] == welch_interval(*values, 1 - 0.05 / 21)
-    for pair in pairs:
-        assert pair.told_apart == (pair.low > 0)
-        assert pair.difference >= 0
-    of_matching = next(f for f in sentences.findings(told) if "scenes of matching (" in f.lead)
-    said = dict(of_matching.points)["from the [CLS] token"]
-    assert "in masked than in features" in said
-    for pair in pairs:
-        together = f"{pair.more} and {pair.less}"
-        assert (together in said.partition("Not told apart")[2]) == (not pair.told_apart)
+    for names, one in by_names.items():
+        values = [single[single["group"] == name][PAIRING.bound] for name in names]
+        effect = one.effect
+        assert [effect.value, effect.low, effect.high] == pytest.approx([*welch_interval(*values)])
+        assert (effect.n, effect.resampled) == (6, "training seeds")
+        assert one.verdict in ("holds", "not significant")
+        assert (one.verdict == "holds") <= (effect.low > 0)
+        assert "a linear probe: " in effect.where
+    assert by_names["objects", "features"].verdict == "holds"
+    assert by_names["none", "self-distillation"].verdict == "not significant"
+    assert "difference of what they hold" not in text_of(sentences.findings(told))
+
+
+def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
+    rows = [row for row in SMALL if row["tokens"] == "cls"]
+    rows = [row for row in rows if row["model"] not in ("none-1", "none-2")]
+    told = about(parts_table(rows))
+    decoded = {one.effect.where: one for one in judged(told, DECODED)}
+    one = decoded["matching, [CLS], none, a linear probe"].effect
+    assert one.resampled == "test scenes"
+    assert one.n > 100
+    assert decoded["matching, [CLS], objects, a linear probe"].effect.resampled == "training seeds"
+    # The rows of fits, not those of the best probe, are compared.
+    single = parts_table([row | {"probe": "linear"} for row in rows])
+    reasons = {one.reason for one in judged(about(single), MORE) if one.verdict == "not testable"}
+    assert reasons == {"one training seed of none"}
+
+
+def test_a_part_that_is_the_prior_is_not_testable():
+    row = parts_row("matching", "mine", found=(9.0, 0.0, 0.0))
+    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")}
+    (one,) = judged(about(make_table([row]), {}), DECODED)
+    assert (one.verdict, one.reason) == ("not testable", "validation prefers the prior")
+
+
+def test_a_fit_that_has_not_converged_is_quoted_as_such_and_compared_with_nothing():
+    table = zoo_table()
+    table["flags"] = "not_converged"
+    told = about(table)
+    assert "(more steps of its fit would decode more)" in text_of(sentences.findings(told))
+    assert judged(told, DECODED)
+    assert judged(told, MORE) == []
 
 
 def test_models_in_no_group_are_not_compared():
     config = ZOO | {"studies": {}}
     told = about(zoo_table(), config)
-    assert compared(told.found, "matching", "cls", PAIRING.bound, told.models) == []
-    (lead,) = sentences.lead(told)
-    assert "difference" not in lead
-    assert "Compared" not in text_of(sentences.findings(told))
+    assert judged(told, MORE) == []
     assert (
         "3 training seeds were read from the [CLS] token of objects-0"
         in (sentences.seed_note(told)[0])
@@ -340,7 +374,7 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
     assert here.startswith("In scenes of counting here, a histogram reaches 59 % of B*; from the "
-                           "[CLS] token, probes read ≥ ")  # fmt: skip
+                           "[CLS] token, probes decode ≥ ")  # fmt: skip
     rows = about(zoo_table()).found.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]

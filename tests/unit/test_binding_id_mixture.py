@@ -17,10 +17,8 @@ from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_id.answers.metrics import Answers, chosen
 from bindscope.studies.binding_id.answers.mixture_findings import mixture_findings
 from bindscope.studies.binding_id.answers.mixture_fit import (
-    added,
     agreeing,
     fit,
-    fit_place,
     held_out,
     mixture_rows,
     parts_of,
@@ -38,6 +36,8 @@ from bindscope.studies.binding_id.tables import BINDING_ID_MIXTURE
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.build import build
+
+RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
 SHARES = {"slot": 0.2, "colour": 0.3, "gather": 0.4}
 PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("colour", "colour"),
@@ -101,9 +101,6 @@ def test_shares_and_width_are_found_where_answers_are_as_often_as_is_probable(
     assert found.shares[0] == pytest.approx(planted, abs=1e-3)
     assert found.width[0] == width
     assert found.ended.all()
-    # So are those of the questions about one place, of a given width.
-    role = fit_place((parts[width][:, 1] @ planted)[None], parts, 1, found)
-    assert role.shares[0] == pytest.approx([0.4, 0.1, 0.2, 0.3], abs=1e-3)
 
 
 def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
@@ -116,29 +113,25 @@ def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
             assert row["share"] < 0.02, row
 
 
-def test_answers_that_are_drawn_by_turns_are_told_from_evidence_that_adds_up() -> None:
+def test_the_saturated_rival_saves_more_where_evidence_adds_up() -> None:
+    """Answers drawn by turns are described by shares; a softmax of summed evidence is not."""
     rng = np.random.default_rng(0)
     parts = {width: parts_of(3, width)[1:] for width in WIDTHS}
     turns = parts[0.0] @ [0.24, 0.3, 0.4, 0.02, 0.02, 0.02]
     scores = parts[0.0][..., :3] @ [0.0, 1.6, 2.3]
     sums = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
-    for truth, name, other in ((turns, "mixture", "added"), (sums, "added", "mixture")):
+    for truth, apart in ((turns, 0.0), (sums, 0.01)):
         rows = np.stack([rng.multinomial(1, truth) for _ in range(100)]).astype(float)
         bits = dict(held_out(rows, parts, 50, 0))
-        assert bits[name].value > bits[other].value + 0.01
-        assert bits[name].value == pytest.approx(bits["saturated"].value, abs=0.01)
+        assert bits["saturated"].value - bits["mixture"].value == pytest.approx(apart, abs=0.01)
+        assert (bits["saturated"].value > bits["mixture"].value + 0.01) == (truth is sums)
         entropy = -(truth * np.log2(np.maximum(truth, 1e-300))).sum(axis=-1).mean()
-        assert bits[name].low < np.log2(3) - entropy < bits[name].high
-        assert all(bits[account].value < bits[name].value for account in ACCOUNTS)
+        assert bits["saturated"].low < np.log2(3) - entropy < bits["saturated"].high
+        assert all(bits[account].value < bits["mixture"].value for account in ACCOUNTS)
 
 
-def test_fits_beside_the_mixture_against_closed_forms() -> None:
+def test_the_saturated_fit_against_its_closed_form() -> None:
     train = np.random.default_rng(1).random((2, 8, 3, 3))
-    predicted = parts_of(3, 0.0)[1:, ..., :3]
-    alone = predicted * [0, 1, 0]
-    hits = (train * alone[..., 1]).sum(axis=(1, 2, 3)) / train.sum(axis=(1, 2, 3))
-    found = added(1e4 * train, alone)
-    assert found[:, alone[..., 1] == 1] == pytest.approx(np.repeat(hits[:, None], 24, 1), abs=1e-3)
     # Of three things, in a kind of condition each label is of one item: its share of the answers.
     patterns, labels = agreeing(3)
     shares = saturated(train, 3)
@@ -200,18 +193,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     return BINDING_ID_MIXTURE.build(Inputs({"rows": [given]}))
 
 
-def fitted(table: pd.DataFrame, model: str, role: str = "all") -> pd.DataFrame:
-    rows = table[table["model"].eq(model) & table["role"].eq(role)]
+def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
+    rows = table[table["model"].eq(model)]
     return rows[rows["conditions"].eq("disagreeing")].set_index("account")
 
 
 def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
-    for role in ("all", "0", "1", "2"):
-        found = fitted(table, "by-turns", role)
-        for account, share in zip((*ACCOUNTS, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
-            row = found.loc[account]
-            assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, (role, account)
-        assert found["ended"].all()
+    found = fitted(table, "by-turns")
+    for account, share in zip((*ACCOUNTS, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
+        row = found.loc[account]
+        assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, account
+    assert found["ended"].all()
     # Shares and what was answered say the same, in conditions of every kind.
     answered = table[table["model"].eq("by-turns") & table["fitted"].notna()]
     assert (answered["fitted"] - answered["share"]).abs().max() < 0.05
@@ -232,37 +224,31 @@ def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFr
 
 
 def test_the_report_says_the_shares_and_what_they_do_not_describe(table: pd.DataFrame) -> None:
-    said = chapter({"binding_id_mixture": table}, Inputs())
-    points = dict(said.findings[0].points)
-    assert points["by-slot (oracle)"].startswith("100% by slot (97 to 100).")
-    assert "No share changes" in points["by-turns (oracle)"]
+    said = chapter({"binding_id_mixture": table}, RATES)
+    points = dict(said.findings[-1].points)
+    assert points["by-slot (oracle)"].startswith("100% by slot (97 to 100; 1.00 of the evidence).")
     assert not any("Turns are not all" in words for words in points.values())
-    (part,) = said.sections
+    part, claims = said.sections
     assert part.figures == ("binding_id_mixture",)
+    assert claims.title == "Claims and their verdicts"
     other = table.copy()
     turns = other["model"].eq("by-turns")
-    last = turns & other["role"].eq("2") & other["account"].eq("slot")
-    other.loc[last, ["share", "share_low", "share_high"]] = 0.9, 0.8, 0.95
     agree = turns & other["account"].eq("colour and content")
     other.loc[agree, ["share", "share_low", "share_high"]] = 0.99, 0.98, 1.0
     other.loc[turns & other["account"].eq("slot"), "width"] = 1.0
     other.loc[turns, "ended"] = 0
     (finding,) = mixture_findings(other)
     words = dict(finding.points)["by-turns (oracle)"]
-    assert "to the last: by slot" in words
-    assert ", 90%." in words
     assert "where colour and content agree, 99% of the answers" in words
     assert "at least 1 places" in words
     assert words.endswith("had not ended.")
     assert mixture_findings(None) == []
 
 
-def test_the_figure_has_a_panel_per_place_and_bars_of_length_one(table: pd.DataFrame) -> None:
+def test_the_figure_has_bars_of_length_one(table: pd.DataFrame) -> None:
     assert binding_id_mixture.available(table=table) is None
     assert binding_id_mixture.available(table=table.iloc[:0])
     figure = binding_id_mixture.draw(table=table)
-    titles = [axes.get_title() or axes.get_title("left") for axes in figure.axes]
-    assert titles == ["all questions", "first thing", "second", "third"]
     widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(4, 4)
     assert widths.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-6)
 
@@ -272,10 +258,10 @@ def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
     names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
     answers = Answers(np.zeros((5, 9, 3, 3)), names[:3], names[3:], [])
     assert (chosen(answers.logs) == 1 / 3).all()
-    rows = {(row["role"], row["account"]): row for row in mixture_rows(answers, 20, 0)
+    rows = {row["account"]: row for row in mixture_rows(answers, 20, 0)
             if row["conditions"] == "disagreeing"}  # fmt: skip
-    assert rows["all", "guess"]["share"] == pytest.approx(1, abs=1e-3)
-    assert rows["all", "mixture"]["bits"] == pytest.approx(0, abs=1e-3)
+    assert rows["guess"]["share"] == pytest.approx(1, abs=1e-3)
+    assert rows["mixture"]["bits"] == pytest.approx(0, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +270,6 @@ def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
         ({"tasks": ["two"]}, "three accounts cannot predict three items"),
         ({"tasks": ["five"]}, "asked for by place"),
         ({"tasks": ["alike"]}, "shared: shape"),
-        ({"answer": "slot"}, "about items"),
     ],
 )
 def test_tasks_on_which_accounts_cannot_differ_are_refused(

@@ -27,6 +27,8 @@ from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.build import build
 
+RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
+
 SIDE = 32
 # Of an image of 32 px the model has 2 x 2 cells of 16 px, once in raster order and once with a
 # token at the end of each row: the tokens of each quarter, counted from the first of the image.
@@ -201,7 +203,7 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
     assert build(Config.model_validate(other)).of(job.rule)[0].key == job.key
     Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
     assert build(Config.model_validate(given)).of(job.rule)[0].key != job.key
-    said = chapter({"binding_id": table}, Inputs())
+    said = chapter({"binding_id": table}, RATES)
     assert "Photos of your own" in [section.title for section in said.sections]
 
 

@@ -8,12 +8,10 @@ import pytest
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import (
     Form,
-    answers,
     prompts,
-    vocabulary,
     with_image,
 )
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, draw_scenes
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_scenes
 from bindscope.studies.binding_id.tasks.task import Attribute, Prompt, Scenes, question
 from bindscope.studies.binding_id.tasks.vocabulary import words_of
 
@@ -51,14 +49,12 @@ def test_the_papers_prompt() -> None:
                              ("colour", 1): "red object", ("item", 1): "item Q"}  # fmt: skip
 
 
-def test_the_short_form_and_its_vocabulary() -> None:
+def test_the_short_form() -> None:
     prompt = one(scene(), Form("short"), "shape", "slot")
     assert prompt.context == "<image> green has J . red has Q ."
     assert prompt.questions == (" ? sphere has", " ? cube has", " ? left has", " ? right has")
     assert parts(prompt)["item", 1] == "Q ."
     assert parts(prompt)["colour", 1] == "red has"
-    words = (prompt.context + "".join(prompt.questions)).split()
-    assert set(words) <= set(vocabulary(scene()))
 
 
 def test_items_may_come_first() -> None:
@@ -78,23 +74,6 @@ def test_the_twin_tells_the_image_by_slots() -> None:
     assert told.context.startswith("rubber green sphere . metal red cube . green has J .")
 
 
-def test_two_hops_go_from_the_item_to_the_place() -> None:
-    form = Form(answer="slot")
-    prompt = one(scene(slot=[1, 0]), form, "item")
-    assert "Where is the object that contains item J?" in prompt.questions[0]
-    assert prompt.questions[0].endswith("Answer: The object that contains item J is at the")
-    assert answers(scene(slot=[1, 0]), form, "item", question(scene(), 0, "item")) == ["right"]
-
-
-def test_every_question_has_its_thing_s_answer() -> None:
-    for rule in (Rule("grid", 4, "independent"), Rule(shared="both", told_by="material")):
-        pairs = draw_pairs(rule, "test", 30, seed=0)
-        for role in range(rule.things):
-            asked = question(pairs.base, role, rule.ask)
-            expected = [pairs.base.words.items[i] for i in pairs.base.item[:, role]]
-            assert answers(pairs.base, Form(mention=rule.mention), rule.ask, asked) == expected
-
-
 def test_spans_move_with_a_models_own_image_token() -> None:
     prompt = one(scene(), Form("short"))
     assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)
@@ -112,7 +91,7 @@ def test_released_spacing() -> None:
     ("scenes", "form", "by", "problem"),
     [
         (scene(colour=[2, 2]), Form(), "shape", "two things of a scene have the same colour"),
-        (scene(), Form(answer="slot"), "slot", "holds the answer"),
+        (scene(), Form(), "item", "holds the answer"),
     ],
 )
 def test_texts_that_leave_nothing_to_find_are_refused(
@@ -120,9 +99,3 @@ def test_texts_that_leave_nothing_to_find_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=problem):
         one(scenes, form, by)
-
-
-def test_an_ambiguous_question_has_no_answer() -> None:
-    same = scene(shape=[1, 1])
-    with pytest.raises(InputError, match="no thing, or several"):
-        answers(same, Form(), "shape", question(same, 0))

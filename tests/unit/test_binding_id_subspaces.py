@@ -9,12 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bindscope.studies.binding_id.answers.mechanisms import dimensions
+from bindscope.statistics.claims import judge
+from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
 from bindscope.studies.binding_id.experiments.interventions import Condition, ReplacePart
-from bindscope.studies.binding_id.experiments.spans import nested, random_directions
-from bindscope.studies.binding_id.experiments.subspaces import subspaces
+from bindscope.studies.binding_id.experiments.subspaces import (
+    nested,
+    random_directions,
+    subspaces,
+)
 from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures import binding_id_subspaces
 from bindscope.studies.binding_id.oracles.oracle import Oracle
@@ -27,8 +31,7 @@ NAMES = {
     "suite": "s",
     "task": "t",
     "origin": "oracle",
-    "asked": "item",
-    "fit_ended": None,
+    "named_by": "shape",
     "spec_key": "k",
     "code_key": "c",
 }
@@ -116,8 +119,15 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
     assert share["O random", 8.0] >= 0.95
     whole = rows[rows["condition"].isin(["O elsewhere", "I elsewhere"])]
     assert (whole["share"] >= 0.95).all()  # what the part outside does not do
-    verdicts = {one.model: (one.verdict, one.found) for one in dimensions(table)}
-    assert verdicts == {"slot (oracle)": ("holds", 8), "colour (oracle)": ("does not", 8)}
+    verdicts = {
+        one.effect.where.partition(" (weakest")[0]: one.verdict
+        for one in judge(CLAIMS, claim_effects({"binding_id": table}))
+    }
+    assert verdicts == {
+        "slot (oracle), 2 dimensions": "does not hold", "slot (oracle), 8 dimensions": "holds",
+        "colour (oracle), 2 dimensions": "does not hold",
+        "colour (oracle), 8 dimensions": "does not hold",
+    }  # fmt: skip
 
 
 def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataFrame) -> None:

@@ -37,8 +37,6 @@ from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
 
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},
-    "absolute": {"positions": "absolute"},
-    "resampler": {"connector": "resampler"},
     "36 tokens": {"patch_px": 6},
     "zoo tower": {"tower": "zoo:matching-objects-0"},
 }
@@ -98,9 +96,8 @@ def test_context_replaced_everywhere_is_the_source(plain: Passes) -> None:
     assert all(torch.equal(a, b) for a, b in zip(same.values, base.values, strict=True))
 
 
-@pytest.mark.parametrize("positions", ["rope", "absolute"])
-def test_first_heads_look_back_as_planted(positions: str) -> None:
-    network = build(Toy.model_validate({"name": "t", "positions": positions}), VOCABULARY).network
+def test_first_heads_look_back_as_planted() -> None:
+    network = build(Toy(name="t"), VOCABULARY).network
     network.set_attn_implementation("eager")
     words = torch.from_numpy(rng(3).integers(len(VOCABULARY.tokens), size=(4, 20)))
     with torch.no_grad():
@@ -126,14 +123,6 @@ def test_weights_follow_from_the_seed_alone() -> None:
     differ = [name for name, value in one.items() if not torch.equal(value, other[name])]
     assert len(differ) == sum(v.ndim > 1 for v in one.values())  # biases and norms start alike
     assert 2 * sum(value.numel() for value in one.values()) < 1e6  # bytes as float16
-
-
-def test_absolute_positions_leave_keys_as_they_are() -> None:
-    network = build(Toy(name="t", positions="absolute"), VOCABULARY).network
-    rotary = network.model.language_model.rotary_emb
-    cos, sin = rotary(torch.zeros(1, 5, 96), torch.arange(100)[None])
-    assert torch.equal(cos, torch.ones_like(cos))
-    assert sin.abs().max() < 1e-9
 
 
 def test_tokens_are_the_words_of_the_short_template() -> None:
@@ -350,7 +339,6 @@ def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"objective": "interchange", "connector": "resampler"}, "have no place in the image"),
         ({"patch_px": 5}, "does not divide 12"),
         ({"width": 90}, "width"),
         ({"training": {"grounding_until": 9, "copying_until": 8}}, "out of order"),

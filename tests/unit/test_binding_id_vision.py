@@ -24,7 +24,6 @@ from bindscope.studies.build import build as build_graph
 TOWER, CONNECTOR = 1, 2
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "absolute": {"positions": "absolute"},
     "zoo tower": {"tower": "zoo:matching-objects-0"},
 }
 
@@ -56,9 +55,6 @@ def test_its_layers_are_what_the_engine_edits(name: str, tmp_path: Path) -> None
         if side != 3:  # the first token of each slot, as of each region
             found = found[:, :: side // 3, :: side // 3]
         found = found.reshape(3, 9, -1)[rows, cells]
-        if name == "absolute" and not layer:  # positions are added to what the connector gives
-            vectors = stored.load(path).network.model.language_model.absolute_positions.vectors
-            found = found + vectors.weight.detach().numpy()[cells]
         np.testing.assert_allclose(found, objects[:, :, layer, 0], atol=1e-4)
     toy = stored.load(path)
     with torch.no_grad():

@@ -24,6 +24,7 @@ from bindscope.studies.concepts.analyses_schemas import (
     GEOMETRY_SCHEMA,
 )
 from bindscope.studies.concepts.analyses_views import rows_with
+from bindscope.studies.concepts.claims import READ
 from bindscope.studies.concepts.embedded import read_slots
 from bindscope.studies.concepts.figures import (
     binding_complexity,
@@ -59,7 +60,7 @@ SECTION: dict[str, Any] = {
             "name": "dual", "dual_encoders": ["product"], "dual_objects": 16,
             "complexity": {
                 "approximators": [{"name": "sums", "kind": "additive"}], "coverages": [0.75],
-                "seeds": [0, 1], "description": True,
+                "seeds": [0, 1],
             },
         },
     ],
@@ -114,12 +115,17 @@ def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
 
 def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
     rows = rows_with(ran[2]["concept_geometry"], analysis_kind="decomposition", level=1)
-    for estimator in ("avg_pos", "ols", "single"):
+    for estimator in ("ols", "single"):
         own = rows_with(rows, embedding="additive", variant=estimator)
-        assert one(own, measure="r2") == pytest.approx(1, abs=1e-6)
         assert one(own, measure="retrieval_strict") == 1
+    ols, single = (
+        one(rows, embedding="additive", variant=v, measure="r2") for v in ("ols", "single")
+    )
+    assert ols == pytest.approx(1, abs=1e-6)
+    assert 0.95 < single < 1  # about the mean of the part that is estimated from, not of all scenes
+    # Means over a part of the scenes hold some of the other objects.
+    assert 0.8 < one(rows, embedding="additive", variant="avg_pos", measure="r2") < 0.999
     assert one(rows, embedding="additive", variant="avg", measure="r2") < 0.9
-    assert one(rows, embedding="no-order", variant="avg", measure="r2") > 0.99
 
 
 def test_removal_takes_what_it_says(ran: Any) -> None:
@@ -130,24 +136,24 @@ def test_removal_takes_what_it_says(ran: Any) -> None:
         ("permuted_concept", True, True), ("permuted_object", True, True),
     ):  # fmt: skip
         own = rows_with(rows, variant=part)
-        assert (one(own, measure="concept_pooled") > 0.8) == values, part
+        assert (one(own, measure="concept") > 0.8) == values, part
         assert (one(own, measure="object") > 0.8) == objects, part
         if not objects:
             assert one(own, measure="object") < floor
 
 
 def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
-    rows = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="retrieval_strict")
+    rows = rows_with(ran[2]["concept_editing"], estimator="ols", measure="retrieval_strict")
     for name in ("additive", "lookup"):
         for concept_type in (0, 1):
             own = rows_with(rows, embedding=name, concept_type=concept_type)
             assert one(own, strength=1.0) == 1
             assert one(own, strength=0.0) == 0
-    objects = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="object",
+    objects = rows_with(ran[2]["concept_editing"], estimator="ols", measure="object",
                         concept_type=0, strength=1.0)  # fmt: skip
     assert one(objects, embedding="lookup") == 1
     # Values are read all the same: what the paper's code counts cannot see the difference.
-    values = rows_with(ran[2]["concept_editing"], estimator="avg_pos", measure="concept",
+    values = rows_with(ran[2]["concept_editing"], estimator="ols", measure="concept",
                        concept_type=0, strength=1.0)  # fmt: skip
     assert one(values, embedding="additive") == 1
     assert one(objects, embedding="additive", stratum="none") < 0.6
@@ -156,8 +162,7 @@ def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> N
 def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> None:
     probes = rows_with(ran[2]["concept_geometry"], analysis_kind="recognition", embedding="lookup")
     assert one(probes, measure="object") > 0.95
-    rows = rows_with(ran[2]["binding_complexity"], embedding="lookup", split="test", stratum="all",
-                     selected="final")  # fmt: skip
+    rows = rows_with(ran[2]["binding_complexity"], embedding="lookup", split="test", stratum="all")
     objects = rows_with(rows, measure="object")
     assert (objects["value"] <= objects["bag_of_concepts_floor"] + 0.1).all()
     sums = rows_with(rows, approximator="sums", measure="concept")
@@ -180,12 +185,9 @@ def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on
     assert set(rows["dataset"]) == {"5x4"}
     assert set(rows["trained_coverage"]) == {0.5, 0.7}
     assert set(rows["n_objects"]) == {16}
-    counts = rows_with(rows, measure="r2", selected="final", split="train")["n_scenes"]
-    assert set(counts) <= {11**2, 12**2}  # validation takes one of the 12, or none
-    saved = rows_with(rows, measure="saved_bits", split="blocks")
-    assert len(saved) == 2 * 2
-    share = 1 - saved["bits"] / saved["bits_without"]
-    np.testing.assert_allclose(share, saved["value"])
+    counts = rows_with(rows, measure="r2", split="train")["n_scenes"]
+    assert set(counts) == {2 * 11**2}  # two splits; validation takes one of the 12 objects
+    assert set(rows["fitted_share"]) == {11 / 16}
 
 
 def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
@@ -199,8 +201,11 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
         assert module.draw(**data).axes
     found = chapter(tables, Inputs())
     points = dict(found.findings[0].points)
-    assert any("holds: " in text and "lookup" in text for text in points.values())
-    assert {section.name for section in found.sections} == {"geometry", "edits", "approximators"}
+    assert points[READ.sentence].startswith("holds: lookup on pairs")
+    assert "does not hold: " in points[READ.sentence]
+    assert {section.name for section in found.sections} == {
+        "claims", "geometry", "edits", "approximators",
+    }  # fmt: skip
 
 
 def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
@@ -213,7 +218,7 @@ def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
     (picture,) = data["pictures"]
     sums = {tuple(p["objects"]): p["place"] for p in picture["points"] if p["kind"] == "sum"}
     scenes = [p for p in picture["points"] if p["kind"] == "scene"]
-    assert (len(scenes), len(sums), picture["n_missing"]) == (12, 6, 0)
+    assert (len(scenes), len(sums)) == (12, 6)
     apart = [np.linalg.norm(np.subtract(p["place"], sums[tuple(sorted(p["objects"]))]))
              for p in scenes]  # fmt: skip
     assert max(apart) < 0.25

@@ -7,7 +7,7 @@ from scipy.linalg import orthogonal_procrustes
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted
 from bindscope.studies.concepts.alignment import align, orthogonal_map
-from bindscope.studies.concepts.mds import picture, scaled
+from bindscope.studies.concepts.mds import picture
 from bindscope.studies.concepts.scenes import Scenes
 
 DRAW = np.random.default_rng(0)
@@ -59,26 +59,16 @@ def test_unknown_vectors_are_skipped_and_counted():
         align(broken, first, FIT, np.array([50]))
 
 
-def test_the_picture_of_a_known_shape_keeps_its_distances():
-    directions = np.eye(4)  # all cosine dissimilarities are 1: a tetrahedron
-    places, stress = scaled(directions)
-    apart = np.linalg.norm(places[:, None] - places, axis=2)[np.triu_indices(4, 1)]
-    np.testing.assert_allclose(apart, 1, atol=0.02)
-    assert stress < 0.02
-
-
-def test_the_picture_holds_values_objects_scenes_and_sums():
+def test_a_scene_stands_in_the_picture_where_the_sum_of_its_objects_does():
     scenes = Scenes.all_of((4, 3))
     z = planted.additive(scenes, planted.Planted(20))
-    kept = scenes.find(np.array([[0, 1]])) != np.arange(144)
-    shown = picture(z[kept], scenes.take(kept))
-    kinds = [point.kind for point in shown.points]
-    assert [kinds.count(kind) for kind in ("value", "object", "scene", "sum")] == [4, 4, 11, 6]
-    assert shown.n_missing == 1
-    places = {(p.kind, p.objects): np.array(p.place) for p in shown.points if p.objects}
-    # A sum stands where its scene does: in an additive embedding they are nearly the same vector.
+    shown = picture(z, scenes)
+    kinds = [point["kind"] for point in shown["points"]]
+    assert [kinds.count(kind) for kind in ("value", "object", "scene", "sum")] == [4, 4, 12, 6]
+    places = {(p["kind"], p["objects"]): np.array(p["place"]) for p in shown["points"]}
     same = np.linalg.norm(places["sum", (0, 4)] - places["scene", (0, 4)])
     other = np.linalg.norm(places["sum", (0, 4)] - places["scene", (1, 3)])
     assert same < 0.2 < other + 0.2
-    with pytest.raises(InputError, match="two slots"):
-        picture(z, Scenes.all_of((2, 2), 3))
+    assert "two objects" in picture(z, Scenes.all_of((2, 2), 3))["why"]
+    lacking = scenes.take((scenes.slots != 0).all(axis=1))
+    assert "is missing" in picture(np.zeros((len(lacking), 3)), lacking)["why"]

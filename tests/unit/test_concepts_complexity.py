@@ -1,6 +1,6 @@
-"""Splits of objects, approximators and description lengths (invariants 2, 3 and 6)."""
+"""Splits of objects and approximators (invariants 2, 3 and 6)."""
 
-from math import e, log2, pi, sqrt
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,14 +16,11 @@ from bindscope.studies.concepts.complexity.approximators import (
 )
 from bindscope.studies.concepts.complexity.coordinates import Starts
 from bindscope.studies.concepts.complexity.descended import Descending
-from bindscope.studies.concepts.complexity.description_length import (
-    description_length,
-    gaussian_bits,
-)
 from bindscope.studies.concepts.complexity.models import Perceptron, Structured, combined
 from bindscope.studies.concepts.complexity.splits import split_objects
 from bindscope.studies.concepts.least_squares import value_columns
-from bindscope.studies.concepts.recognition import fit_probes, recognise, split_scenes
+from bindscope.studies.concepts.parts import split_scenes
+from bindscope.studies.concepts.recognition import fit_probes, recognise
 from bindscope.studies.concepts.scenes import Scenes
 
 CLEVR = Scenes.all_of((8, 3))
@@ -109,10 +106,10 @@ def on_test(approximator, encoder, scenes, coverage, **options):
     """Return the scores of the final learner on scenes of unseen objects."""
     z = planted.ENCODERS[encoder](scenes, planted.Planted(56, slot_effect=0.3, **options))
     z = z.astype(np.float32)
-    readout = fit_probes(z, scenes, split_scenes(len(scenes))[0])
+    readout = fit_probes(z, scenes, split_scenes(scenes).probed)
     split = split_objects(scenes, coverage, 0)
     rows = approximations(approximator, z, scenes, readout, [split])
-    [row] = [row for row in rows if (row.selection, row.subset) == ("final", "test")]
+    [row] = [row for row in rows if row.subset == "test"]
     of = {r.target: r.accuracy for r in row.probed if r.accuracy.stratum == "all"}
     return row, of["concept"], of["object"]
 
@@ -151,17 +148,16 @@ FEW = Starts(number=2, iterations=100)
 )
 def test_no_approximator_foretells_the_unseen_objects_of_a_lookup(approximator):
     z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
-    train, test = split_scenes(len(SQUARE))
-    readout = fit_probes(z, SQUARE, train)
-    held_out = recognise(readout, z[test], SQUARE.take(test), resamples=0)
+    parts = split_scenes(SQUARE)
+    readout = fit_probes(z, SQUARE, parts.probed)
+    held_out = recognise(readout, z[parts.read], SQUARE.take(parts.read), resamples=0)
     [objects] = [
         r.accuracy.value for r in held_out if (r.target, r.accuracy.stratum) == ("object", "all")
     ]
     assert objects >= 0.95  # probes read them
     split = split_objects(SQUARE, 0.8, 0, validation=0.15)
     rows = approximations(approximator, z, SQUARE, readout, [split])
-    of_test = {row.selection: row for row in rows if row.subset == "test"}
-    chosen = of_test.get("validation", of_test["final"])
+    [chosen] = [row for row in rows if row.subset == "test"]
     of = {r.target: r.accuracy for r in chosen.probed if r.accuracy.stratum == "all"}
     assert of["object"].value <= of["object"].bag_of_concepts_floor + 0.1
     assert of["concept"].value >= 0.8
@@ -171,13 +167,12 @@ def test_no_approximator_foretells_the_unseen_objects_of_a_lookup(approximator):
 def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
     z = planted.lookup(CLEVR, planted.Planted(12, slot_effect=0.3)).astype(np.float32)
     split = split_objects(CLEVR, 0.8, 1, validation=0.2)
-    fitted = approximate(Approximator("per_object", starts=FEW), z, CLEVR, [split])
-    assert set(fitted.predicted) == {"final", "validation"}
-    final, validated = (
-        np.square(fitted.predicted[name][0] - z)[split.test].mean()
-        for name in ("final", "validation")
-    )
-    assert validated < final
+    product = Approximator("per_object", starts=FEW)
+    without = replace(split, validation=split.validation[:0])
+    final, validated = (approximate(product, z, CLEVR, [own]) for own in (without, split))
+    assert (final.selected, validated.selected) == ("final", "validation")
+    errors = [np.square(one.predicted[0] - z)[split.test].mean() for one in (final, validated)]
+    assert errors[1] < errors[0]
 
 
 def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
@@ -188,30 +183,28 @@ def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
     split = split_objects(SQUARE, 0.8, 0)
     low = Approximator("per_object", rank=6, descending=Descending(800, 0.02))
     fitted = approximate(low, z, SQUARE, [split])
-    error = np.square(fitted.predicted["final"][0] - z)[split.test].mean()
+    error = np.square(fitted.predicted[0] - z)[split.test].mean()
     sums = approximate(Approximator("additive"), z, SQUARE, [split])
-    of_sums = np.square(sums.predicted["final"][0] - z)[split.test].mean()
+    of_sums = np.square(sums.predicted[0] - z)[split.test].mean()
     assert error < 0.5 * of_sums
     assert fitted.parameters == 28 * 30 + 28 * 6 + 6 * 30 + 30
 
 
-def test_selections_are_named_and_the_one_on_the_test_is_an_oracle():
+def test_validation_objects_choose_the_state_that_is_judged():
     z = planted.additive(CLEVR, planted.Planted(12)).astype(np.float32)
     splits = [split_objects(CLEVR, 0.6, seed, validation=0.2) for seed in range(2)]
     small = Approximator("mlp", widths=(8,), descending=Descending(40))
     fitted = approximate(small, z, CLEVR, splits)
-    assert set(fitted.predicted) == {"final", "validation", "oracle_test"}
-
-    def loss(selection, subset):
-        found = fitted.predicted[selection]
-        own = [split.subsets[subset] for split in splits]
-        return [np.square(p[i] - z[i]).mean() for p, i in zip(found, own, strict=True)]
-
-    assert all(np.less_equal(loss("oracle_test", "test"), loss("final", "test")))
-    assert all(np.less_equal(loss("validation", "validation"), loss("final", "validation")))
+    last = approximate(small, z, CLEVR, [replace(s, validation=s.validation[:0]) for s in splits])
+    assert (fitted.selected, last.selected) == ("validation", "final")
+    for i, split in enumerate(splits):
+        chosen, final = (
+            np.square(one.predicted[i] - z)[split.validation].mean() for one in (fitted, last)
+        )
+        assert chosen <= final
     assert len(fitted.ended) == 2
     again = approximate(small, z, CLEVR, splits)
-    np.testing.assert_array_equal(again.predicted["final"], fitted.predicted["final"])
+    np.testing.assert_array_equal(again.predicted, fitted.predicted)
 
 
 def test_a_fit_that_still_falls_is_flagged():
@@ -230,29 +223,4 @@ def test_trees_learn_what_they_saw(kind):
     trees = Approximator(kind, rounds=40, components=4)
     fitted = approximate(trees, z, CLEVR, [split])
     assert fitted.losses[0, 0] < 0.4
-    assert fitted.predicted["final"].shape == (1, 576, 6)
-
-
-def test_gaussian_bits_have_a_closed_form():
-    errors = np.full((4, 8), 3.0)
-    expected = 32 * log2(sqrt(9 + 0.01 / 12) * sqrt(2 * pi * e) / 0.1) + 2.5
-    assert gaussian_bits(errors, 0.1) == pytest.approx(expected)
-    none = gaussian_bits(np.zeros(1000), 0.1) - log2(1000) / 2
-    assert none / 1000 == pytest.approx(log2(sqrt(2 * pi * e / 12)))
-
-
-def test_a_rule_saves_bits_and_a_lookup_has_none():
-    sums = Approximator("additive")
-    tables = planted.Planted(24, slot_effect=0.3)
-    rule = description_length(sums, planted.additive(CLEVR, tables), CLEVR)
-    arbitrary = description_length(sums, planted.lookup(CLEVR, tables, 3.0), CLEVR)
-    assert rule.saved > 0.5
-    assert arbitrary.saved < 0.02
-    assert rule.bits == pytest.approx(sum(rule.bits_by_block))
-    assert rule.bits_by_block[0] == rule.bits_without_by_block[0]
-    assert len(rule.bits_by_block) == 5
-    unit = description_length(sums, 100 * planted.additive(CLEVR, tables), CLEVR)
-    assert unit.bits == pytest.approx(rule.bits, rel=1e-6)
-    apart = CLEVR.take(CLEVR.first_of_its_kind.all(axis=1))
-    with pytest.raises(InputError, match="no scene is made"):
-        description_length(sums, planted.additive(apart, tables), apart, blocks=(0.05, 1))
+    assert fitted.predicted.shape == (1, 576, 6)

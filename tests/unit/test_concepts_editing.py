@@ -8,7 +8,8 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import planted
 from bindscope.studies.concepts.decomposition import nearest
 from bindscope.studies.concepts.editing import edited, value_edits
-from bindscope.studies.concepts.recognition import fit_probes, split_scenes
+from bindscope.studies.concepts.parts import split_scenes
+from bindscope.studies.concepts.recognition import fit_probes
 from bindscope.studies.concepts.removal import derangement, part_of, removals
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.vectors import SingleScenes, object_vectors
@@ -128,8 +129,9 @@ def test_the_part_of_an_additive_embedding_is_all_of_it():
 
 def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():
     z = planted.lookup(CLEVR, planted.Planted(64, slot_effect=0.3))
-    train, test = split_scenes(576)
-    rows = {row.removed: row for row in removals(z, CLEVR, train, test, resamples=0)}
+    parts = split_scenes(CLEVR)
+    found = removals(z, CLEVR, parts.probed, parts.scored, fit=parts.probed, resamples=0)
+    rows = {row.removed: row for row in found}
     value, chance = {}, {}
     for removed, row in rows.items():
         assert row.converged

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import combinations, permutations
-from math import comb, prod
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dual_twins import BagOfConcepts, OneHot, Random, loss_of_one, scene_by_scene
+from dual_twins import loss_of_one, scene_by_scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -22,7 +21,7 @@ from bindscope.core.errors import BindscopeError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.dual.batches import Batches
 from bindscope.studies.concepts.dual.encoders.transformer import sinusoids
-from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, single_objects, swaps
+from bindscope.studies.concepts.dual.evaluation import swaps
 from bindscope.studies.concepts.dual.job import rows, run_of, write_results
 from bindscope.studies.concepts.dual.loss import contrastive, to_queries
 from bindscope.studies.concepts.dual.objects import ids_of, split_objects, values_of
@@ -395,94 +394,13 @@ def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Pa
         np.testing.assert_array_equal(single, runs.splits[i].train)
     slots = np.array([[0, 7], [19, 4]])
     own = stored[2]
-    objects, values = own.queries()
-    assert (objects.shape, values.shape) == ((20, 8), (9, 8))
+    queries = own.encoder.queries()
+    assert [part.shape for part in (queries.objects, *queries.concepts)] == [
+        (20, 8),
+        (5, 8),
+        (4, 8),
+    ]
     table = trained.weights["final"]["scene_objects.table"][2]
     np.testing.assert_array_equal(own.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
     wanted = own.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
-    np.testing.assert_array_equal(own.embed(slots), wanted)
-
-
-# --- Evaluation ---------------------------------------------------------------------------------
-
-
-@quick
-@given(SIZES, st.data())
-def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
-    sizes: tuple[int, ...], data: Any
-) -> None:
-    total = prod(sizes)
-    drawn = data.draw(st.sets(st.integers(0, total - 1), min_size=2, max_size=8))
-    objects = np.array(sorted(drawn))
-    for ordered, wanted in ((False, combinations), (True, permutations)):
-        scenes = pairs(objects, sizes, ordered=ordered, max_scenes=None, seed=0)
-        found = [tuple(row) if ordered else tuple(sorted(row)) for row in scenes.slots.tolist()]
-        assert sorted(found) == sorted(wanted(objects.tolist(), 2))
-        assert scenes.n_all == len(found)
-        few = pairs(objects, sizes, ordered=ordered, max_scenes=1, seed=0)
-        assert (len(few.slots), few.n_all) == (1, len(found))
-    values = values_of(scenes.slots, sizes)
-    for own, shared, mixed in zip(values, scenes.shared, swaps(scenes.slots, sizes), strict=True):
-        assert shared == any(own[0] == own[1])
-        held = [set(column) for column in own.T.tolist()]
-        wanted_objects = [
-            i for i in range(total)
-            if all(v in held[k] for k, v in enumerate(values_of(np.array(i), sizes)))
-        ]  # fmt: skip
-        assert sorted(set(mixed.tolist())) == wanted_objects
-
-
-def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:
-    two = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
-    scenes = two if n == 2 else single_objects(objects)
-    found = evaluate(encoder, scenes, objects[:5], ("sampled", "swaps"), 0)
-    return {(score.target, score.candidates, score.stratum): score for score in found}
-
-
-@pytest.mark.parametrize("sizes", [(5, 4), (3, 4, 2), (2, 2)])
-def test_the_floor_is_what_a_bag_of_concepts_recognises(sizes: tuple[int, ...]) -> None:
-    found = scores(BagOfConcepts(sizes), np.arange(prod(sizes)))
-    for (target, _, _), score in found.items():
-        wanted = score.floor if target == "object" else 1.0
-        assert score.accuracy == pytest.approx(wanted)
-    full = found["object", "full", "all"]
-    # Two different objects of a complete space that differ in one type alone.
-    alike = sum(size - 1 for size in sizes) / (prod(sizes) - 1)
-    assert full.floor == pytest.approx(alike)
-    assert found["object", "full", "none"].floor == 0.0
-    if len(sizes) == 2:
-        assert found["object", "full", "shared"].floor == 1.0
-        with_itself = 1 - (1 - 1 / sizes[0]) * (1 - 1 / sizes[1])  # the specification's formula
-        n = prod(sizes)
-        assert full.floor == pytest.approx((with_itself - 1 / n) / (1 - 1 / n))
-    else:  # two that share one of three values have swaps
-        assert found["object", "full", "shared"].floor < 1.0
-
-
-def test_one_that_knows_every_object_recognises_all_and_a_single_object_needs_no_binding() -> None:
-    for score in scores(OneHot((5, 4)), np.arange(20)).values():
-        if score.target == "object":
-            assert score.accuracy == 1.0
-    single = scores(BagOfConcepts((5, 4)), np.arange(20), n=1)
-    assert {key[1:] for key in single} == {("full", "all"), ("trained", "all")}
-    assert all(score.accuracy == 1.0 for score in single.values())
-    assert single["object", "full", "all"].floor == 1.0
-    assert single["object", "full", "all"].chance == pytest.approx(1 / 20)
-    # Among five objects and, where it is none of them, its own.
-    assert single["object", "trained", "all"].chance == pytest.approx((5 / 5 + 15 / 6) / 20)
-
-
-def test_chance_is_that_of_random_embeddings() -> None:
-    sizes = (4, 3)
-    found = [scores(Random(sizes, 40, seed), np.arange(12)) for seed in range(60)]
-    n = 60 * comb(12, 2)
-    for key, score in found[0].items():
-        mean = np.mean([one[key].accuracy for one in found])
-        expected = np.mean([one[key].chance for one in found])
-        assert mean == pytest.approx(
-            expected, abs=6 * (expected * (1 - expected) / n) ** 0.5 + 0.01
-        )
-        if key == ("object", "full", "all"):
-            assert score.chance == pytest.approx(1 / comb(12, 2))
-        if key == ("object", "swaps", "none"):
-            assert score.chance == pytest.approx(1 / comb(4, 2))
+    np.testing.assert_array_equal(own.encoder.embed(slots), wanted)

@@ -350,21 +350,6 @@ def test_files_are_the_same_bytes_and_hold_no_date(tmp_path, published):
         assert b"<dc:date>" not in one
 
 
-def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
-    """The solver of the layout leaves them different from process to process."""
-    for shift in (0.0, 1e-13):
-        figure = mpl.figure.Figure(figsize=(2, 2))
-        axes = figure.add_axes((0.1 + shift, 0.1, 0.4, 0.8))
-        axes.plot([0, 2], [0, 1])
-        figure.add_axes((0.6, 0.1, 0.3, 0.8)).plot([0, 3], [1, 0])
-        style.save(figure, tmp_path / "a.png", tmp_path / f"{shift}.svg")
-    one, two = ((tmp_path / f"{shift}.svg").read_bytes() for shift in (0.0, 1e-13))
-    assert one == two
-    for clip in (b"clip0", b"clip1"):
-        assert one.count(b'<clipPath id="%s">' % clip) == 1
-        assert b"url(#%s)" % clip in one
-
-
 def write_fit(folder, model, probe, names):
     """Write what a fit or a null probe leaves behind."""
     base = folder / f"{model}-{probe}"
@@ -484,8 +469,3 @@ def test_an_edit_of_a_figure_redraws_no_other(name):
     used = closure((ENTRIES[name].implementation,))[0]
     figures = {entry.implementation for entry in ENTRIES.values()}
     assert figures & set(used) == {ENTRIES[name].implementation}
-
-
-def test_no_two_of_many_names_look_the_same() -> None:
-    found = style.looks([str(i) for i in range(64)]).values()
-    assert len({tuple(sorted(look.items())) for look in found}) == 64

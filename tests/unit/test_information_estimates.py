@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -374,3 +375,16 @@ def test_losses_of_other_codes_are_refused():
         estimate(result(), PRIOR, objects[:-1], features[:-1], CONFIG)
     with pytest.raises(StoreError, match="heads of object"):
         estimate(result(), PRIOR, objects[:, :-1], features, CONFIG)
+
+
+def test_a_part_of_which_the_prior_is_preferred_gives_nothing():
+    """Also where splits share no feature code, so that the prior pays more than the entropy."""
+    prior = PRIOR | {"split_gap_bits": 1.0}
+    fit = result(chained=(4.5, 1.5, 1.0), prior_spread=0.5)
+    assert row_of(fit, prior)["feature_lower_bound_bits"] < -1
+    fit = replace(fit, target_flags={"chained_feature": ("prior",), "chained": ("prior",)})
+    row = row_of(fit, prior)
+    assert [row[f"feature_lower_bound_bits{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]
+    assert row["loss_chained_feature_bits"] == row["prior_loss_feature_bits"] == 2.0
+    assert row["pairing_lower_bound_bits"] == pytest.approx(2.0)
+    assert row["flags"] == "prior"

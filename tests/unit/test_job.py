@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,46 @@ def test_numpy_from_outside_the_environment_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert f"{foreign}: numpy would be imported from outside this job's environment" in log
     assert "remedy: add numpy to the rule's file in envs/, or install requirements.lock" in log
+
+
+LAUNCHER = '''
+import subprocess, sys, time
+from bindscope.core.job import name_launcher
+name_launcher()
+job = """
+import time
+from bindscope.core.job import _die_with_launchers
+_die_with_launchers()
+print('up', flush=True)
+time.sleep(60)
+"""
+child = subprocess.Popen([sys.executable, "-c", job], stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+'''
+# A shell that starts Snakemake in the background and ends while it runs, as a logout does.
+SHELL = "{python} {script} >{out} 2>&1 & echo $!; until [ -s {out} ]; do sleep 0.05; done"
+
+
+def test_a_job_outlives_the_users_shell_and_not_its_snakemake(tmp_path: Path) -> None:
+    script, out = tmp_path / "launcher.py", tmp_path / "pid"
+    script.write_text(LAUNCHER)
+    command = SHELL.format(python=sys.executable, script=script, out=out)
+    shell = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    job = int(out.read_text())
+    time.sleep(0.3)
+    assert is_running(job)
+    os.kill(int(shell.stdout), signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while is_running(job):
+        assert time.monotonic() < deadline, "a job outlived its Snakemake"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -82,8 +82,48 @@ def test_shuffled_labels_read_nothing() -> None:
     found = bindscope.measure(
         OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR], control="shuffled_labels"
     )
-    assert found.best["binding_lower_bound_bits_low"] <= EXACT
+    assert found.best["binding_lower_bound_bits"] == 0  # before: -0.08 to 0.02, by the seed
+    assert "prior" in found.best["flags"].split(";")
     assert {*found.table["control"]} == {"shuffled_labels"}
+
+
+@pytest.mark.parametrize("width", [192, pytest.param(768, marks=pytest.mark.slow)])
+def test_random_features_of_few_scenes_read_nothing(width: int) -> None:
+    """Of 6 x 6 objects and 419 scenes; without the prior in the family: -0.1 to -0.7 of counts."""
+    rng = np.random.default_rng(width)
+    space = {"kind": "uniform", "groups": {"colour": 6, "shape": 6},
+             "min_objects": 9, "max_objects": 9}  # fmt: skip
+    objects = np.zeros((419, 36), np.uint8)
+    np.put_along_axis(objects, rng.random((419, 36)).argsort(1)[:, :9], 1, axis=1)
+    probe: Any = {"family": "linear", "targets": ["chained", "anchored"]}
+    found = bindscope.measure(rng.normal(size=(419, width)), objects, space=space, probes=[probe])
+    for row in found.table.to_dict("records"):
+        for part in ("feature", "count", "pairing", "conditional_binding", "binding"):
+            ends = [row[f"{part}_lower_bound_bits{end}"] for end in ("", "_low", "_high")]
+            assert ends == [0, 0, 0], part
+        assert row["flags"] == "prior"
+    assert "above_prior" not in found.best["flags"]
+
+
+def test_a_part_that_is_decoded_stands_beside_one_that_is_the_prior() -> None:
+    """Features among noise: what occurs is decoded, what goes with what is the prior."""
+    noise = np.random.default_rng(0).normal(size=(N, 64))
+    z = np.hstack([feature_code(OBJECTS, (3, 3)), noise])
+    probe: Any = {"family": "linear", "targets": ["chained"]}
+    found = bindscope.measure(z, OBJECTS, space=SPACE, probes=[probe])
+    assert found.best["feature_lower_bound_bits"] > 0.9 * found.best["h_feature_bits"]
+    assert found.best["pairing_lower_bound_bits"] == 0
+    assert found.best["loss_object_given_counts_bits"] == pytest.approx(
+        found.best["prior_loss_object_given_counts_bits"]
+    )
+
+
+def test_probes_that_are_fitted_in_steps_contain_the_prior_too() -> None:
+    rng = np.random.default_rng(1)
+    probe: Any = {"family": "quadratic", "targets": ["chained"], "steps": 40}
+    found = bindscope.measure(rng.normal(size=(N, 32)), OBJECTS, space=SPACE, probes=[probe])
+    assert found.best["binding_lower_bound_bits"] == 0
+    assert found.best["flags"] == "prior"
 
 
 def test_the_seed_decides_everything(identity: Measured) -> None:

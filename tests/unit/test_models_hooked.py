@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from bindscope.activations.reader import Activations
-from bindscope.commands.effects import example
 from bindscope.config.grid import Grid, layers_of
 from bindscope.config.loading import load_config
 from bindscope.config.models import Pretrained, PythonModel
@@ -27,6 +26,7 @@ from bindscope.core.interfaces import Model
 from bindscope.models.base import TokenMap
 from bindscope.models.hooked import HookedModule
 from bindscope.models.loading import load_model
+from mutations import example
 
 SIDE = 16
 RAW = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}

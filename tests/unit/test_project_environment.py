@@ -33,7 +33,7 @@ class Clone:
     def __init__(self, path: Path) -> None:
         self.path = path / "clone"
         self.path.mkdir()
-        for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        for name in ("Makefile", "requirements.lock", "requirements.hashes", "pyproject.toml"):
             shutil.copy(ROOT / name, self.path)
         self.python = path / "python"
         self.python.write_text(PYTHON)
@@ -83,11 +83,12 @@ def test_made_once_and_brought_up_to_date_when_the_lock_changes(clone: Clone) ->
     assert done.returncode == 0, done.stderr
     assert "Environment ready" in done.stdout
     assert clone.called("-m venv") == 1
+    assert clone.called("--no-deps --require-hashes -r requirements.hashes") == 1
     assert clone.called("-r requirements.lock") == 1
     assert clone.called("-e .") == 1
     assert clone.make().returncode == 0
     assert clone.calls.read_text() == ""
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements.hashes", "pyproject.toml"):
         change(clone.path / name)
         assert clone.make().returncode == 0
         assert clone.called("-m venv") == 0  # packages follow in place

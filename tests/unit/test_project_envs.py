@@ -19,7 +19,6 @@ from bindscope.core.keys import parse_module
 from bindscope.core.registries import ADAPTERS, READERS, RENDERERS, SPACES
 from bindscope.studies.binding_information.registry import FAMILIES
 
-PART_OF_BLENDER = {"bpy", "mathutils"}  # one module runs in its Python, not in ours
 ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
 PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
@@ -127,5 +126,5 @@ def test_everything_imported_is_declared() -> None:
         ".".join(path.relative_to("src").with_suffix("").parts)
         for path in Path("src/bindscope").rglob("*.py")
     ]
-    missing = sorted(reached(*modules) - names - PART_OF_BLENDER)
+    missing = sorted(reached(*modules) - names)
     assert not missing

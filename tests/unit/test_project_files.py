@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 import shlex
 import subprocess
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from lock_file import LOCK, read_pins
+from lock_file import HASHES, LOCK, read_pins
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from snakemake.cli import get_argument_parser
 
 import bindscope
@@ -68,6 +70,35 @@ def test_the_lock_names_no_machine_no_build_and_no_hash() -> None:
         assert forbidden not in text
     assert "file:" not in LOCK.read_text()
     assert "/work" not in LOCK.read_text()
+
+
+def test_every_pin_has_hashes_but_those_of_builds_that_differ_by_machine() -> None:
+    text = HASHES.read_text()
+    assert read_pins(HASHES) == {
+        name: version for name, version in read_pins().items()
+        if name not in ("torch", "torchvision")
+    }  # fmt: skip
+    pins = [line for line in text.splitlines() if "==" in line]
+    parts = re.split(r"(?m)^[a-z0-9-]+==", text)[1:]
+    assert len(parts) == len(pins)
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", part) for part in parts)
+    for forbidden in ("+cpu", "file:", "/work", "@", "--index", "--find"):
+        assert forbidden not in text
+
+
+def test_no_known_vulnerability_is_locked() -> None:
+    """Of resources/advisories.csv, without a network; add a row for each one that is heard of."""
+    pins = read_pins()
+    direct = [*PROJECT["dependencies"], *EXTRAS["workflow"]]
+    names = {canonicalize_name(Requirement(text).name) for text in direct}
+    with Path("resources/advisories.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    for row in rows:
+        assert row["package"] in names
+        assert row["id"]
+        assert row["source"].startswith("https://")
+        assert Version(pins[row["package"]]) >= Version(row["fixed"]), row
 
 
 def test_the_lock_holds_what_was_seen_working() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_run_and_where_its_results_are(
         "  Figures  results/figures/*.png  (tokens)",
         "  Report   results/report.html",
     ]
-    assert not (clone / command.HOST).exists()
+    assert not (clone / command.RECORD).exists()
 
 
 def test_a_failure_says_that_the_work_is_kept(
@@ -136,7 +137,7 @@ def test_make_clean_waits_for_the_end_of_a_run(
     done = subprocess.run(clean, cwd=clone, env=environment, capture_output=True, text=True)
     assert done.returncode
     assert "error: " in done.stderr
-    assert f"(process {sleeper.pid})" in done.stderr
+    assert f"(process {sleeper.pid} of " in done.stderr
     assert product.exists()
     sleeper.kill()
     sleeper.wait()
@@ -159,10 +160,20 @@ def test_runs_elsewhere_and_other_programs_do_not_count(
         editor.wait()
 
 
+def lock(clone: Path, **starter: object) -> None:
+    """Leave a lock behind, and who made it: this machine, a process that ended, or as given."""
+    locks = clone / ".snakemake/locks"
+    locks.mkdir(parents=True)
+    (locks / "0.input.lock").touch()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    known = {"user": "ada", "host": socket.gethostname(), "pid": ended.pid, "started": 0.0}
+    (clone / command.RECORD).write_text(json.dumps(known | starter))
+
+
 def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -> None:
-    lock = clone / ".snakemake/locks/0.input.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
+    lock(clone)
+    command.refuse_second(clone, patience_s=0)
     command.run(clone, ["--configfile", "x.yaml"])
     assert len(commands) == 2
     assert "--unlock" in commands[0]
@@ -170,14 +181,88 @@ def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -
     assert commands[0][3:5] == ["--configfile", "x.yaml"]
 
 
-def test_a_lock_of_another_machine_is_left(clone: Path, commands: list[list[str]]) -> None:
-    lock = clone / ".snakemake/locks/0.input.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    (clone / command.HOST).write_text("node17")
-    with pytest.raises(BindscopeError, match="started on node17 holds this folder"):
-        command.run(clone, [])
+def test_a_lock_of_another_machine_is_left(clone: Path) -> None:
+    lock(clone, host="node17", pid=os.getpid())
+    with pytest.raises(BindscopeError, match=rf"process {os.getpid()} of ada on node17"):
+        command.refuse_second(clone, patience_s=0)
+
+
+def test_a_lock_of_an_unknown_machine_is_left(clone: Path) -> None:
+    lock(clone)
+    (clone / command.RECORD).unlink()
+    with pytest.raises(BindscopeError, match="nothing says on which machine") as refused:
+        command.refuse_second(clone, patience_s=0)
+    assert "snakemake --unlock" in refused.value.remedy
+
+
+def test_who_started_a_run_is_written_down_and_refuses_a_second(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while Snakemake still plans, before it locks; and seen through a hidden `/proc`."""
+
+    def meanwhile(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(command.os, "getpid", lambda: 1)  # of the second one
+        monkeypatch.setattr(command.psutil, "process_iter", lambda _: [])
+        with pytest.raises(BindscopeError, match=rf"\(process {mine} of "):
+            command.refuse_second(clone, patience_s=0)
+        monkeypatch.undo()
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    mine = os.getpid()
+    monkeypatch.setattr(command.subprocess, "run", meanwhile)
+    assert command.run(clone, []) == 0
+
+
+def test_a_number_that_another_process_has_now_does_not_count(clone: Path) -> None:
+    lock(clone, pid=os.getppid(), started=1.0)
+    assert not command.live_runs(clone)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
+def test_a_run_of_another_user_is_seen(clone: Path) -> None:
+    """Its working directory cannot be read; where the folder is locked, it may be this one."""
+    words = ["python3", "-c", "read line", "snakemake"]
+    other = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=54321,
+                             cwd=clone)  # fmt: skip
+    try:
+        for folder in clone, *list(clone.parents)[:-2]:
+            folder.chmod(0o755)
+        assert as_user(54322, lambda: command.live_runs(clone)) == []
+        lock(clone)
+        seen = as_user(54322, lambda: command.live_runs(clone))
+        assert f"process {other.pid} of 54321, in a folder that you may not read" in seen
+    finally:
+        other.kill()
+        other.wait()
+
+
+def as_user(number: int, call: Callable[[], list[str]]) -> list[str]:
+    """Return what a call returns to another user, as JSON has it."""
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        os.setuid(number)
+        os.write(write, json.dumps(call()).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as answer:
+        return list(json.loads(answer.read()))
+
+
+def test_a_configuration_that_is_no_yaml_does_not_reach_snakemake(
+    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(clone)
+    for content in (b"a: &a [*a]", b"a: \xff", b"a: " + b"[" * 3000):
+        Path("x.yaml").write_bytes(content)
+        assert command.main(["--configfile", "x.yaml", "-n"]) == 1
+        assert capsys.readouterr().err.startswith("error: x.yaml: line 1")
+    assert command.main(["--configfile", "y.yaml"]) == 1
     assert not commands
+    Path("x.yaml").write_text("a: 1")
+    assert command.main(["--configfile", "x.yaml", "-n"]) == 0
+    assert commands
 
 
 TOY = """
@@ -210,7 +295,9 @@ def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
     first.wait()
     locks = clone / ".snakemake/locks"
     assert list(locks.iterdir())
-    assert (clone / command.HOST).read_text() == socket.gethostname()
+    starter = command.Starter.read(clone)
+    assert starter is not None
+    assert (starter.host, starter.pid) == (socket.gethostname(), first.pid)
     again = subprocess.run(
         start, cwd=clone, env=environment, capture_output=True, text=True, timeout=100
     )

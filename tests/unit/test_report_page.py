@@ -3,7 +3,6 @@
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from bindscope.report.chapter import (
     Warned,
     number,
     page_table,
-    points_by_claim,
 )
 from bindscope.report.job import make_parts
 from bindscope.report.page import LARGEST_SVG_BYTES, Drawing, Part, build_page, caption_html
@@ -194,7 +192,9 @@ def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
         findings=(Finding("<b>lead</b>", (("<i>", "&"),)),),
         sections=(Section("s", "<u>", ("<s>",)),),
     )
-    page = page_of(Part("toy", "<h1>", chapter), config={"name": "<script>"})
+    source = [{"url": "https://host/a.zip?key=secret"}]
+    page = page_of(Part("toy", "<h1>", chapter), config={"name": "<script>", "sources": source})
+    assert "https://host/a.zip?..." in page
     assert "<p>good</p>" in page
     for raw in ("<b>", "<i>", "<u>", "<s>", "<h1><", "<script>\n</pre>"):
         assert raw not in page
@@ -254,6 +254,7 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
         "trends": str(ROOT / "resources/published/trends.csv"),
         "histograms": str(ROOT / "resources/published/histograms.csv"),
         "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
+        "claims": str(ROOT / "resources/reference/claims.csv"),
     }
     inputs = Inputs({"tables": tables, "figures": figures}, {"config": CONFIG}, resources)
     titles = {entry.name: entry.title for entry in STUDY.figures}
@@ -286,18 +287,3 @@ def test_every_figure_of_the_study_has_a_title_and_a_caption():
         assert len(entry.title) > 5
         caption = (ROOT / "workflow" / "report" / f"{entry.name}.rst").read_text()
         assert len(caption) > 100
-
-
-def test_verdicts_are_told_by_claim_and_those_that_hold_first():
-    judged = [
-        SimpleNamespace(claim=claim, verdict=verdict, model=model)
-        for claim, verdict, model in (
-            ("x helps", "undecided", "a"), ("y helps", "does not", "a"),
-            ("x helps", "holds", "b"), ("x helps", "holds", "c"),
-        )
-    ]  # fmt: skip
-    assert points_by_claim(judged, lambda one: one.model) == (
-        ("That x helps", "holds: b, c; undecided: a."),
-        ("That y helps", "does not: a."),
-    )
-    assert points_by_claim([], str) == ()

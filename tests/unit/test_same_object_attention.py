@@ -8,6 +8,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from bindscope.studies.same_object.attention_measures import (
+    beyond_rivals,
     correlations,
     divergence_bits,
     fisher,
@@ -15,42 +16,63 @@ from bindscope.studies.same_object.attention_measures import (
 )
 
 
-def test_correlations_are_those_of_scipy_and_of_regression_residuals() -> None:
+def test_correlations_are_those_of_scipy() -> None:
     generator = np.random.default_rng(0)
     m = 9
     attention = generator.dirichlet(np.ones(m), (2, m))
     scores = generator.standard_normal((m, m))
     scores += scores.T
-    places, tokens = generator.uniform(0, 5, (m, 2)), generator.standard_normal((m, 4))
-    found = correlations(attention, scores, places, tokens)
+    found = correlations(attention, scores)
     i, j = (~np.eye(m, dtype=bool)).nonzero()
     p = 1 / (1 + np.exp(-scores[i, j]))
-    cosine = [tokens[a] @ tokens[b] / np.linalg.norm(tokens[a]) / np.linalg.norm(tokens[b])
-              for a, b in zip(i, j, strict=True)]  # fmt: skip
-    given = np.stack([np.ones(len(i)), np.linalg.norm(places[i] - places[j], axis=1), cosine], 1)
     for head in range(2):
         a = attention[head, i, j]
-        rest = [v - given @ np.linalg.lstsq(given, v, rcond=None)[0] for v in (a, p)]
         alone = a / (1 - attention[head, i, i])
         expected = {
             "pearson": pearsonr(a, p)[0], "pearson_logit": pearsonr(a, scores[i, j])[0],
-            "spearman": spearmanr(a, p)[0], "partial": pearsonr(*rest)[0],
-            "pearson_renormalised": pearsonr(alone, p)[0],
+            "spearman": spearmanr(a, p)[0], "pearson_renormalised": pearsonr(alone, p)[0],
         }  # fmt: skip
         assert {name: values[head] for name, values in found.items()} == pytest.approx(expected)
 
 
 def test_nothing_correlates_with_what_does_not_vary() -> None:
     m = 5
-    flat = correlations(np.full((1, m, m), 0.2), np.eye(m), np.eye(m)[:, :2], np.eye(m))
-    assert np.isnan(flat["pearson"][0])
-    # Scores that follow from the distance leave nothing to correlate beside it.
-    places = np.arange(10.0).reshape(5, 2) ** 1.5
-    far = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    scores = np.log(0.01 + far / 100) - np.log1p(-(0.01 + far / 100))
-    same = correlations(np.random.default_rng(0).random((1, m, m)), scores, places, np.eye(m))
-    assert np.isnan(same["partial"][0])
+    assert np.isnan(correlations(np.full((1, m, m), 0.2), np.eye(m))["pearson"][0])
     assert np.isnan(fisher(np.array([np.nan]))[0])
+
+
+def image(m: int = 20) -> tuple[np.ndarray, ...]:
+    """Objects of four patches, of two classes; places on a grid; tokens of noise."""
+    draw = np.random.default_rng(1)
+    instances = np.arange(m) // 4
+    places = np.stack(np.divmod(draw.permutation(36)[:m], 6), -1).astype(float)
+    same = instances[:, None] == instances[None]
+    return same, instances % 2, places, draw.standard_normal((m, 32))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights: np.ndarray = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_attention_by_class_distance_or_cosine_leaves_nothing_and_by_objects_does() -> None:
+    same, classes, places, tokens = image()
+    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    unit = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
+    for rival in (
+        2.0 * (classes[:, None] == classes[None]), 3.0 * np.exp(-distance), 4 * unit @ unit.T,
+        np.random.default_rng(0).standard_normal(len(same))[None].repeat(len(same), 0),
+    ):  # fmt: skip
+        found = beyond_rivals(softmax(rival)[None], same, classes, places, tokens)
+        assert np.isnan(found).all()  # nothing is left but rounding
+        both = softmax(rival + 0.5 * same)[None]
+        assert beyond_rivals(both, same, classes, places, tokens)[0] == pytest.approx(1)
+
+
+def test_where_classes_are_objects_nothing_can_be_shown() -> None:
+    same, _, places, tokens = image()
+    attention = softmax(2.0 * same)[None]
+    assert np.isnan(beyond_rivals(attention, same, np.arange(20) // 4, places, tokens)).all()
 
 
 def test_divergence_is_0_of_the_same_and_1_bit_of_what_shares_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Images that cannot be asked about: a message for each, and a row of what is skipped."""
+"""Images that cannot be used: a message for each, and how many are left out."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from PIL import Image
 from segmented_photos import COCO, MASK, ade, coco, stored
 
 from bindscope.core.errors import InputError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.records import read_source, write_records
 from bindscope.studies.same_object.findings import _left_out
 from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_samples
 from bindscope.studies.same_object.sampling_config import PatchSampling
-from bindscope.studies.same_object.skipped import SKIPPED
 from segmented_releases import BUILDING, CAR, WALL, Photo, draw, write_ade20k, write_coco
-
-KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
 
 
 def filled(name: str, value: int) -> Photo:
@@ -48,8 +45,8 @@ def release(tmp_path: Path) -> Path:
     return folder
 
 
-def row(image: Any, reason: str, grid: str = "", split: str = "") -> tuple[str, str, str, str]:
-    return grid, split, str(image), reason
+def skipped_reasons(skipped: list[Any]) -> list[tuple[str, str]]:
+    return [(Path(one.image).name, one.reason) for one in skipped]
 
 
 def test_every_bad_image_is_listed_with_its_reason_and_the_rest_is_used(
@@ -67,26 +64,24 @@ def test_every_bad_image_is_listed_with_its_reason_and_the_rest_is_used(
         groups = {group.name: group.size for group in source.space.groups}
         write_samples([tmp_path / "s.json"], "train", 4, (6, 6), groups, PatchSampling(), writer)
 
-    names = {"dataset": "photos", **KEYS}
-    given = {
-        "samples": [Given({**names, "grid": "6x6", "split": "train"}, {"": str(samples)})],
-        "records": [Given(names, {"": str(records)})],
-    }
-    table = SKIPPED.build(Inputs(given))
-    folder = Path(MASK).parent
-    found = set(table[["grid", "split", "image", "reason"]].itertuples(index=False, name=None))
-    decoded = next(reason for *_, reason in found if "decode" in reason)
+    reasons = dict(skipped_reasons(skipped))
+    decoded = reasons.pop("ADE_train_3.jpg")
     assert decoded.startswith("mask: does not decode as a mask")
-    assert found == {
-        row(folder / "ADE_train_1.jpg", "mask: there is no such mask"),
-        row(folder / "ADE_train_2.jpg", "mask: is 24 x 48 pixels, and its image 48 x 48"),
-        row(folder / "ADE_train_3.jpg", decoded),
-        row(folder / "ADE_train_5.jpg", "no object is labelled"),
-        row(3, ONE_OBJECT, "6x6", "train"),
+    assert reasons == {
+        "ADE_train_1.jpg": "mask: there is no such mask",
+        "ADE_train_2.jpg": "mask: is 24 x 48 pixels, and its image 48 x 48",
+        "ADE_train_5.jpg": "no object is labelled",
     }
-    [note] = _left_out(table)
-    assert f"photos, 1 images: {ONE_OBJECT}" in note
-    assert _left_out(pd.DataFrame(columns=table.columns)) == []
+    assert open_store(samples).attributes["skipped"] == [{"image": 3, "reason": ONE_OBJECT}]
+
+
+def test_the_report_counts_images_without_a_pair_beside_the_table() -> None:
+    rows = [("photos", "6x6", 3), ("photos", "6x6", 3), ("drawn", "6x6", 0)]
+    table = pd.DataFrame(rows, columns=["dataset", "grid", "n_skipped"])
+    assert _left_out(table) == [
+        "Test images without a pair of patches, which are left out: photos (6x6) 3."
+    ]
+    assert _left_out(table[table["dataset"] == "drawn"]) == []
 
 
 def test_without_being_asked_to_skip_the_first_one_ends_the_job(release: Path) -> None:

@@ -8,35 +8,39 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from edited_toy import EFFECTS, OBJECTS, measured
+from edited_toy import EFFECTS, OBJECTS, measured, on_toy
+from pair_problems import planted_splits
 from small_models import EASY, configured, trained
 
 from bindscope.config.models import Architecture
 from bindscope.core.errors import ModelError
 from bindscope.core.files import canonical_json
+from bindscope.fitting.rows import as_rows
 from bindscope.models.edits import unwritten
 from bindscope.models.objectives.evaluation import Evaluation, random_stream
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.vit import build
-from bindscope.studies.same_object.effects_job import interventions
-from bindscope.studies.same_object.effects_loss import (
-    Part,
-    pretraining_losses,
-    refitted_losses,
-)
-from bindscope.studies.same_object.effects_rows import (
-    add_differences,
+from bindscope.studies.same_object.effects.job import interventions
+from bindscope.studies.same_object.effects.losses import pretraining_losses
+from bindscope.studies.same_object.effects.rows import (
+    ablation_rows,
+    beyond,
+    couples_won,
     loss_columns,
 )
-from bindscope.studies.same_object.effects_schemas import (
+from bindscope.studies.same_object.effects.tables import (
     ABLATION_SCHEMA,
     ATTENTION_SCHEMA,
 )
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
 from bindscope.studies.same_object.subspace import (
     Editor,
     Intervention,
+    LabelMeans,
     as_long_as,
     directions,
     edited_layers,
@@ -45,6 +49,7 @@ from bindscope.studies.same_object.subspace import (
     matched_basis,
     order_of_patches,
     orthonormal,
+    outside,
     overlap,
     random_basis,
     shuffled,
@@ -55,17 +60,86 @@ from bindscope.tables.schema import table_of
 # --- The subspace -------------------------------------------------------------------------------
 
 
-def test_directions_are_those_that_the_form_reads() -> None:
-    """A low-rank form written as rows and signs has the span of its rows; scale comes on top."""
+def test_directions_are_the_largest_that_the_form_reads() -> None:
     generator = np.random.default_rng(0)
-    rows = generator.standard_normal((2, 6)).astype(np.float32)
+    rows = generator.standard_normal((6, 6)).astype(np.float32)
     scale = generator.uniform(0.5, 2, 6).astype(np.float32)
-    weights = {"1/0/2.rows": rows, "1/0/2.signs": np.array([1, -1], np.float32),
-               "1/0/2.scale": scale}  # fmt: skip
-    found = directions(weights, "1/0/2", 5)
-    assert found.shape == (2, 6)  # no more than the form has
-    ours, theirs = orthonormal(found), orthonormal(torch.from_numpy(rows * scale).double())
+    found = directions({"1/0/0.eigenrows": rows, "1/0/0.scale": scale}, "1/0/0", 2)
+    ours = orthonormal(found)
+    theirs = orthonormal(torch.from_numpy(rows[:2] * scale).double())
     torch.testing.assert_close(ours @ ours.t(), theirs @ theirs.t(), atol=1e-5, rtol=0)
+
+
+def labelled(n: int, object_size: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens of classes 0 to 3 in the first three dimensions, and of objects in the next five."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(4, (n,), generator=generator)
+    means = torch.randn(4, 3, generator=generator) * 2
+    objects = object_size * torch.randn(n // 8, 5, generator=generator).repeat_interleave(8, 0)
+    noise = torch.randn(n, 12, generator=generator)
+    tokens = torch.cat([means[labels], objects, torch.zeros(n, 4)], 1) + 0.2 * noise
+    half = torch.arange(n // 8).repeat_interleave(8) % 2
+    return tokens.double(), labels, half
+
+
+def test_the_subspace_of_labels_holds_them_and_nothing_of_objects() -> None:
+    tokens, labels, half = labelled(12800, 1.0)
+    means = LabelMeans(4, 12)
+    means.add(tokens, labels, half)
+    basis = means.subspace()
+    truth = torch.eye(12).double()[:, :3]
+    assert basis.shape[1] == 3
+    assert overlap(truth, basis) > 0.95
+    # Labels that say nothing of the tokens differ in no direction, or in a noise direction.
+    nothing = LabelMeans(4, 12)
+    nothing.add(
+        tokens, labels[torch.randperm(12800, generator=torch.Generator().manual_seed(1))], half
+    )
+    assert nothing.subspace().shape[1] <= 2
+    assert LabelMeans(1, 12).subspace().shape == (12, 0)
+
+
+def test_what_is_outside_keeps_directions_that_are_mostly_so() -> None:
+    axes = torch.eye(6).double()
+    tilted = torch.stack([axes[:, 0] * 0.9 + axes[:, 3] * 0.19**0.5, axes[:, 4]], 1)
+    found = outside(tilted, (axes[:, 3:4], torch.zeros(6, 0).double()))
+    assert overlap(found, axes[:, 3:4]) < 1e-12
+    assert overlap(axes[:, [0, 4]], found) == pytest.approx(1)
+    assert outside(axes[:, :2], (axes[:, :3],)).shape == (6, 0)
+
+
+def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> None:
+    """Binding of rank 8 is orthogonal to the class, and yet the class goes with what is read."""
+    planted = Planted(dim=32, rank=8, class_dims=6, place_dims=4, noise=0.3, nuisance=0.5)
+    splits = planted_splits(planted, n=(100, 40, 60))
+    quadratic = QuadraticScorer(name="quadratic", family="quadratic")
+    weights = fit_probe(quadratic, *splits, bootstrap_samples=2)[-1].weights
+    named = {f"1/0/0.{name}": value for name, value in weights.items()}
+    test = splits[2]
+    tokens, valid = torch.from_numpy(test.tokens.read(0, test.n_images)), test.valid
+    halves = np.broadcast_to(np.arange(len(valid))[:, None] % 2, valid.shape)
+    classes = LabelMeans(int(test.classes.max()) + 1, planted.dim)
+    classes.add(
+        tokens[valid], *(torch.from_numpy(each[valid].astype(np.int64))
+                         for each in (test.classes, halves))
+    )  # fmt: skip
+    of_class, mean = classes.subspace(), tokens[valid].mean(0)
+    probe = orthonormal(directions(named, "1/0/0", 14))
+    beyond_class = outside(probe, (of_class,))
+    assert overlap(probe, of_class) > 0.1
+    assert overlap(beyond_class, of_class) < 1e-9
+    found = []
+    for basis in (torch.zeros(32, 0), probe.float(), beyond_class.float()):
+        edited = []
+        for split in splits:
+            x = torch.from_numpy(split.tokens.read(0, split.n_images))
+            x = x - (x - mean) @ basis @ basis.t()
+            edited.append(replace(split, tokens=as_rows(x.numpy())))
+        head = ClassScorer(name="class", family="class_pointwise")
+        found.append(fit_probe(head, *edited, bootstrap_samples=2)[-1].row["class_miou"])
+    assert found[0] > 0.97
+    assert found[1] < 0.8
+    assert found[2] > found[0] - 0.02
 
 
 def test_a_shuffle_permutes_within_an_image_and_leaves_no_patch_its_own() -> None:
@@ -99,11 +173,12 @@ def an_editor(dim: int = 8, k: int = 2) -> Editor:
     generator = torch.Generator().manual_seed(1)
     bases = {name: random_basis(dim, k, i) for i, name in enumerate(("probe", "random"))}
     bases |= {"variance": random_basis(dim, k, 5), "matched": random_basis(dim, k, 6)}
+    bases["beyond"] = random_basis(dim, k, 7)
     mean = torch.randn(dim, generator=generator)
     return Editor(bases, mean, order_of_patches(4, 6, 0), torch.arange(6).expand(4, 6) // 2)
 
 
-@pytest.mark.parametrize("subspace", ["probe", "random", "variance"])
+@pytest.mark.parametrize("subspace", ["probe", "beyond", "random", "variance"])
 @pytest.mark.parametrize("edit", ["shuffle", "inject", "remove", "weights"])
 def test_an_edit_of_strength_0_changes_no_bit(edit: Any, subspace: Any) -> None:
     tokens = torch.randn(4, 7, 8, generator=torch.Generator().manual_seed(2))
@@ -133,10 +208,10 @@ def test_controls_of_matched_length_move_every_token_as_far() -> None:
         name: (
             editor.edited(tokens, Intervention("remove", 1.0, name), scenes, patches) - tokens
         ).norm(dim=-1)
-        for name in ("probe", "variance", "mean")
+        for name in ("beyond", "variance", "mean")
     }
     for name in ("variance", "mean"):
-        torch.testing.assert_close(far[name], far["probe"], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(far[name], far["beyond"], atol=1e-5, rtol=1e-4)
     assert torch.equal(as_long_as(torch.ones(1, 3), torch.zeros(1, 3)), torch.zeros(1, 3))
 
 
@@ -198,32 +273,52 @@ def exact() -> dict[tuple[str, float, str], dict[str, Any]]:
 def test_removing_what_the_probe_reads_leaves_the_majority_and_no_control_does(
     exact: dict[tuple[str, float, str], dict[str, Any]],
 ) -> None:
-    plain, removed = exact["none", 0.0, "none"], exact["remove", 1.0, "probe"]
+    plain = exact["none", 0.0, "none"]
     assert plain["accuracy"] == plain["later_accuracy"] == 1.0
-    assert removed["accuracy"] == removed["later_accuracy"]
-    assert removed["accuracy"] == pytest.approx(removed["majority_accuracy"])
-    assert removed["majority_accuracy"] < 0.75
+    for name in ("probe", "beyond"):
+        removed = exact["remove", 1.0, name]
+        assert removed["accuracy"] == removed["later_accuracy"]
+        assert removed["accuracy"] == pytest.approx(removed["majority_accuracy"])
+        assert removed["majority_accuracy"] < 0.75
+        assert removed["accuracy_change_high"] < 0
+        assert removed["auc_within"] == pytest.approx(0.5, abs=1e-3)
     for control in ("random", "matched", "variance", "mean"):
         assert exact["remove", 1.0, control]["accuracy"] > 0.98
-        assert "accuracy_beyond_controls" not in exact["remove", 1.0, control]
-    changes = [exact["remove", 1.0, name]["change"] for name in ("probe", "matched", "mean")]
+        assert "auc_within_beyond_controls" not in exact["remove", 1.0, control]
+    assert "auc_within_beyond_controls" not in exact["remove", 1.0, "probe"]
+    changes = [exact["remove", 1.0, name]["change"] for name in ("beyond", "matched", "mean")]
     assert changes[1:] == pytest.approx([changes[0]] * 2, rel=0.1)
     assert exact["remove", 1.0, "random"]["change"] < changes[0]
-    assert removed["accuracy_change_high"] < 0
-    assert removed["accuracy_beyond_controls_high"] < 0
-    assert removed["auc"] == pytest.approx(0.5, abs=1e-3)
+    assert exact["remove", 1.0, "beyond"]["auc_within_beyond_controls_high"] < -0.4
 
 
 def test_attention_by_the_subspace_becomes_uniform_without_it(
     exact: dict[tuple[str, float, str], dict[str, Any]],
 ) -> None:
-    plain, removed = exact["none", 0.0, "none"], exact["remove", 1.0, "probe"]
-    uniform = measured(0.0)[1][-1]["uniform_share"]
-    assert plain["object_share"] > 0.9
+    plain, removed = exact["none", 0.0, "none"], exact["remove", 1.0, "beyond"]
+    mean = next(row for row in measured(0.0)[1] if row["head"] == "mean")
+    assert plain["object_share"] == pytest.approx(mean["object_share"])
+    assert plain["object_share"] > 0.75
     assert plain["divergence_bits"] == 0
-    assert removed["object_share"] == pytest.approx(uniform, abs=1e-5)
+    assert removed["object_share"] == pytest.approx(mean["uniform_share"], abs=1e-5)
     assert removed["divergence_bits"] > 10 * exact["remove", 1.0, "random"]["divergence_bits"] > 0
-    assert exact["shuffle", 1.0, "probe"]["accuracy"] < exact["shuffle", 0.5, "probe"]["accuracy"]
+    shuffled_areas = [exact["shuffle", share, "beyond"]["auc_within"] for share in (1.0, 0.5)]
+    assert shuffled_areas[0] < shuffled_areas[1]
+
+
+def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
+    """One head goes by objects, one by nothing: the mean of shares is not the share of the mean."""
+    measuring, editor = on_toy(0.0)
+    nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
+    seen = measuring.under(editor, nothing)
+    rows = ablation_rows(measuring.scenes.labels, seen, 50, 0)
+    shares = np.concatenate(seen[None].share, axis=1)
+    assert np.abs(shares[0] - shares[1]).max() > 0.1
+    for row in rows[1:]:
+        assert row["change"] == 0
+        for name in ("accuracy", "auc_within", "later_auc_within", "object_share"):
+            ends = [row[f"{name}_change{end}"] for end in ("", "_low", "_high")]
+            assert ends == [0.0, 0.0, 0.0]
 
 
 def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
@@ -237,13 +332,24 @@ def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
     assert rows["inject", 1.0, "random"]["accuracy"] == pytest.approx(plain, abs=0.03)
 
 
+def test_areas_within_images_count_couples_of_one_image() -> None:
+    logits = np.array([0.1, 0.3, 0.2, 5.0, 5.0, 9.0, 1.0])
+    same = np.array([False, True, True, True, False, False, True])
+    won, couples = couples_won(logits, same, np.array([3, 0, 3, 1]))
+    assert won.tolist() == [2.0, 0.0, 0.5, 0.0]
+    assert couples.tolist() == [2.0, 0.0, 2.0, 0.0]
+
+
 def test_rows_are_valid_under_the_schemas() -> None:
     names = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "quadratic", "grid": "4x4",
              "val_loss_bits": 0.5, "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
     rows, heads = measured(0.3)
-    about = {"later_layer": "2", "directions": OBJECTS, **loss_columns("it has no heads", None)}
+    about = {"later_layer": "2"}
     table = table_of([{**row, **about, **names} for row in rows], ABLATION_SCHEMA)
-    assert len(table) == 1 + 4 * 6 + 1
+    assert len(table) == 1 + 5 * 6 + 1
+    judged = table[table["subspace"] == "beyond"]
+    assert judged["directions"].eq(OBJECTS).all()
+    assert judged[["class_overlap", "position_overlap"]].max().max() < 0.5
     assert list(table["edit"].drop_duplicates()) == [
         "none", "shuffle", "inject", "remove", "weights",
     ]  # fmt: skip
@@ -253,28 +359,24 @@ def test_rows_are_valid_under_the_schemas() -> None:
     assert of_heads["pearson_low"].le(of_heads["pearson"]).all()
 
 
-def test_the_strictest_control_is_the_one_with_the_greatest_effect_in_every_resample() -> None:
-    names = ("probe", "random", "variance")
-    whats = [None, *(Intervention("remove", 1.0, name) for name in names)]
-    generator = np.random.default_rng(0)
-    right = [np.full(50, 9.0), np.full(50, 2.0), generator.uniform(5, 8, 50),
-             generator.uniform(4, 8, 50)]  # fmt: skip
-    columns = [{"accuracy": each, "pairs": np.full(50, 10.0)} for each in right]
-    rows: list[dict[str, Any]] = [{} for _ in whats]
-    add_differences(rows, whats, columns, 300, 0)
-    means = [each.mean() / 10 for each in right]
-    found = rows[1]
-    assert found["accuracy_strictest"] == names[int(np.argmin(means[2:])) + 1]
-    assert found["accuracy_beyond_controls"] == pytest.approx(means[1] - min(means[2:]))
-    assert found["accuracy_change"] == pytest.approx(means[1] - means[0])
-    # Never further from the nearest control than from any one.
-    alone: list[dict[str, Any]] = [{} for _ in whats[:3]]
-    add_differences(alone, whats[:3], columns[:3], 300, 0)
-    assert found["accuracy_beyond_controls_high"] >= alone[1]["accuracy_beyond_controls_high"]
+def test_an_effect_is_beyond_every_control_and_its_interval_holds_it() -> None:
+    rivals = {
+        "random": {"": -0.4, "_low": -0.5, "_high": -0.3},
+        "variance": {"": -0.1, "_low": -0.3, "_high": 0.02},
+        "matched": {"": -0.2, "_low": -0.22, "_high": -0.18},
+    }
+    found = beyond("auc_within", rivals, falls=True)
+    assert found == {
+        "auc_within_beyond_controls": -0.1, "auc_within_beyond_controls_low": -0.22,
+        "auc_within_beyond_controls_high": 0.02, "auc_within_strictest": "variance",
+    }  # fmt: skip
+    rises = beyond("auc_within", rivals, falls=False)
+    assert rises["auc_within_strictest"] == "random"
+    assert rises["auc_within_beyond_controls_high"] == -0.3
 
 
 def test_a_loss_is_compared_batch_by_batch() -> None:
-    what = Intervention("remove", 1.0, "probe")
+    what = Intervention("remove", 1.0, "beyond")
     found = loss_columns({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}, what)
     assert found["pretraining_loss_bits"] == 4
     assert found["pretraining_loss_change"] == 1
@@ -306,18 +408,19 @@ def evaluation(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Evaluat
     return load(config, paths[-1], "cpu")
 
 
-def scenes_of(evaluation: Evaluation) -> Part:
+def scenes_of(evaluation: Evaluation) -> tuple[Any, Any, Editor]:
     """The validation scenes of the training, and an editor of half of the dimensions."""
     images, codes = FreshScenes(EASY, 32, 0).validation(VAL_SCENES)
     vit = evaluation.objective.vit
     n_patches, dim = vit.rows**2, vit.width
     basis = random_basis(dim, dim // 2, 0)
     editor = Editor(
-        dict.fromkeys(("probe", "random", "matched", "variance"), basis), torch.zeros(dim),
+        dict.fromkeys(("probe", "beyond", "random", "matched", "variance"), basis),
+        torch.zeros(dim),
         order_of_patches(len(images), n_patches, 0),
         torch.arange(n_patches).expand(len(images), -1) % 3,
     )  # fmt: skip
-    return Part(images, codes, editor)
+    return images, codes, editor
 
 
 def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
@@ -332,21 +435,3 @@ def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
     assert not np.allclose(found[removed], found[None], atol=1e-3)
     assert not np.allclose(found[everywhere], found[removed], atol=1e-3)
     assert "patches" in pretraining_losses(evaluation, *asked, (1, 2))
-
-
-def test_heads_that_are_fitted_on_under_an_edit_lose_less_and_nothing_else_moves(
-    evaluation: Evaluation,
-) -> None:
-    scenes, vit = scenes_of(evaluation), evaluation.objective.vit
-    before = {name: value.clone() for name, value in evaluation.objective.state_dict().items()}
-    everywhere = Intervention("weights", 1.0, "probe")
-    edits = [Intervention("remove", 1.0, "probe"), everywhere]
-    old = pretraining_losses(evaluation, *scenes[:2], 1, scenes.editor, edits, (vit.rows, vit.rows))
-    assert not isinstance(old, str)
-    same = refitted_losses(evaluation, scenes, scenes, 1, edits, 0)
-    assert all(np.array_equal(same[what], old[what]) for what in (None, *edits))
-    found = refitted_losses(evaluation, scenes, scenes, 1, edits, 20)
-    assert found[everywhere].mean() < old[everywhere].mean()
-    for name, value in evaluation.objective.state_dict().items():
-        assert torch.equal(value, before[name]), name
-    assert not any(parameter.requires_grad for parameter in evaluation.objective.parameters())

@@ -67,6 +67,19 @@ def literal(rows, g):
         found["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
         wins = [(a > b) + (a == b) / 2 for a in g[same] for b in g[~same]]
         found["auc"] = np.mean(wins)
+    image = np.array([row[0] for row in rows])
+    within = [
+        (a > b) + (a == b) / 2 for n in np.unique(image)
+        for a in g[same & (image == n)] for b in g[~same & (image == n)]
+    ]  # fmt: skip
+    if within:
+        found["auc_within"] = np.mean(within)
+    counts = (
+        [same[image == n].sum() for n in np.unique(image)],
+        np.unique(image, return_counts=True),
+    )
+    majority = sum(max(ones, n - ones) for ones, n in zip(counts[0], counts[1][1], strict=True))
+    found["image_majority_accuracy"] = majority / len(rows)
     return found
 
 
@@ -93,7 +106,7 @@ def test_a_row_is_what_counting_pairs_one_by_one_gives(rounded, block):
 
 
 def test_strata_are_what_counting_pairs_one_by_one_gives():
-    data, scorer, rows, g = scored(n=6, m=12)
+    data, scorer, rows, g = scored(n=6, m=11)  # no more pairs than quantiles
     _, found = measured(data, scorer)
     kinds = {
         "same_class": np.array(["same" if r[4] else "different" for r in rows]),
@@ -117,15 +130,42 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
             inside &= (row[name] == "all") | (kind == row[name])
         assert inside.any()
         expected = literal([r for r, kept in zip(rows, inside, strict=True) if kept], g[inside])
+        expected.pop("auc", None)
         for name, value in expected.items():
-            error = row["auc_error"] + 1e-9 if name == "auc" else 1e-6
-            assert row[name] == pytest.approx(value, abs=error), name
-        if "auc" not in expected:
-            assert row["auc"] is row["balanced_accuracy"] is row["balanced_accuracy_low"] is None
+            assert row[name] == pytest.approx(value, abs=1e-6), name
+        if "balanced_accuracy" not in expected:
+            assert row["balanced_accuracy"] is row["balanced_accuracy_low"] is None
+        if "auc_within" not in expected:
+            assert row["auc_within"] is row["auc_within_low"] is None
         seen += row["n_pairs"] * (row["same_class"] != "all") * (row["distance"] != "all") * (
             row["size"] != "all"
         )  # fmt: skip
     assert seen == len(rows)
+
+
+def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
+    """Its area over all pairs is that of the images' shares; within images it is exactly 0.5."""
+    data, _, rows, _ = scored(n=40, m=8)
+    image = np.array([row[0] for row in rows])
+    same = np.array([row[3] for row in rows])
+    shares = np.array([same[image == n].mean() for n in range(40)])
+
+    def logits(block):
+        return torch.tensor(shares, dtype=torch.float32)[block.image + block.first]
+
+    row, strata = measured(data, SimpleNamespace(logits=logits))
+    assert row["auc"] > 0.55
+    assert row["auc_within"] == row["auc_within_low"] == row["auc_within_high"] == 0.5
+    assert {one["auc_within"] for one in strata} <= {None, 0.5}
+
+
+def test_decisions_are_made_after_platts_map():
+    data, scorer, *_ = scored(n=20, m=8)
+    edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
+    moved = SimpleNamespace(logits=lambda block: scorer.logits(block) + 50)
+    found = tally(moved, Pairs(data), edges, Calibration(2.0, -100.0))
+    expected = tally(scorer, Pairs(data), edges)
+    assert np.array_equal(found.of_images(), expected.of_images())
 
 
 def test_cells_of_all_strata_make_a_partition_on_every_axis():

@@ -1,6 +1,5 @@
 """From patch samples to the study's tables, figures and verdicts, without Snakemake."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +8,6 @@ import pandas as pd
 import pytest
 from pair_problems import GRID, blobs
 
-from bindscope.commands.effects import example
-from bindscope.config.root import Config
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.splits import SPLITS
@@ -18,8 +15,13 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.figures import style
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.build import build
-from bindscope.studies.same_object.comparisons import judged
+from bindscope.statistics.claims import judge
+from bindscope.studies.same_object.claims import (
+    CLAIMS,
+    LAST_LAYER,
+    WITH_POSITION_OVER,
+    probe_effects,
+)
 from bindscope.studies.same_object.figures import (
     same_object_layers,
     same_object_models,
@@ -28,13 +30,13 @@ from bindscope.studies.same_object.figures import (
 )
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_data, write_results
+from bindscope.studies.same_object.leads import LEADS, add_leads
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.planting import write_planted
 from bindscope.studies.same_object.probes_config import (
     PositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import (
     best_layers,
@@ -179,48 +181,81 @@ def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):
 # --- verdicts -------------------------------------------------------------------------------------
 
 
+def ends(column, value, half=0.01):
+    return {column: value, f"{column}_low": value - half, f"{column}_high": value + half}
+
+
 def row(model, layer, family, accuracy, **columns):
     base = {
         "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
-        "control": "none", "grid": "8x8", "n_layers": 4, "accuracy": accuracy,
-        "val_loss_bits": 1 - accuracy,
-        **{f"{name}_lead{end}": np.nan for name in ("quadratic", "quadratic_position", "position")
-           for end in ("", "_low", "_high")},
+        "control": "none", "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
+        "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
+        **{f"{name}{end}": np.nan for name in LEADS for end in ("", "_low", "_high")},
+        **ends("image_majority_lead", 0.2),
     }  # fmt: skip
     return base | columns
 
 
 def verdicts(rows, groups=()):
-    found = judged(with_groups(pd.DataFrame(rows), groups))
-    return {claim.claim.rpartition(" than ")[2]: claim for claim in found}
+    found = judge(CLAIMS, probe_effects(with_groups(pd.DataFrame(rows), groups)))
+    return {one.claim.name.removeprefix("quadratic-over-"): one for one in found}
 
 
-def test_a_claim_holds_where_its_whole_interval_is_above_zero():
-    lead = {"quadratic_lead": 0.02, "quadratic_lead_low": 0.01, "quadratic_lead_high": 0.03}
-    behind = {"quadratic_lead": -0.02, "quadratic_lead_low": -0.03, "quadratic_lead_high": -0.01}
-    open_ = {"quadratic_lead": 0.02, "quadratic_lead_low": -0.01, "quadratic_lead_high": 0.05}
+def test_a_claim_holds_where_its_corrected_interval_is_above_zero():
     found = verdicts([
         row("a", "2", "quadratic", 0.9),
-        row("a", "2", "diagonal", 0.88, **lead),
-        row("a", "2", "class_position", 0.92, **behind),
-        row("a", "2", "linear", 0.88, **open_),
+        row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
+        row("a", "2", "class_position", 0.92, **ends("quadratic_lead", -0.02)),
+        row("a", "2", "linear", 0.88, **ends("quadratic_lead", 0.02, 0.03)),
     ])  # fmt: skip
-    assert found["the diagonal probe"].verdict == "holds"
-    assert found["the diagonal probe"].points == pytest.approx(2.0)
-    assert found["the probe of class and position"].verdict == "does not"
-    assert found["the linear probe"].verdict == "undecided"
+    assert found["diagonal"].verdict == "holds"
+    assert found["diagonal"].effect.value == pytest.approx(2.0)
+    assert (found["diagonal"].effect.n, found["diagonal"].effect.resampled) == (50, "test images")
+    assert found["class-position"].verdict == "does not hold"
+    assert found["linear"].verdict == "not significant"
+
+
+def test_a_gain_over_a_rival_that_is_none_over_each_images_majority_does_not_count():
+    lead = ends("quadratic_lead", 0.2)
+    quadratic = row("a", "2", "quadratic", 0.9, **ends("image_majority_lead", -0.01, 0.005))
+    found = verdicts([quadratic, row("a", "2", "class_position", 0.7, **lead)])["class-position"]
+    assert found.verdict == "does not hold"
+    assert found.effect.value == pytest.approx(-1.0)
+
+
+def test_a_gain_over_class_and_position_is_one_over_either_of_them():
+    rows = [
+        row("a", "2", "quadratic", 0.9, **ends("position_lead", 0.0)),
+        row("a", "2", "class_position", 0.7, **ends("quadratic_lead", 0.2)),
+    ]
+    assert verdicts(rows)["class-position"].verdict == "not significant"
+    of_class = row("a", "2", "class_pointwise", 0.91, **ends("quadratic_lead", -0.01, 0.002))
+    rows[0] |= ends("position_lead", 0.2)
+    assert verdicts([*rows, of_class])["class-position"].effect.value == pytest.approx(-1.0)
+    assert verdicts(rows)["class-position"].verdict == "holds"
+
+
+def test_a_claim_without_its_rival_at_the_best_layer_is_not_testable():
+    rows = [
+        row("a", "1", "quadratic", 0.8),
+        row("a", "2", "quadratic", 0.9),
+        row("a", "1", "class_position", 0.7, **ends("quadratic_lead", 0.1)),
+    ]
+    found = verdicts(rows)["class-position"]
+    assert found.verdict == "not testable"
+    assert "no probe of the family class_position" in found.reason
 
 
 def test_of_several_seeds_the_interval_is_over_seeds():
     rows = []
     for i, lead in enumerate((0.01, 0.02, 0.03)):
         rows.append(row(f"m-{i}", "2", "quadratic", 0.9))
-        ends = {"quadratic_lead_low": lead - 0.5, "quadratic_lead_high": lead + 0.5}
-        rows.append(row(f"m-{i}", "2", "diagonal", 0.9 - lead, quadratic_lead=lead, **ends))
-    found = verdicts(rows, [{"name": "m", "models": ["m-0", "m-1", "m-2"]}])["the diagonal probe"]
-    assert found.n_models == 3
-    assert (found.points, found.low) == (pytest.approx(2.0), pytest.approx(2 - 2.484, abs=0.01))
-    assert found.verdict == "undecided"
+        rows.append(row(f"m-{i}", "2", "diagonal", 0.9 - lead, **ends("quadratic_lead", lead, 0.5)))
+    found = verdicts(rows, [{"name": "m", "models": ["m-0", "m-1", "m-2"]}])["diagonal"]
+    assert (found.effect.n, found.effect.resampled) == (3, "training seeds")
+    assert found.effect.value == pytest.approx(2.0)
+    assert found.effect.low == pytest.approx(2 - 2.484, abs=0.01)
+    assert found.verdict == "not significant"
 
 
 def test_no_interval_over_seeds_is_beyond_all_pairs():
@@ -235,45 +270,56 @@ def test_no_interval_over_seeds_is_beyond_all_pairs():
     assert 0.99 < mean["accuracy_low"] < mean["accuracy"] < mean["accuracy_high"] == 1.0
 
 
-def test_with_positions_it_is_asked_at_the_layer_that_validation_prefers_for_that_probe():
-    def lead(points):
-        ends = (points, points - 0.01, points + 0.01)
-        names = [f"quadratic_position_lead{end}" for end in ("", "_low", "_high")]
-        return dict(zip(names, ends, strict=True))
-
-    found = judged(with_groups(pd.DataFrame([
+def test_with_positions_it_is_judged_at_the_layer_that_validation_prefers_for_that_probe():
+    found = verdicts([
         row("a", "1", "quadratic", 0.9),
         row("a", "2", "quadratic", 0.8),
         row("a", "1", "quadratic_position", 0.91, val_loss_bits=0.3),
         row("a", "2", "quadratic_position", 0.95, val_loss_bits=0.2),
-        row("a", "1", "class_position", 0.93, **lead(-0.02)),
-        row("a", "2", "class_position", 0.93, **lead(0.02)),
-    ]), ()))  # fmt: skip
-    [claim] = [one for one in found if "with positions" in one.claim]
-    assert (claim.layer, claim.verdict) == ("2", "holds")
-    assert claim.claim.endswith("does better than the probe of class and position")
-    assert claim.points == pytest.approx(2.0)
+        row("a", "1", "class_position", 0.93, **ends("quadratic_position_lead", -0.02)),
+        row("a", "2", "class_position", 0.93, **ends("quadratic_position_lead", 0.02)),
+    ])[WITH_POSITION_OVER]  # fmt: skip
+    assert found.effect.where.endswith("layer 2")
+    assert found.verdict == "holds"
+    assert found.effect.value == pytest.approx(2.0)
 
 
-def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_the_last():
-    rows = [
-        row("a", "1", "quadratic", 0.80, val_loss_bits=0.4),
-        row("a", "2", "quadratic", 0.85, val_loss_bits=0.3),
-        row("a", "4", "quadratic", 0.90, val_loss_bits=0.5),  # best on test, not on validation
-    ]
-    table = with_groups(pd.DataFrame(rows), ())
-    assert list(best_layers(fitted(table))["layer"]) == ["2"]
-    peak = verdicts(rows)["in the last one (4)"]
-    assert peak.points == pytest.approx(-5.0)
-    assert peak.verdict == "undecided"  # one model: nothing says how sure that is
-    last = verdicts([r | {"val_loss_bits": 1 - r["accuracy"]} for r in rows])
-    assert last["in the last one (4)"].verdict == "does not"
-    first = [row("a", layer, "quadratic", 0.9 - int(layer) / 50) for layer in ("0", "1", "4")]
-    assert verdicts(first)["in the last one (4)"].verdict == "does not"  # layer 0 is no inner one
+def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_image():
+    """One model: +3 and +6 points on test have intervals, also where validation prefers the last.
+
+    Before, the claim had no interval with one model, and [0, 0] where the last layer was preferred.
+    """
+    draw = np.random.default_rng(0)
+    difficulty = draw.integers(300, 600, 100)
+    right = {
+        "1": difficulty + 60 + draw.integers(-9, 10, 100),
+        "2": difficulty + 30,
+        "4": difficulty,
+    }
+    pairs, none = np.full(100, 1000), np.zeros(100)
+    found = [
+        (row("a", layer, "quadratic", 0.9, val_loss_bits=loss),
+         np.stack([right[layer], pairs, none, none, none], 1).astype(float))
+        for layer, loss in (("1", 0.4), ("2", 0.5), ("4", 0.3))
+    ]  # fmt: skip
+    add_leads(found, 400, 0)
+    rows = [one for one, _ in found]
+    assert rows[2]["last_layer_lead"] is None
+    table = pd.DataFrame(rows)
+    assert list(best_layers(fitted(with_groups(table, ())))["layer"]) == ["4"]
+    judged = verdicts(rows)[LAST_LAYER]
+    assert judged.effect.where.endswith("layer 1")
+    assert judged.verdict == "holds"
+    assert judged.effect.value == pytest.approx(6.0, abs=0.2)
+    deviation = 100 * (right["1"] - right["4"]).std() / 1000  # points, of one image
+    half = 1.96 * deviation / 100**0.5
+    assert judged.effect.value - judged.effect.low == pytest.approx(half, rel=0.2)
+    behind = verdicts([r | ends("last_layer_lead", -0.05) for r in rows])[LAST_LAYER]
+    assert behind.verdict == "does not hold"
 
 
 @pytest.mark.parametrize(
-    ("layers", "asked"),
+    ("layers", "judged"),
     [
         (["0", "1", "3"], False),  # of four blocks, the last one was not read
         (["1", "2", "final"], False),
@@ -282,12 +328,9 @@ def test_the_best_layer_is_chosen_on_validation_and_the_peak_is_compared_with_th
         (["0", "3", "4", "final"], True),
     ],
 )
-def test_a_peak_is_asked_for_where_the_last_block_and_an_inner_layer_were_read(layers, asked):
+def test_an_inner_layer_is_judged_where_it_and_the_last_block_were_read(layers, judged):
     rows = [row("a", layer, "quadratic", 0.8 + i / 50) for i, layer in enumerate(layers)]
-    found = verdicts(rows)
-    assert list(found) == (["in the last one (4)"] if asked else [])
-    if asked:  # the best layer here is the last that was read, and no inner one
-        assert found["in the last one (4)"].verdict == "does not"
+    assert list(verdicts(rows)) == ([LAST_LAYER] if judged else [])
 
 
 # --- figures and findings -------------------------------------------------------------------------
@@ -302,7 +345,7 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     strata = STRATA.build(made.inputs)
     groups = [{"name": "planted", "models": ["planted-0", "planted-1"]}]
     content = {"models": ["planted-0", "planted-1"], "model_groups": groups}
-    published = {"same_object": str(ROOT / "resources/published/same_object.csv")}
+    published = {"claims": str(ROOT / "resources/reference/claims.csv")}
     scores = shown(SAME_OBJECT, table, tmp_path, "same_object")
     of_table = Inputs({"table": [scores]}, content, published)
     of_strata = Inputs(
@@ -319,13 +362,15 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     config = {"studies": {"same_object": {"groups": groups}}}
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
-    assert any("positions alone" in point[0] for f in page.findings for point in f.points)
+    assert any("positions only" in point[0] for f in page.findings for point in f.points)
 
 
 def test_baselines_without_a_model_do_not_pass_for_positions():
     rows = [row("none", "none", family, accuracy, auc=0.5)
             for family, accuracy in (("position", 0.7), ("baseline", 0.9))]  # fmt: skip
-    found = of_positions(pd.DataFrame(rows).assign(balanced_accuracy=0.5, loss_bits=1.0))
+    found = of_positions(
+        pd.DataFrame(rows).assign(balanced_accuracy=0.5, loss_bits=1.0, auc_within=0.5)
+    )
     assert list(found["accuracy"]) == [0.7]
 
 
@@ -334,13 +379,13 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
     planted, positions = (table[table["model"] == name] for name in ("planted-0", "none"))
     model = planted.assign(model="vit", n_layers=4, accuracy=0.75)
     coarse = positions.assign(grid="2x2", accuracy=0.25)
-    published = {"same_object": str(ROOT / "resources/published/same_object.csv")}
+    published = {"claims": str(ROOT / "resources/reference/claims.csv")}
     both = pd.concat([planted, model, coarse, positions])
     page = chapter({"same_object": both}, Inputs({}, {}, published))
-    assert "75.0 % of the pairs at best (vit on blobs" in page.lead[0]
+    assert "75.0 % of patch pairs correctly (vit on blobs" in page.lead[0]
     expected = 100 * positions["accuracy"].iloc[0]
     assert [float(shown.value) for shown in page.key_numbers] == [
-        75.0, pytest.approx(100 * planted["majority_accuracy"].iloc[0], abs=0.06),
+        75.0, pytest.approx(100 * planted["image_majority_accuracy"].iloc[0], abs=0.06),
         pytest.approx(expected, abs=0.06),
     ]  # fmt: skip
 
@@ -357,7 +402,7 @@ def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
 
 def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
     rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
-    rows += [row("a", "2", "low_rank", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
+    rows += [row("a", "2", "quadratic", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
     table = with_groups(pd.DataFrame(rows), ())
     spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
     assert same_object_ranks.available(table=table, spectra=spectra) is None
@@ -368,110 +413,5 @@ def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
     np.testing.assert_array_equal(right.lines[0].get_ydata(), [3, 2, 1, 0.5])
     np.testing.assert_array_equal(right.lines[1].get_xdata(), [2])  # the negative one
     style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
-    none = table[table["family"] == "quadratic"]
-    assert "No probe of low rank" in str(same_object_ranks.available(table=none))
-
-
-def test_both_versions_of_the_published_table_are_there():
-    path = str(ROOT / "resources/published/same_object.csv")
-    found = read_published(Inputs({}, {}, {"same_object": path}))
-    accuracy = found[found["quantity"] == "accuracy_percent"].set_index(["model", "version"])
-    assert accuracy.loc[("DINOv2-L/14", "revised"), "value"] == 90.2
-    mae = accuracy.loc["MAE ViT-L/16", "value"]
-    assert mae["v1"] != mae["revised"]
-
-
-# --- the graph ------------------------------------------------------------------------------------
-
-
-def graph_of(**changes):
-    config = example()
-    config["studies"]["same_object"] |= changes
-    del config["studies"]["together"]  # asks for fits that a change may leave out
-    return build(Config.model_validate(config))
-
-
-def test_a_layer_that_two_entries_ask_for_is_fitted_once():
-    block = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [1]}
-    further = {**block, "name": "more", "layers": [0, 1]}
-    graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None, effects=None)
-    fits = graph.of("same_object_fit", model="vit", probe="quadratic")
-    assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
-
-
-def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
-    blocks = [[0], [1, 2]]
-    fits = example()["studies"]["same_object"]["fits"]
-    graph = graph_of(fits=[{**fits[0], "seed_blocks": blocks}], maps=None, effects=None)
-    made = {
-        probe: [fit.wildcards["seeds"] for fit in graph.of("same_object_fit", probe=probe,
-                                                           model="vit")]
-        for probe in ("quadratic", "perceptron")
-    }  # fmt: skip
-    assert made == {"quadratic": ["0"], "perceptron": ["0", "1_2"]}
-
-
-def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
-    graph = graph_of()
-    by_grid = {p.wildcards["grid"] for p in graph.of("patch_samples", dataset="tiny")}
-    assert by_grid == {"4x4"}
-    blocks = example()["studies"]["same_object"]["fits"]
-    changed = graph_of(fits=[*blocks[:1], {**blocks[1], "patch_grid": [2, 2]}, *blocks[2:]])
-    samples = changed.of("patch_samples", dataset="tiny", split="test")
-    assert [p.wildcards["grid"] for p in samples] == ["4x4", "2x2"]
-    assert samples[0].key != samples[1].key
-    test = json.loads(samples[0].spec)
-    assert test["grid"] == [4, 4]
-
-
-CUT = {
-    "name": "cut", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
-    "layers": [1], "windows": 2,
-}  # fmt: skip
-
-
-def test_windows_make_a_larger_grid_of_another_sample():
-    graph = graph_of(fits=[CUT], planted=[], maps=None, effects=None, geometry=None)
-    [samples] = graph.of("patch_samples", split="test")
-    spec = json.loads(samples.spec)
-    whole = json.loads(graph_of().of("patch_samples", dataset="tiny")[0].spec)
-    assert (spec["windows"], whole["windows"]) == (2, 1)
-    assert spec["grid"] == [2 * side for side in whole["grid"]]  # each window as large as an image
-    assert {json.loads(p.spec)["windows"] for p in graph.of("sampled")} == {2}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scenes": {"train": 10**6, "val": 1, "test": 1}}, "ask for no more"),
-        ({"sampling": {"class_groups": ["hue"]}}, "'hue' is not defined"),
-        (
-            {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["cosine"]}},
-            "maps.probes: 'cosine' is cosine, not linear or",
-        ),
-        ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
-        (
-            {"geometry": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
-            "geometry.probes: 'linear' is linear, not quadratic",
-        ),
-        (
-            {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
-            "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
-        ),
-        ({"maps": None, "effects": None, "fits": [{**CUT, "windows": 5}]}, "not cut into 5 equal"),
-        ({"effects": None, "fits": [CUT]}, "windows: maps run 'vit' on whole images"),
-        (
-            {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
-            "geometry.models: 'vitt' is not defined; did you mean 'vit'",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_told(changes, message):
-    with pytest.raises(ValueError, match=message):
-        graph_of(**changes)
-
-
-def test_a_model_that_does_not_say_its_grid_needs_one():
-    blocks = example()["studies"]["same_object"]["fits"]
-    with pytest.raises(ValueError, match="does not say how many patches"):
-        graph_of(fits=[{**blocks[1], "patch_grid": None}], maps=None)
+    none = table[table["rank"] == 0]
+    assert "no truncated form" in str(same_object_ranks.available(table=none))

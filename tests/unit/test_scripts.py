@@ -61,7 +61,6 @@ ALLOWED: dict[str, set[str]] = {
             "same_object_known",
             "scene_statistics",
             "scenes",
-            "shapes_task",
         ),
         _STORE,
     ),
@@ -99,7 +98,6 @@ ALLOWED: dict[str, set[str]] = {
         (
             "dual_encoder",
             "dual_geometry",
-            "pixel_encoder",
             "same_object_effects",
             "same_object_fit",
             "same_object_geometry",

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -15,13 +16,14 @@ import zarr
 
 import bindscope.core.store.writer as writer_module
 from bindscope.core.errors import StoreError
-from bindscope.core.files import sha256
+from bindscope.core.files import sha256, temporary_path
 from bindscope.core.store.manifest import CHUNK_BYTES, ArrayLayout
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.verify import verify
 from bindscope.core.store.writer import StoreWriter, write_arrays
 
 SPEC = '{"x":1}'
+HOST = socket.gethostname()
 
 
 def writer(folder: Path, **attributes) -> StoreWriter:
@@ -47,7 +49,7 @@ def test_a_store_and_its_manifest_appear_at_the_end(tmp_path):
     with writer(tmp_path, model="m") as w:
         w.create("cls", (4, 3), "float16")
         w.write("cls", np.ones((4, 3), np.float32))
-        assert names(tmp_path) == {f"x.zarr.tmp-{os.getpid()}"}
+        assert names(tmp_path) == {temporary_path(tmp_path / "x.zarr").name}
     assert names(tmp_path) == {"x.zarr", "x.json"}
     manifest = json.loads((tmp_path / "x.json").read_text())
     assert manifest["spec"] == SPEC
@@ -69,7 +71,7 @@ def test_all_is_forced_to_the_disk_before_the_manifest_is_there(tmp_path, monkey
 
     monkeypatch.setattr(os, "fsync", record)
     write(tmp_path, "float16", (4, 3), np.ones((4, 3)))
-    temporary = tmp_path / f"x.zarr.tmp-{os.getpid()}"
+    temporary = temporary_path(tmp_path / "x.zarr")
     inside = {path for path, there in forced if "x.json" not in there}
     wanted = {"", "zarr.json", "a", "a/zarr.json", "a/c.0.0"}
     assert {temporary / name for name in wanted} <= inside
@@ -191,23 +193,47 @@ def test_attributes_become_plain_json(tmp_path):
     assert attributes == {"grid": [2, 3], "by_number": {"10": "a", "9": "b"}}
 
 
-def test_leftovers_of_dead_processes_are_removed(tmp_path):
+def test_leftovers_of_dead_processes_are_removed(tmp_path, monkeypatch):
+    """Those of this machine only: of another one's processes nothing is known here."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     alive = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+    def left(name, process, host=HOST, kind="tmp"):
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(os, "getpid", lambda: process.pid)
+            elsewhere.setattr(socket, "gethostname", lambda: host)
+            return temporary_path(tmp_path / name, kind).name
+
+    gone = {left("x.zarr", dead), left("x.zarr", dead, kind="tmp-old")}
+    kept = {left("x.zarr", alive), left("y.zarr", dead), left("x.zarr", dead, host="node17"),
+            f"x.zarr.tmp-{dead.pid}"}  # fmt: skip
     try:
-        for name in (f"x.zarr.tmp-{dead.pid}", f"x.zarr.tmp-old-{dead.pid}",
-                     f"x.zarr.tmp-{alive.pid}", f"y.zarr.tmp-{dead.pid}"):  # fmt: skip
+        for name in gone | kept:
             (tmp_path / name / "deep").mkdir(parents=True)
-        (tmp_path / f"x.json.tmp-{dead.pid}").write_text("half")
+        (tmp_path / left("x.json", dead)).write_text("half")
         with writer(tmp_path) as w:
             w.create("a", (2,), "float32")
             w.write("a", np.zeros(2))
-        kept = {f"x.zarr.tmp-{alive.pid}", f"y.zarr.tmp-{dead.pid}"}
         assert names(tmp_path) == {"x.zarr", "x.json"} | kept
     finally:
         alive.kill()
         alive.wait()
+
+
+def test_a_link_under_a_temporary_name_is_removed_and_not_followed(tmp_path):
+    """Somebody put it there: what it leads to is neither written nor deleted."""
+    for name in ("folder/deep", "file"):
+        (tmp_path / "elsewhere" / name).mkdir(parents=True)
+    (tmp_path / "elsewhere/file.txt").write_text("precious")
+    temporary_path(tmp_path / "x.zarr").symlink_to(tmp_path / "elsewhere/folder")
+    temporary_path(tmp_path / "x.json").symlink_to(tmp_path / "elsewhere/file.txt")
+    with writer(tmp_path) as w:
+        w.create("a", (2,), "float32")
+        w.write("a", np.zeros(2))
+    assert names(tmp_path) == {"x.zarr", "x.json", "elsewhere"}
+    assert (tmp_path / "elsewhere/folder/deep").is_dir()
+    assert (tmp_path / "elsewhere/file.txt").read_text() == "precious"
 
 
 # --- values that are not finite ---------------------------------------------------------------

@@ -15,17 +15,20 @@ from sample_tables import KEYS, given, words
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
+from bindscope.core.parquet import seal
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
+from bindscope.studies.together.claims import judged
 from bindscope.studies.together.figures import together as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.table import TOGETHER
-from bindscope.studies.together.views import judged, left_out, over_groups, points
+from bindscope.studies.together.views import left_out, over_groups, points
 from bindscope.tables.schema import frame_of
 
 ROOT = Path(__file__).parents[2]
+RATES = {"claims": str(ROOT / "resources/reference/claims.csv")}
 ENTROPY = 9.5
 POSITION = 0.96
 
@@ -79,6 +82,7 @@ def joined(tmp_path):
             frame = pa.Table.from_pandas(frame, preserve_index=False)
             path = tmp_path / f"{schema.name}.parquet"
             parquet.write_table(frame.replace_schema_metadata(stamp), path)
+            path.write_bytes(seal(path.read_bytes()))
             inputs[schema.name] = [given(path)]
         about = [
             {"model": name, "group": group, "training_seed": i if group == "ours" else None}
@@ -204,15 +208,31 @@ def test_groups_have_means_with_intervals_over_their_models(joined):
     ("leads", "said"),
     [
         ([0.0, 0.005, 0.01, 0.015, 0.02, 0.025], "holds"),
-        ([0.025, 0.02, 0.015, 0.01, 0.005, 0.0], "does not"),
-        ([0.01, 0.025, 0.0, 0.02, 0.005, 0.015], "undecided"),
-        ([0.0, 0.005, 0.01, 0.015], "undecided"),  # four groups have no interval
+        ([0.025, 0.02, 0.015, 0.01, 0.005, 0.0], "does not hold"),
+        ([0.01, 0.025, 0.0, 0.02, 0.005, 0.015], "not significant"),
+        ([0.0, 0.005, 0.01, 0.015, 0.02], "not testable"),  # five groups have no interval
     ],
 )
 def test_the_verdict_follows_the_order_of_the_groups(joined, leads, said):
     pairs = {f"g{i}": (float(i + 1), lead) for i, lead in enumerate(leads)}
     (found,) = judged(points(seeds(joined, pairs)), 500, 0)
-    assert (found.verdict, found.n_models, found.n_groups) == (said, 3 * len(leads), len(leads))
+    assert (found.judgment.verdict, found.n_models, found.n_groups) == (
+        said,
+        3 * len(leads),
+        len(leads),
+    )
+
+
+def test_networks_of_different_depth_are_compared_at_equal_depth(joined):
+    pairs = {f"g{i}": (float(i + 1) / 2, 0.003 * i) for i in range(12)}
+    shown = points(seeds(joined, pairs, 1))
+    (plain,) = judged(shown, 200, 0)
+    assert plain.judgment.effect.value == pytest.approx(1)
+    shown["cls_layer"] = [str(4 + int(name[1:])) for name in shown["group"]]  # depth says it all
+    (partial,) = judged(shown, 200, 0)
+    assert np.isnan(partial.judgment.effect.value)
+    (few,) = judged(shown[:8], 200, 0)
+    assert few.judgment.reason == "fewer than 12 groups"
 
 
 def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
@@ -237,13 +257,14 @@ def test_without_a_point_the_figure_says_so(joined):
 
 def test_the_report_says_the_verdict_and_who_is_left_out(small):
     section = {"bootstrap_samples": 50, "bootstrap_seed": 0}
-    page = chapter({"together": small}, SimpleNamespace(content={"studies": {"together": section}}))
+    about = SimpleNamespace(content={"studies": {"together": section}}, resources=RATES)
+    page = chapter({"together": small}, about)
     (lead,) = page.lead
-    assert lead.startswith("That models whose patches tell objects apart also bind in [CLS]: ")
-    assert "undecided on scenes" in lead
+    assert lead.startswith("Groups of models whose patches separate objects better than positions")
+    assert "On scenes: not testable (fewer than 6 groups)" in lead
     assert "1 model in 1 group" in lead
     assert page.warnings[0].rows == ("scenes, bad: not_converged",)
-    texts = [cell.text for table in page.sections[0].tables for row in table.rows for cell in row]
+    texts = [cell.text for table in page.sections[1].tables for row in table.rows for cell in row]
     assert "8.50" in texts
     assert "3.0" in texts  # points ahead of positions
 

@@ -100,21 +100,12 @@ def _little_of_what_is_drawn(section: dict[str, Any], models: set[str]) -> None:
 
 
 def _few_toys(section: dict[str, Any], models: set[str]) -> dict[str, Any]:
-    """Return toys and suites with one trained here of each objective, and one stored for a suite.
+    """Return toys and suites with one stored toy, and one trained here of each objective.
 
     Those stay, too, whose images other studies read.
     """
-    suites_of = {
-        toy["name"]: tuple(
-            suite["name"] for suite in section.get("suites", ())
-            if toy["name"] in suite.get("toys", ())
-        )
-        for toy in section["toys"]
-    }  # fmt: skip
     ways = {
-        toy.get("objective")
-        if toy.get("source", TRAINED) == TRAINED
-        else suites_of[toy["name"]]: toy
+        toy.get("objective") if toy.get("source", TRAINED) == TRAINED else "stored": toy
         for toy in reversed(section["toys"])
     }
     toys = [

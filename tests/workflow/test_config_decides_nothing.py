@@ -67,7 +67,7 @@ HARMLESS = {
         ("src/bindscope/models/pretraining_loss.py", name)
         for name in ("REMEDY", "manifest_path", "read_manifest")
     ),
-    (f"{_PAIRS}/effects_job.py", "read_manifest"),
+    (f"{_PAIRS}/effects/job.py", "read_manifest"),
     (f"{_BINDING_IDS}/toys/loading.py", "REMEDY"),
     (f"{_BINDING_IDS}/toys/loading.py", "manifest_path"),
     *((f"{_BINDING_IDS}/toys/vision.py", name) for name in ("REMEDY", "manifest_path")),
@@ -169,7 +169,7 @@ def test_configuration_classes_compute_nothing() -> None:
     }
     # Read from the manifest, with whose hash they change; the last is a part of the source.
     assert computed == {
-        "Zoo.n_layers", "Zoo.seed", "Toy.tower_sha256", "Toy.learnt", "ToyVision.stored"
+        "Zoo.n_layers", "Zoo.seed", "Toy.tower_sha256", "ToyVision.stored"
     }  # fmt: skip
 
 
@@ -188,7 +188,7 @@ NOT_READ = {
         rule: {"model.extraction.keep_patches"}
         for rule in (
             "patches_temporary", "sampled", "same_object_maps", "joint", "text_embeddings",
-            "pixel_encoder", "same_object_effects",
+            "same_object_effects",
         )
     },
     # What is downloaded or drawn is in the spec of the download.
@@ -202,7 +202,6 @@ NOT_READ = {
 # None where nobody gave them, and then in no spec: what had none of them keeps its key.
 LEFT_OUT = {
     "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.training.same_object",
-    "model.training.coverage",
 }  # fmt: skip
 
 

@@ -61,11 +61,9 @@ def change(clone: Clone, sources: Path) -> None:
             "embeddings": [
                 {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
             ],
-            "pixel_encoders": [{"name": "images", "dataset": "pairs", "models": ["reader"]}],
         },
         "studies.binding_id": {
             **more_sections()["binding_id"],
-            "files": [{"name": "two-things", "task": "two-things"}],
             "toys": [{"name": "free", "training": SHORT_TOY}],
         },
         "report.figures": ["tokens"],
@@ -85,7 +83,7 @@ PAIRS = {
 READER = {
     "name": "reader", "source": "controlled:captions",
     "architecture": {"n_layers": 1, "width": 16, "n_heads": 2, "patch_px": 8},
-    "training": {"dataset": "pairs", "steps": 4, "batch_size": 16, "coverage": 0.7},
+    "training": {"dataset": "pairs", "steps": 4, "batch_size": 16},
 }  # fmt: skip
 
 

@@ -26,29 +26,6 @@ rule binding_id_interventions:
         "../scripts/binding_id_interventions.py"
 
 
-rule shapes_task:
-    input:
-        unpack(made_from("shapes_task")),
-    output:
-        manifest=output_of("shapes_task", "manifest"),
-        store=directory(output_of("shapes_task", "store")),
-        rows=output_of("shapes_task", "rows"),
-    log:
-        log_of("shapes_task"),
-    benchmark:
-        benchmark_of("shapes_task")
-    conda:
-        "../../envs/torch.yaml"
-    resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
-    params:
-        spec=spec("shapes_task"),
-        code=code("shapes_task"),
-    script:
-        "../scripts/shapes_task.py"
-
-
 rule toy_vlm:
     input:
         unpack(made_from("toy_vlm")),

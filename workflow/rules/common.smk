@@ -9,7 +9,7 @@ SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
 
 from bindscope.core.errors import BindscopeError, remember_configfiles
-from bindscope.core.job import give_jobs_path
+from bindscope.core.job import give_jobs_path, name_launcher
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
 from snakemake.exceptions import WorkflowError
 
@@ -25,6 +25,7 @@ def checked_graph():
 
 
 give_jobs_path(SOURCE)
+name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
 

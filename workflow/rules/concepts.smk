@@ -44,28 +44,6 @@ rule dual_geometry:
         "../scripts/dual_geometry.py"
 
 
-rule pixel_encoder:
-    input:
-        unpack(made_from("pixel_encoder")),
-    output:
-        rows=output_of("pixel_encoder", "rows"),
-        geometry=output_of("pixel_encoder", "geometry"),
-    log:
-        log_of("pixel_encoder"),
-    benchmark:
-        benchmark_of("pixel_encoder")
-    conda:
-        "../../envs/torch.yaml"
-    resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
-    params:
-        spec=spec("pixel_encoder"),
-        code=code("pixel_encoder"),
-    script:
-        "../scripts/pixel_encoder.py"
-
-
 rule planted_embeddings:
     input:
         unpack(made_from("planted_embeddings")),

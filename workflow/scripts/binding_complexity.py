@@ -19,13 +19,12 @@ def main(job: "Job") -> None:
         name: job.wildcards[name]
         for name in ("analysis", "dataset", "embedding", "vectors", "approximator")
     }
-    how = {
-        name: job.spec[name] for name in ("coverages", "seeds", "validation_share", "description")
-    }
+    how = {name: job.spec[name] for name in ("coverages", "seeds", "validation_share")}
     if names["vectors"] == "dual":
         runs = read_dual(job.input.weights_weights[0], job.spec)
     else:
-        runs = iter([({}, read_embedded(job.input, names["vectors"], job.spec["sizes"]))])
+        how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
+        runs = iter([({}, read_embedded(job.input, *how_read))])
     lines = (
         canonical_json({**names, **row, **about, **job.keys}) + "\n"
         for about, embedded in runs

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per estimator, type, strength, quantity and stratum."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"])
+    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"], job.spec["split_by"])
     found = editing_rows(embedded, job.spec["estimators"], job.spec["strengths"])
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
     write_atomic(job.output.rows, "".join(lines))

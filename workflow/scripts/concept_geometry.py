@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per quantity and stratum, and the picture's points."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"])
+    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"], job.spec["split_by"])
     queries, other = {}, None
     for path in job.input.get("captions", ()):
         queries["captions"], other = read_captions(path, embedded.scenes)
@@ -33,12 +33,12 @@ def main(job: "Job") -> None:
     found = geometry_rows(embedded, job.spec["estimators"], queries, other)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
     write_atomic(job.output.rows, "".join(lines))
-    picture = {"why": "none was asked for"}
+    placed = {"why": "none was requested"}
     if job.spec["picture"]:
-        from bindscope.studies.concepts.mds import first_picture  # imports scikit-learn
+        from bindscope.studies.concepts.mds import picture  # imports scikit-learn
 
-        picture = first_picture(embedded.z, embedded.scenes)
-    write_json(job.output.picture, {**names, **picture})
+        placed = picture(embedded.z, embedded.scenes)
+    write_json(job.output.picture, {**names, **placed})
 
 
 if "snakemake" in globals():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device, made_current
-from bindscope.studies.same_object.effects_job import measured, write_effects
+from bindscope.studies.same_object.effects.job import measured, write_effects
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import bindscope
-from bindscope.codes.coverage import covered_objects
 from bindscope.config.entities import dataset_of, model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.training import train, untrained, write_training
-from bindscope.models.training_scenes import FreshScenes, Masks, Scenes, StoredScenes, of_covered
+from bindscope.models.training_scenes import FreshScenes, Masks, Scenes, StoredScenes
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -43,7 +42,7 @@ def scenes(job: "Job") -> Scenes:
     config, dataset = model_of(job), dataset_of(job)
     size, seed = config.training.batch_size, config.seed
     if not job.input.get("scenes"):
-        return FreshScenes(dataset, size, seed, config.training.coverage)
+        return FreshScenes(dataset, size, seed)
     images, objects, masks = {}, {}, {}
     for manifest in job.input.codes:
         split = manifest.rpartition("/")[2].partition("-")[0]
@@ -52,13 +51,6 @@ def scenes(job: "Job") -> Scenes:
         objects[split] = open_store(manifest).read("objects")
         if config.training.same_object:
             masks[split] = Masks.of(mask_arrays(shards))
-    if config.training.coverage:
-        sizes = [group.size for group in dataset.space.groups]
-        covered = covered_objects(sizes, config.training.coverage, seed)
-        for split, codes in objects.items():
-            kept = of_covered(codes, covered)
-            images[split], objects[split] = images[split][kept], codes[kept]
-            masks |= {split: masks[split].at(kept)} if masks else {}
     return StoredScenes(images, objects, size, seed, masks)
 
 

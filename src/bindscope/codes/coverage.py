@@ -53,31 +53,3 @@ def drawn_objects(
             "raise the coverage, or do not ask for every value where the configuration lets you",
         )
     return order, missing
-
-
-def covered_objects(sizes: Sequence[int], coverage: float, seed: int) -> NDArray[np.bool_]:
-    """Mark the objects that training scenes are made of, bool (objects,).
-
-    Parameters
-    ----------
-    sizes
-        Number of values of each feature group.
-    coverage
-        Their share, rounded down.
-    seed
-        Seed of the draw.
-
-    Raises
-    ------
-    ConfigError
-        As `drawn_objects`.
-    """
-    covered = np.zeros(prod(sizes), bool)
-    n = int(coverage * len(covered))
-    generator = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
-    covered[drawn_objects(sizes, n, generator)[0][:n]] = True
-    return covered
-
-
-# Keeps this random stream apart from those of other rooms with the same seed.
-_STREAM = int.from_bytes(b"coverage", "big")

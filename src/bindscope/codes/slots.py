@@ -45,6 +45,8 @@ def slots_of(
     seed = [dataset.seed, _STREAM, SPLITS.index(split)]
     philox = np.random.Philox(np.random.SeedSequence(seed))
     philox.advance(start * blocks)
-    words = philox.random_raw(len(cells) * blocks * _PHILOX_WORDS).reshape(len(cells), -1)
+    words = philox.random_raw(len(cells) * blocks * _PHILOX_WORDS).reshape(
+        len(cells), blocks * _PHILOX_WORDS
+    )
     order = np.argsort(words[:, : dataset.slots], axis=1, kind="stable")
     return np.take_along_axis(cells, order, axis=1).astype(np.int16)

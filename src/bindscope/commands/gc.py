@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
 _KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z.]+)$")
@@ -63,7 +63,7 @@ def collect(graphs: Sequence[Graph], delete: bool) -> int:
         total += size
         print(f"{size / 1e6:10.1f} MB  {path}")
         if delete:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove(path)
     verb = "deleted" if delete else "not needed (delete with --delete)"
     print(f"{len(found)} products, {total / 1e6:.1f} MB {verb}")
     return 0

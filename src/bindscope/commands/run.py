@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import json
 import os
 import re
 import signal
@@ -16,14 +18,18 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import psutil
 
+from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError
+from bindscope.core.files import is_alive, write_json
 
-# The machine of the current run: on a shared disk, its processes cannot be seen from another.
-HOST = Path(".snakemake/bindscope-host")
+# Who runs here: on a shared disk, processes of another machine cannot be seen.
+RECORD = Path(".snakemake/bindscope-run.json")
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 
 
@@ -32,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         refuse_second(Path.cwd())
-        return 0 if given == ["--check"] else run(Path.cwd(), given)
+        if given == ["--check"]:
+            return 0
+        for file in configfiles(given):
+            read_yaml(file)  # Snakemake's own message about one that is no YAML is a traceback
+        return run(Path.cwd(), given)
     except BindscopeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -46,12 +56,13 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     """
     started = time.monotonic()
     command = [sys.executable, "-m", "snakemake", *arguments, *defaults(arguments)]
-    if any((root / ".snakemake/locks").glob("*.lock")):
+    if is_locked(root):
         unlock(root, command)
-    (root / HOST).parent.mkdir(exist_ok=True)
-    (root / HOST).write_text(socket.gethostname())
+    mine = Starter.this_process()
+    write_json(root / RECORD, asdict(mine))
     code = subprocess.run(command, cwd=root, check=False).returncode
-    (root / HOST).unlink(missing_ok=True)
+    if Starter.read(root) == mine:  # and not of a second one, which Snakemake refused
+        (root / RECORD).unlink()
     if code:
         print(
             f"\nThe run stopped (exit code {code}). What is done is kept: the same command "
@@ -81,6 +92,14 @@ def defaults(arguments: Sequence[str]) -> list[str]:
     return cores + memory
 
 
+def configfiles(arguments: Sequence[str]) -> list[str]:
+    """Return the configuration files among the user's arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    known, _ = parser.parse_known_args(list(arguments))
+    return list(known.configfile)
+
+
 def available_mb(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory that jobs may use together, in MiB: what is free, within a container."""
     free = int(psutil.virtual_memory().available)
@@ -91,19 +110,72 @@ def available_mb(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     return max(free // 2**20, 1)
 
 
-def live_runs(root: Path) -> list[int]:
-    """Return the processes of this machine that run Snakemake, or a job of it, in `root`."""
+@dataclass(frozen=True)
+class Starter:
+    """Who started a run: `started` is the process' start, seconds since 1970."""
+
+    user: str
+    host: str
+    pid: int
+    started: float
+
+    def __str__(self) -> str:
+        return f"process {self.pid} of {self.user} on {self.host}"
+
+    @classmethod
+    def this_process(cls) -> Self:
+        """Describe this process."""
+        try:
+            user = getpass.getuser()
+        except (OSError, KeyError):  # a user without a name, as in some containers
+            user = f"user {os.getuid()}"
+        return cls(user, socket.gethostname(), os.getpid(), psutil.Process().create_time())
+
+    @classmethod
+    def read(cls, root: Path) -> Self | None:
+        """Return who started the current run in `root`; None if that is not known."""
+        try:
+            return cls(**json.loads((root / RECORD).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def lives(self) -> bool:
+        """Whether this machine still has the process, and not another one under its number."""
+        if not is_alive(self.pid):
+            return False
+        try:
+            return bool(abs(psutil.Process(self.pid).create_time() - self.started) < 2)
+        except psutil.Error:  # of another user, on a machine that hides those
+            return True
+
+
+def is_locked(root: Path) -> bool:
+    """Whether Snakemake holds a lock in `root`."""
+    return any((root / ".snakemake/locks").glob("*.lock"))
+
+
+def live_runs(root: Path) -> list[str]:
+    """Describe the processes of this machine that run Snakemake, or a job of it, in `root`.
+
+    In a locked folder, one of another user whose working directory cannot be read counts too.
+    """
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        words = process.info["cmdline"] or [""]  # of other users, and of processes that ended
+    found = {}
+    for process in psutil.process_iter(["cmdline", "cwd", "username"]):
+        words = process.info["cmdline"] or [""]  # of processes that ended
         python = Path(words[0]).name.startswith(("python", "snakemake"))
         ours = any(
             Path(word).name == "snakemake" or "/.snakemake/scripts/" in word for word in words[:4]
         )
-        if python and ours and process.info["cwd"] == str(root.resolve()):
-            found.append(process.pid)
-    return sorted(set(found) - own)
+        folder = process.info["cwd"]  # None: not for this user to read
+        here = is_locked(root) if folder is None else folder == str(root.resolve())
+        if python and ours and here:
+            where = ", in a folder that you may not read" if folder is None else ""
+            found[process.pid] = f"process {process.pid} of {process.info['username']}{where}"
+    starter = Starter.read(root)
+    if starter and starter.host == socket.gethostname() and starter.lives():
+        found[starter.pid] = f"process {starter.pid} of {starter.user}"
+    return [found[number] for number in sorted(found.keys() - own)]
 
 
 def refuse_second(root: Path, patience_s: float = 3.0) -> None:
@@ -112,28 +184,30 @@ def refuse_second(root: Path, patience_s: float = 3.0) -> None:
     Raises
     ------
     BindscopeError
-        If another run is still at work after `patience_s` seconds.
+        If another run is still at work after `patience_s` seconds, or may be: the folder is locked
+        by a run of another machine, or nothing says of which one.
     """
     deadline = time.monotonic() + patience_s
     while live := live_runs(root):
         if time.monotonic() > deadline:
             raise BindscopeError(
                 str(root),
-                f"another run is at work here (process {', '.join(map(str, live))})",
-                "wait for it or stop it, then run the same command again",
+                f"another run is at work here ({', '.join(live)})",
+                "wait for it or stop it, then run the same command again; if it works in another "
+                "folder, run `snakemake --unlock` here",
             )
         time.sleep(0.2)
+    starter = Starter.read(root)
+    if is_locked(root) and (starter is None or starter.host != socket.gethostname()):
+        raise BindscopeError(
+            str(root),
+            f"is locked by a run: {starter or 'nothing says on which machine'}",
+            "if it is no longer alive, run `snakemake --unlock`, then the same command again",
+        )
 
 
 def unlock(root: Path, command: Sequence[str]) -> None:
-    """Remove the lock of a run that was killed; called when none is alive on this machine."""
-    host = (root / HOST).read_text() if (root / HOST).is_file() else socket.gethostname()
-    if host != socket.gethostname():
-        raise BindscopeError(
-            str(root),
-            f"a run that was started on {host} holds this folder",
-            "if it is no longer alive there, run `snakemake --unlock`, then the same command again",
-        )
+    """Remove the lock of a run that was killed; called after `refuse_second`."""
     print("A killed run left its lock; removing it.", flush=True)
     done = subprocess.run([*command, "--unlock"], cwd=root, capture_output=True, text=True)
     if done.returncode:

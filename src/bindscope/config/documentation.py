@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +57,10 @@ Files whose first line names [`schema.json`](schema.json) are completed and chec
 have a YAML language server.
 """
 TABLES = """
-The last column names what is made anew, or in addition, when the key changes. It was found by
-changing the key in the examples named above, in every entry that has it, so it is what can follow;
-what belongs to other entries stays. Tables, figures and the report always follow; "nothing" means
-that nothing else does, and "-" that the key cannot be changed alone. `bindscope plan` tells it for
-the change at hand, and why.
+`bindscope plan` says what a change of a key makes anew, and why.
 """
 BAR = "\\|"
-COLUMNS = "| key | type | default | meaning | recomputed |\n|---|---|---|---|---|"
-MadeAnew = Callable[[Sequence[str], str], str]
+COLUMNS = "| key | type | default | meaning |\n|---|---|---|---|"
 
 
 def json_schema() -> str:
@@ -74,19 +69,16 @@ def json_schema() -> str:
     return json.dumps({**head, **root()}, indent=1) + "\n"
 
 
-def readme(presets: Path, made_anew: MadeAnew) -> str:
+def readme(presets: Path) -> str:
     """Return config/README.md: a table of every key.
 
     Parameters
     ----------
     presets
         Folder whose files are listed with the comment at their top.
-    made_anew
-        Says in words what a change of a key makes anew. It is given the names of the sections in
-        the schema (more than one where the sections of a union share the key) and the key.
     """
     parts = [HEADER, *_presets(presets), "## Keys", TABLES]
-    page = _Page(made_anew)
+    page = _Page()
     for name, field in root()["properties"].items():
         parts += page.section(below("", name, field), field, 3)
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -108,8 +100,7 @@ def _presets(folder: Path) -> Iterator[str]:
 class _Page:
     """The tables; each section has one, where it is first met."""
 
-    def __init__(self, made_anew: MadeAnew) -> None:
-        self._made_anew = made_anew
+    def __init__(self) -> None:
         self._seen: dict[str, str] = {}  # heading by section
 
     def section(self, path: str, field: Schema, depth: int) -> Iterator[str]:
@@ -146,8 +137,7 @@ class _Page:
                     self._seen.update({section[NAME]: heading for section in inner})
                 kind = f"{kind}, see [`{self._seen[name]}`](#{_anchor(self._seen[name])})"
             meaning = _description(field) or "Decides which other keys there are."
-            made = self._made_anew([section[NAME] for section in union], key)
-            cells = (f"`{key}`", kind, _default(union[0], key), meaning, made)
+            cells = (f"`{key}`", kind, _default(union[0], key), meaning)
             rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
         if rows:
             yield "\n" + COLUMNS + "\n" + "\n".join(rows)

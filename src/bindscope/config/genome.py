@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from bindscope.config.base import Group, Model, NonNegativeInt, PositiveInt, Probability
+from bindscope.core.addresses import Address
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -52,7 +53,7 @@ class GenomeRules(Model):
 class Download(Model):
     """A file that is downloaded, and counts only with its checksum."""
 
-    url: str = Field(description="`http:` or `https:`; the file keeps the address' last part.")
+    url: Address = Field(description="`http:` or `https:`; the file keeps the address' last part.")
     sha256: Sha256 = Field(description="SHA-256 that it must have.")
 
 

@@ -15,9 +15,10 @@ from bindscope.config.root import Config
 from bindscope.config.structure import Path as KeyPath
 from bindscope.config.structure import Place, Schema, dotted, keys, locate, members, tag, tag_values
 from bindscope.config.wording import either, instead, show, suggest
-from bindscope.core.errors import ConfigError
+from bindscope.core.errors import ConfigError, first_line
 
 REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
+_DEEPEST, _LARGEST = 50, 200_000  # of a YAML file: levels, and entries with aliases written out
 _FEW = 3  # places that a message names
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
@@ -57,6 +58,8 @@ def load_config(raw: Mapping[str, Any], source: str) -> Config:
     ConfigError
         With every problem that was found, one a line.
     """
+    if Path(source).is_file():
+        read_yaml(source)  # what its aliases blow up would take minutes to check
     lines = _Lines(source)
     problems = [f"{where}: {what}" for where, what in lines.duplicates]
     try:
@@ -80,13 +83,20 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+        _check_shape(text)
         value = yaml.load(text, Loader=_LOADER)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(str(path), f"line {line}: is not UTF-8", "save it as UTF-8") from None
     except OSError as error:
         raise ConfigError(
             str(path), f"cannot be read ({error.strerror})", "check the path"
         ) from None
     except yaml.YAMLError as error:
         raise ConfigError(str(path), _syntax(error), "correct the file at that place") from None
+    except ValueError as error:  # a date or a number that is none
+        problem = f"holds a value that cannot be read ({first_line(error)})"
+        raise ConfigError(str(path), problem, "put it into quotes, or correct it") from None
     if not isinstance(value, dict):
         raise ConfigError(str(path), "holds no keys", "copy config/config.yaml and change it")
     return value
@@ -236,6 +246,43 @@ def _syntax(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
 
 
+def _check_shape(text: str) -> None:
+    """Refuse YAML that is nested too deep, holds itself, or grows large by its aliases.
+
+    Goes over the events of the parser, each once: nothing is built yet.
+    """
+    around: list[tuple[str | None, int]] = []  # anchor and size of the nodes that are open
+    sizes: dict[str, int] = {}
+
+    def refuse(problem: str, event: yaml.Event) -> None:
+        mark: Any = event.start_mark
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            around.append((event.anchor, 1))
+            if len(around) > _DEEPEST:
+                refuse(f"is nested more than {_DEEPEST} deep", event)
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = around.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            anchor, size = event.anchor, 1
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in (outer for outer, _ in around):
+                refuse(f"*{event.anchor} refers to a part that it is in", event)
+            anchor, size = None, sizes.get(str(event.anchor), 1)
+        else:
+            continue
+        if anchor:
+            sizes[anchor] = size
+        if around:
+            outer, total = around[-1]
+            around[-1] = outer, total + size
+            if total + size > _LARGEST:
+                refuse(f"its aliases make more than {_LARGEST:,} entries", event)
+
+
 class _Lines:
     """Line numbers of a YAML file's keys, and keys that stand twice; empty for anything else."""
 
@@ -244,6 +291,7 @@ class _Lines:
         self._lines: dict[KeyPath, int] = {}
         try:
             text = Path(source).read_text(encoding="utf-8")
+            _check_shape(text)
             node = yaml.compose(text, Loader=_LOADER)
         except (OSError, ValueError, yaml.YAMLError):
             return

@@ -135,14 +135,6 @@ class Training(Model):
     weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    coverage: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        exclude_if=lambda coverage: coverage is None,  # it enters no key then
-        description="Share of the objects that training scenes are made of, drawn by the model's "
-        "seed so that every value is among them; the others are held out. Default: all.",
-    )
     same_object: SameObjectLoss | None = Field(
         None,
         exclude_if=lambda loss: loss is None or loss.weight == 0,  # it enters no key then

@@ -12,6 +12,7 @@ from bindscope.config.genome import GenomeSource, Sha256, genome_problem
 from bindscope.config.pug_spare import PugSpareSource, pug_spare_problem
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource, segmented_problem
 from bindscope.config.solids import KNOWN_VALUES
+from bindscope.core.addresses import Address
 
 LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 
@@ -148,7 +149,7 @@ class ClevrSource(Model):
         description="The archive, or the folder it was unpacked to (with `scenes` and `images`); "
         "left out: the archive is downloaded (19 GB).",
     )
-    url: str = Field(
+    url: Address = Field(
         "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
         description="Where the archive is downloaded from.",
     )

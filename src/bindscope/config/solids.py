@@ -58,17 +58,7 @@ class MitsubaBackend(Model):
     samples: PositiveInt = Field(64, description="Light paths per pixel.")
 
 
-class BlenderBackend(Model):
-    """Blender's Cycles, as CLEVR was drawn: `BLENDER` names the program, or it is on the PATH."""
-
-    kind: Literal["blender"]
-    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] = Field(
-        "3.4", description="Blender's version; another one may draw other pixels."
-    )
-    samples: PositiveInt = Field(64, description="Light paths per pixel.")
-
-
-Backend = Annotated[RaycastBackend | MitsubaBackend | BlenderBackend, Field(discriminator="kind")]
+Backend = Annotated[RaycastBackend | MitsubaBackend, Field(discriminator="kind")]
 
 
 class SolidsRenderer(Model):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bindscope.core.errors import ModelError
+from bindscope.core.errors import ModelError, first_line
+from bindscope.core.files import parse_json
 from bindscope.core.keys import CLONE
 
 ZOO = CLONE / "resources" / "zoo"
 VISION = "vision transformer"
 """Kind of the models whose manifest names none."""
 TOY = "toy vision-language model"
+_HEADER = 1 << 24  # bytes; no header is larger
 REMEDY = (
     "`git checkout -- resources/zoo` brings back what is committed there; `make zoo` trains every "
     "model of config/presets/zoo.yaml"
@@ -57,7 +58,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"choose one of them; {REMEDY}",
         )  # fmt: skip
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = parse_json(path.read_text())
         _ = found["weights"], found["sha256"], found["seed"], found["recipe"]["model"]
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(str(path), f"is damaged ({error})", REMEDY) from error
@@ -69,4 +70,7 @@ def kept_names(source: str) -> list[str]:
     path = manifest_path(source).parent / read_manifest(source)["weights"]
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        return sorted(set(json.loads(file.read(size))) - {"__metadata__"})
+        try:
+            return sorted(set(parse_json(file.read(min(size, _HEADER)))) - {"__metadata__"})
+        except (ValueError, TypeError) as error:
+            raise ModelError(str(path), f"is damaged ({first_line(error)})", REMEDY) from error

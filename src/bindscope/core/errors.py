@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 # Set by the Snakefile and inherited by its jobs: a command that a message names needs it.
 CONFIGFILES = "BINDSCOPE_CONFIGFILES"
+_LONGEST = 300  # characters of a message of another library
 
 
 def remember_configfiles(files: Sequence[str | os.PathLike[str]]) -> None:
@@ -19,6 +20,12 @@ def snakemake_command(arguments: str) -> str:
     """Return a `snakemake` command line with the configuration files of this run."""
     files = os.environ.get(CONFIGFILES)
     return f"snakemake --cores all {arguments}" + (f" --configfile {files}" if files else "")
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error of a library says; its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:_LONGEST] if lines else type(error).__name__
 
 
 class BindscopeError(Exception):

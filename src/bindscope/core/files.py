@@ -8,12 +8,13 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bindscope.core.errors import BindscopeError, StoreError
+from bindscope.core.errors import BindscopeError, StoreError, first_line
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -23,6 +24,28 @@ _FREE = "free space (`bindscope gc` lists products that no configuration needs) 
 def canonical_json(value: Any) -> str:
     """Serialise to JSON with sorted keys and no spaces; NaN and infinities are refused."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """Read JSON; whatever is wrong with it, nested without end included, is a `ValueError`."""
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """Read a JSON file of the pipeline.
+
+    Raises
+    ------
+    StoreError
+        With `remedy`, if it is missing or damaged.
+    """
+    try:
+        return parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(str(path), f"cannot be read ({first_line(error)})", remedy) from error
 
 
 def sha256(text: str | bytes) -> str:
@@ -76,7 +99,7 @@ def disk_errors(path: Path | str) -> Iterator[None]:
 def write_atomic(path: Path | str, content: str | bytes) -> None:
     """Write a file so that a reader sees the whole of it or nothing.
 
-    The content goes to ``<path>.tmp-<pid>``, is flushed to the disk and renamed.
+    The content goes to `temporary_path`, is flushed to the disk and renamed.
 
     Raises
     ------
@@ -87,9 +110,9 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_stale(path)
-        temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+        temporary = temporary_path(path)
         try:
-            with temporary.open("wb") as handle:
+            with temporary.open("xb") as handle:  # never through a link that someone put there
                 handle.write(content.encode() if isinstance(content, str) else content)
                 handle.flush()
                 os.fsync(handle.fileno())
@@ -99,15 +122,39 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
         fsync_directory(path.parent)
 
 
+def temporary_path(path: Path, kind: str = "tmp") -> Path:
+    """Return where this process prepares a file or folder: ``<path>.<kind>-<host>-<pid>``."""
+    return path.with_name(f"{path.name}.{kind}-{_host()}-{os.getpid()}")
+
+
 def remove_stale(path: Path) -> None:
-    """Remove what killed attempts at writing this very path left behind (``<path>.tmp-<pid>``)."""
+    """Remove what killed attempts of this machine at writing this very path left behind.
+
+    What another machine left stays: whether a process lives there cannot be seen from here.
+    """
     for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
-        process = left.name.rpartition("-")[2]
-        if process.isdigit() and (int(process) == os.getpid() or not _alive(int(process))):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        _, host, process = f"--{left.name}".rsplit("-", 2)
+        if host != _host() or not process.isdigit():
+            continue
+        if int(process) == os.getpid() or not is_alive(int(process)):
+            remove(left)
 
 
-def _alive(process: int) -> bool:
+def remove(path: Path) -> None:
+    """Delete a file, a folder with all that is in it, or a link (not what it leads to)."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _host() -> str:
+    """Name this machine in eight characters that any file name may hold."""
+    return sha256(socket.gethostname())[:8]
+
+
+def is_alive(process: int) -> bool:
+    """Whether this machine has a process of this number, of whatever user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

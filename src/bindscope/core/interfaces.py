@@ -217,6 +217,8 @@ class Study:
         ``"module:function"`` that makes its chapter of the report, see `Findings`; empty for none.
     resources
         Committed files that its findings read.
+    claims, planted
+        ``"module:object"`` of its claims and of the planted cases (`statistics.claims`).
     """
 
     name: str
@@ -231,6 +233,8 @@ class Study:
     trains: Mapping[str, Callable[[Any, Any, str], Any]] = field(default_factory=dict)
     findings: str = ""
     resources: tuple[str, ...] = ()
+    claims: str = ""
+    planted: str = ""
 
 
 class Table(Protocol):

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Taken from the launcher's environment without a word where a conda environment lacks them.
 MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
+# Process numbers of the Snakemakes above a job, the outermost first.
+LAUNCHERS = "BINDSCOPE_LAUNCHERS"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,15 @@ def give_jobs_path(source: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, given]))
 
 
+def name_launcher() -> None:
+    """Tell the jobs below this process that it is a Snakemake, without which they must not go on.
+
+    A Snakemake that runs a job for another one adds itself.
+    """
+    above = os.environ.get(LAUNCHERS, "").split()
+    os.environ[LAUNCHERS] = " ".join(dict.fromkeys([*above, str(os.getpid())]))
+
+
 def start(snakemake: Any) -> Job:
     """Begin a job, of the object that Snakemake puts into a script: open its log, set its threads.
 
@@ -87,7 +98,7 @@ def start(snakemake: Any) -> Job:
         this environment.
     """
     _log_to(Path(str(snakemake.log[0])) if len(snakemake.log) else None)
-    _die_with_ancestors()
+    _die_with_launchers()
     spec_text, code = str(snakemake.params.spec), str(snakemake.params.code)
     spec = json.loads(spec_text)
     _refuse_foreign_libraries()
@@ -140,29 +151,33 @@ def _log_exception(
         log.error("%s", "".join(traceback.format_exception(kind, value, trace)))
 
 
-def _die_with_ancestors() -> None:
-    """End this process when Snakemake, or the shell it put between, is gone.
+def _die_with_launchers() -> None:
+    """End this process when a Snakemake above it is gone.
 
-    An orphan would go on writing to a store that the next run is making anew (seen).
+    An orphan would go on writing to a store that the next run is making anew (seen). The shells
+    around Snakemake are not watched: a user may close theirs, and bash replaces itself by its last
+    command.
     """
-    if not hasattr(os, "pidfd_open"):
+    named = {int(pid) for pid in os.environ.get(LAUNCHERS, "").split()}
+    if not named or not hasattr(os, "pidfd_open"):
         return
     poll = select.poll()
+    watched = 0
     pid = os.getpid()
-    for _ in range(2):
-        pid = _parent(pid)
-        if pid <= 1:
-            break
-        try:
-            poll.register(os.pidfd_open(pid), select.POLLIN)
-        except OSError:
-            break
+    while (pid := _parent(pid)) > 1:
+        if pid in named:
+            with contextlib.suppress(OSError):
+                poll.register(os.pidfd_open(pid), select.POLLIN)
+                watched += 1
+    if not watched:  # started by hand, or on another machine with this one's environment
+        return
 
     def wait() -> None:
         poll.poll()
+        log.error("Snakemake was killed or ended: this job ends too")
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True, name="die-with-ancestors").start()
+    threading.Thread(target=wait, daemon=True, name="die-with-launchers").start()
 
 
 def _parent(pid: int) -> int:

@@ -31,7 +31,6 @@ RENDERERS = {
 BACKENDS = {
     "raycast": "bindscope.scenes.solids.raycast_backend:draw",
     "mitsuba": "bindscope.scenes.solids.mitsuba_backend:draw",
-    "blender": "bindscope.scenes.solids.blender_backend:draw",
 }
 
 # Readers of scenes by `source.kind`; a `python` source names its own.

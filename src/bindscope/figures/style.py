@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
@@ -58,6 +59,7 @@ _RC: Final[dict[Any, Any]] = {
     "savefig.dpi": DPI,
     "svg.fonttype": "path",
     "svg.hashsalt": "bindscope",
+    "text.parse_math": False,  # a name that holds `$` is shown as it is
     "xtick.color": "#444444",
     "xtick.labelsize": 8,
     "ytick.color": "#444444",
@@ -90,6 +92,7 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
 @styled
 def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
     """Write a figure as PNG (200 dpi) and SVG, without date, host or software version in either."""
+    _number_plainly(figure)
     for path, kind, metadata in (
         (png, "png", {"Software": None}),
         (svg, "svg", {"Date": None, "Creator": None}),
@@ -98,6 +101,19 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
         figure.savefig(buffer, format=kind, metadata=metadata)
         content = buffer.getvalue()
         write_atomic(Path(path), _with_numbered_clips(content) if kind == "svg" else content)
+
+
+def _number_plainly(figure: Figure) -> None:
+    """Write the ticks of logarithmic axes without formulas, which are not parsed."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for level in (axis.major, axis.minor):
+                theirs = level.formatter
+                if isinstance(theirs, LogFormatterMathtext):
+                    base = getattr(axis.get_transform(), "base", 10)
+                    plain = LogFormatter(base, theirs.labelOnlyBase, theirs.minor_thresholds)
+                    plain.set_axis(axis)
+                    level.formatter = plain
 
 
 def _with_numbered_clips(svg: bytes) -> bytes:

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bindscope.core.files import remove_stale, write_atomic
+from bindscope.core.files import remove_stale, sha256, write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,8 @@ class Checkpoint:
             If the disk is full or may not be written.
         """
         content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        header = {"key": self.key, "record": json.dumps(record)}  # of floats, all digits
+        text = json.dumps(record)  # of floats, all digits
+        header = {"key": self.key, "record": text, "sha256": _digest(content, text)}
         write_atomic(self.path, save(content, header))
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -55,7 +56,9 @@ class Checkpoint:
                     log.info("%s is of another configuration or code: starting afresh", self.path)
                     return None
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
+            if header.get("sha256") != _digest(tensors, header.get("record", "")):
+                raise ValueError("its digest differs")
+        except (SafetensorError, OSError, ValueError) as error:
             log.warning("%s is damaged (%s): starting afresh", self.path, error)
             return None
         record = json.loads(header["record"])
@@ -67,3 +70,8 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir():
             remove_stale(self.path)
+
+
+def _digest(tensors: dict[str, Tensor], record: str) -> str:
+    """Hash what a checkpoint holds: safetensors itself has no checksum."""
+    return sha256(save(tensors) + record.encode())

@@ -119,6 +119,19 @@ class Regressions:
         mean = total / n
         return mean, ((square / n - mean.square()).clamp_min(0) / n).sqrt()
 
+    def scene_gains(self, w: Tensor, over: Tensor, columns: Tensor | slice) -> Tensor:
+        """Return by how much less each scene loses at w than at other weights (p, C).
+
+        Summed over some columns, in nats, float64 (N,).
+        """
+        both = (self.margins(weights[:, columns], columns) for weights in (w, over))
+        return torch.cat(
+            [
+                (softplus(others) - softplus(margins)).double().sum(1)
+                for (_, _, margins), (_, _, others) in zip(*both, strict=True)
+            ]
+        )
+
     def factor(self, l2: float) -> Tensor:
         """Return L^-1 (p, p), where L L' = X'X/4N + l2.
 

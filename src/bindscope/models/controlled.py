@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from bindscope.config.models import Architecture, Controlled
 from bindscope.core.errors import ModelError, snakemake_command
-from bindscope.core.files import sha256
+from bindscope.core.files import read_json, sha256
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze
 from bindscope.models.vit import BESIDE, ViT, resized_positions, transform
@@ -38,8 +37,8 @@ def load(
             where, f"its weights are not there ({weights})",
             "run snakemake, which trains it",
         )  # fmt: skip
-    manifest = json.loads(weights.read_text())
     remedy = f"train again: `{snakemake_command(f'--forcerun {weights}')}`"
+    manifest = read_json(weights, remedy)
     content = checked(weights.parent / manifest["weights"], manifest["sha256"], remedy)
     return frozen(
         where,

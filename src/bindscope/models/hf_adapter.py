@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from torch import Tensor
 
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
+from bindscope.core.files import read_json
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
-from bindscope.models.weights import Weights, parse_source, resolve
+from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     kind = changes.pop("model_type", None)
     try:
         if folder is not None:
-            settings = AutoConfig.from_pretrained(folder, local_files_only=True)
+            settings = AutoConfig.from_pretrained(folder, **LOCAL)
         elif kind is not None:
             settings, changes = AutoConfig.for_model(kind, **changes), {}
         else:
@@ -200,9 +200,9 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
                 "set `overrides: {model_type: dinov2, hidden_size: 1024, num_hidden_layers: 24, "
                 "...}`, or `hf:path:` with the folder of a config.json",
             )  # fmt: skip
-    except (OSError, ValueError, KeyError) as error:
+    except UNREADABLE as error:
         raise ModelError(
-            where, f"transformers does not read its configuration ({error})",
+            where, f"transformers does not read its configuration ({unread(error)})",
             f"use one of {', '.join(FAMILIES)}, clip, siglip or siglip2",
         ) from error  # fmt: skip
     settings = getattr(settings, "vision_config", settings)
@@ -226,7 +226,8 @@ def _processor(folder: Path | None) -> dict[str, Any]:
     """Return the content of the checkpoint's preprocessor file, or nothing."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         if folder is not None and (folder / name).is_file():
-            content: dict[str, Any] = json.loads((folder / name).read_text())
+            remedy = "bring the file that came with the weights back"
+            content: dict[str, Any] = read_json(folder / name, remedy)
             return dict(content.get("image_processor", content))
     return {}
 
@@ -304,10 +305,10 @@ def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
     remedy = "check that config.json and the weights belong together"
     try:
         model, report = cls.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, output_loading_info=True, **options
+            folder, use_safetensors=True, output_loading_info=True, **LOCAL, **options
         )
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(where, f"its weights do not load ({error})", remedy) from error
+    except (*UNREADABLE, RuntimeError) as error:
+        raise ModelError(where, f"its weights do not load ({unread(error)})", remedy) from error
     missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
     if missing:
         raise ModelError(

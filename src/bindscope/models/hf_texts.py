@@ -15,7 +15,7 @@ from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.stream import freeze, state_sha256
-from bindscope.models.weights import Weights, parse_source, resolve
+from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
 
 if TYPE_CHECKING:
     from bindscope.scenes.captions import Words
@@ -99,8 +99,8 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
     tokenize = _of_bytes(settings, where) if folder is None else _tokenizer(folder, where)
     if found:
         model, report = clip.from_pretrained(
-            found.folder, config=settings, dtype=torch.float32, local_files_only=True,
-            use_safetensors=True, output_loading_info=True,
+            found.folder, config=settings, dtype=torch.float32,
+            use_safetensors=True, output_loading_info=True, **LOCAL,
         )  # fmt: skip
         if missing := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
             raise ModelError(
@@ -134,11 +134,12 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     kind = changes.pop("model_type", None)
     try:
         if folder is not None:
-            settings = AutoConfig.from_pretrained(folder, local_files_only=True)
+            settings = AutoConfig.from_pretrained(folder, **LOCAL)
         else:
             settings = AutoConfig.for_model(str(kind), **changes)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(where, f"its configuration cannot be read ({error})", remedy) from error
+    except UNREADABLE as error:
+        problem = f"its configuration cannot be read ({unread(error)})"
+        raise ModelError(where, problem, remedy) from error
     if settings.model_type != "clip":
         raise ModelError(where, f"models of type {settings.model_type!r} have none here", remedy)
     return settings
@@ -152,9 +153,10 @@ def _tokenizer(folder: Path, where: str) -> Tokenize:
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
         raise ModelError(where, f"{folder} has no tokenizer", remedy)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ModelError(where, f"its tokenizer cannot be read ({error})", remedy) from error
+        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+    except UNREADABLE as error:
+        problem = f"its tokenizer cannot be read ({unread(error)})"
+        raise ModelError(where, problem, remedy) from error
 
     def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         found = tokenizer(list(texts), padding=True, return_tensors="pt")

@@ -17,6 +17,7 @@ from torch import Tensor
 from bindscope.config.models import Architecture, Controlled, Zoo
 from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.errors import ModelError, snakemake_command
+from bindscope.core.files import read_json
 from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.models.controlled import checked
 from bindscope.models.objectives.base import ADDED, Objective, Setting
@@ -105,13 +106,13 @@ def restore(
                 where, f"its weights are not there ({weights})", "run snakemake, which trains it"
             )
         path, remedy = weights, f"train again: `{snakemake_command(f'--forcerun {weights}')}`"
-        manifest = json.loads(path.read_text())
+        manifest = read_json(path, remedy)
         recipe = json.loads(manifest["spec"])
     content = checked(path.parent / manifest["weights"], manifest["sha256"], remedy)
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
     if heads is not None:
-        fitted = json.loads(heads.read_text())
         again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
+        fitted = read_json(heads, again)
         tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ADDED)}
     px = int(manifest["input_px"])

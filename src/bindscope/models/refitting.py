@@ -56,7 +56,7 @@ def refit(
     found = train(
         model.model_copy(update={"training": training}),
         dataset,
-        FreshScenes(dataset, training.batch_size, model.seed, training.coverage),
+        FreshScenes(dataset, training.batch_size, model.seed),
         device,
         checkpoint,
         trunk={name: value.float() for name, value in trunk.items()},

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.codes.coverage import covered_objects
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import SceneDistribution
-from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.render import render_scenes
 
@@ -21,7 +19,6 @@ UInt8 = NDArray[np.uint8]
 AT_ONCE = 1024  # scenes that are drawn at a time
 # Scenes of a seed begin here in their split, far beyond those of any store.
 FIRST = 2**40
-SPARSE = 1024  # scenes that are looked at for one of training objects alone, at most
 ORDER = 1  # the stream of a seed that shuffles a fixed set
 
 
@@ -101,14 +98,11 @@ class FreshScenes:
         Scenes of a step.
     seed
         The model's seed; others see other scenes.
-    coverage
-        Share of the objects that scenes are made of (`codes.coverage`); None: of all.
     """
 
     dataset: SceneDistribution
     batch_size: int
     seed: int
-    coverage: float | None = None
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Yield the scenes of one step after the other; see `Scenes`."""
@@ -128,41 +122,18 @@ class FreshScenes:
         return self._codes("train", 0, AT_ONCE)
 
     def validation(self, n: int) -> tuple[UInt8, UInt8]:
-        """Return images and objects of `n` scenes; without a coverage, the same for all seeds."""
-        objects = self._sampled("val", FIRST, n)
+        """Return images and objects of `n` scenes, the same for all seeds."""
+        objects = sample_codes(self.dataset, "val", FIRST, FIRST + n)
         return render_scenes(self.dataset, "val", FIRST, objects)["images"], objects
 
     def validation_masks(self, n: int) -> Masks:
         """Return the masks of these scenes, which are drawn once more."""
-        objects = self._sampled("val", FIRST, n)
+        objects = sample_codes(self.dataset, "val", FIRST, FIRST + n)
         return Masks.of(render_scenes(self.dataset, "val", FIRST, objects))
 
     def _codes(self, split: SplitName, start: int, n: int) -> UInt8:
-        return self._sampled(split, FIRST * (1 + self.seed) + start, n)
-
-    def _sampled(self, split: SplitName, start: int, n: int) -> UInt8:
-        """Return `n` codes; under a coverage, those of training objects alone, in their order.
-
-        Scene i is looked for from place ``SPARSE i`` on, so that a step's scenes follow from its
-        number here as well.
-        """
-        if self.coverage is None:
-            return sample_codes(self.dataset, split, start, start + n)
-        sizes = [group.size for group in self.dataset.space.groups]
-        covered = covered_objects(sizes, self.coverage, self.seed)
-        place = first = start // FIRST * FIRST + start % FIRST * SPARSE
-        found: list[UInt8] = []
-        while sum(map(len, found)) < n:
-            if place >= first + n * SPARSE:
-                raise ConfigError(
-                    f"training of dataset {self.dataset.name}, coverage {self.coverage:g}",
-                    f"fewer than one scene in {SPARSE} holds training objects alone",
-                    "raise the coverage, or train on scenes of fewer objects",
-                )
-            codes = sample_codes(self.dataset, split, place, place + 2 * n)
-            found.append(codes[(codes[:, ~covered] == 0).all(1)])
-            place += 2 * n
-        return np.concatenate(found)[:n]
+        start += FIRST * (1 + self.seed)
+        return sample_codes(self.dataset, split, start, start + n)
 
     def _draw(self, split: SplitName, start: int, n: int) -> tuple[UInt8, UInt8, Masks]:
         objects = self._codes(split, start, n)
@@ -220,27 +191,3 @@ class StoredScenes:
                 waiting = np.concatenate([waiting, rng.permutation(len(self.images["train"]))])
             yield waiting[: self.batch_size]
             waiting = waiting[self.batch_size :]
-
-
-def of_covered(objects: UInt8, covered: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the numbers of the scenes that hold nothing but training objects.
-
-    Parameters
-    ----------
-    objects
-        Object codes, uint8 (N, K).
-    covered
-        Which objects are for training, bool (K,).
-
-    Raises
-    ------
-    ConfigError
-        If there is no such scene.
-    """
-    kept = np.flatnonzero((objects[:, ~covered] == 0).all(1))
-    if not len(kept):
-        raise ConfigError(
-            "training.coverage", "no stored scene holds training objects alone",
-            "raise the coverage, or store more scenes",
-        )  # fmt: skip
-    return kept

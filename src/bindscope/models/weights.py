@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ import huggingface_hub
 
 from bindscope.config.models import Pretrained
 from bindscope.core.contents import combined_hash, file_sha256, list_files
-from bindscope.core.errors import ModelError, snakemake_command
+from bindscope.core.errors import ModelError, first_line, snakemake_command
+from bindscope.core.files import read_json
 
 _SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.safetensors")
@@ -28,6 +28,12 @@ _TOKENIZER = (
     "merges.txt", "added_tokens.json", "video_preprocessor_config.json",
 )  # fmt: skip
 _SHARDS = "model.safetensors.index.json"
+# Arguments of transformers' `from_pretrained`: no network, and no Python of a checkpoint is run.
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+# What transformers raises where a file of a checkpoint is damaged or something else.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,16 @@ def parse_source(source: str) -> Source:
     return Source(library, name, revision or None, None)
 
 
+def unread(error: Exception) -> str:
+    """Say in one line why transformers did not read a checkpoint."""
+    if "trust_remote_code" in str(error):
+        return (
+            "it brings Python of its own, which is not run; if you have read and trust it, see "
+            "docs/threats.md"
+        )
+    return first_line(error)
+
+
 def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dict[str, Any]:
     """Bring a checkpoint onto this machine and describe it.
 
@@ -132,7 +148,7 @@ def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dic
             return _manifest(source, repo, _cached(parts, source, texts))
         raise ModelError(
             f"{repo}@{parts.revision or 'main'}",
-            f"the download failed ({type(error).__name__}: {str(error).splitlines()[0]})",
+            f"the download failed ({type(error).__name__}: {first_line(error)})",
             "check the name, the revision and the network (gated models: `hf auth login`); "
             + (_download(manifest) if manifest else "rerun")
             + "; files that arrived are kept",
@@ -162,7 +178,7 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
         return _cached(source, config.source)
     if not manifest.is_file():
         raise _missing(config.source, f"its manifest {manifest} does not exist", manifest)
-    known = json.loads(manifest.read_text())
+    known = read_json(manifest, _download(manifest))
     if known.get("source") != config.source:
         raise _missing(config.source, f"{manifest} is of {known.get('source')!r}", manifest)
     folder = Path(known["folder"])
@@ -275,7 +291,8 @@ def _cached(source: Source, where: str, texts: bool = False) -> Weights:
     folder = _snapshot(repo, source.revision, where, None)
     names = _needed([entry.name for entry in sorted(folder.iterdir())], wanted, where)
     if _SHARDS in names:
-        shards = set(json.loads((folder / _SHARDS).read_text())["weight_map"].values())
+        index = read_json(folder / _SHARDS, "delete it and download the weights again")
+        shards = set(index["weight_map"].values())
         if lacking := sorted(shards - set(names)):
             raise _missing(where, f"{folder / lacking[0]} is not in the Hugging Face cache", None)
     return Weights(folder, list_files(folder, names), folder.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -220,30 +220,6 @@ def page_table(
         tuple(_cell(column, record) for column in columns) for record in frame.to_dict("records")
     )
     return PageTable(title, tuple(columns), rows, folded)
-
-
-def points_by_claim(
-    judged: Sequence[Any], in_short: Callable[[Any], str]
-) -> tuple[tuple[str, str], ...]:
-    """Gather what was judged by claim, for a `Finding`: a point each.
-
-    Parameters
-    ----------
-    judged
-        Each with its `claim`, read after "that", and its `verdict` (`statistics.verdict`).
-    in_short
-        What is said of one of them, behind its verdict.
-    """
-    points = []
-    for claim in dict.fromkeys(one.claim for one in judged):
-        about = [one for one in judged if one.claim == claim]
-        by_verdict = [
-            f"{name}: {', '.join(in_short(one) for one in about if one.verdict == name)}"
-            for name in ("holds", "does not", "undecided")
-            if any(one.verdict == name for one in about)
-        ]
-        points.append((f"That {claim}", "; ".join(by_verdict) + "."))
-    return tuple(points)
 
 
 def number(value: float | None, form: str = "z.2f") -> str:

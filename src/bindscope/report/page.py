@@ -14,6 +14,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from bindscope.core.addresses import redacted
 from bindscope.report.chapter import Chapter, Section
 
 LARGEST_SVG_BYTES = 400_000
@@ -91,11 +92,23 @@ def build_page(
     return _template().render(
         title=title,
         parts=[_laid_out(part) for part in parts],
-        config=yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100),
+        config=yaml.safe_dump(
+            _without_keys(config), sort_keys=False, allow_unicode=True, width=100
+        ),
         versions=sorted(versions.items()),
         keys=sorted(keys.items()),
         provenance=[table for part in parts for table in part.chapter.provenance],
     )
+
+
+def _without_keys(section: Any) -> Any:
+    """Copy a part of the configuration, addresses without what may be a signature or a key."""
+    if isinstance(section, Mapping):
+        return {
+            name: redacted(value) if name == "url" else _without_keys(value)
+            for name, value in section.items()
+        }
+    return [_without_keys(value) for value in section] if isinstance(section, list) else section
 
 
 def caption_html(text: str) -> Markup:

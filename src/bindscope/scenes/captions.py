@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from bindscope.codes.values import Group
 from bindscope.config.captions import CaptionTemplate
-from bindscope.core.errors import StoreError
+from bindscope.core.errors import StoreError, first_line
 from bindscope.core.files import write_atomic
+from bindscope.core.parquet import read_sealed, seal
 
 OBJECT, CONCEPT = "object", "concept"
 Words = tuple[tuple[str | None, ...], ...]
@@ -117,7 +118,7 @@ def write_captions(path: Path | str, captions: Sequence[Caption], keys: Mapping[
     )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    write_atomic(path, sink.getvalue().to_pybytes())
+    write_atomic(path, seal(sink.getvalue().to_pybytes()))
 
 
 def read_captions(path: Path | str) -> list[Caption]:
@@ -129,10 +130,10 @@ def read_captions(path: Path | str) -> list[Caption]:
         If the file is damaged.
     """
     try:
-        rows = pq.read_table(path, schema=SCHEMA).to_pylist()
-    except (OSError, pa.ArrowException, KeyError) as error:
+        rows = pq.read_table(pa.BufferReader(read_sealed(path)), schema=SCHEMA).to_pylist()
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise StoreError(
-            str(path), f"is damaged ({error})", "delete it and run snakemake again"
+            str(path), f"is damaged ({first_line(error)})", "delete it and run snakemake again"
         ) from error
     return [
         Caption(r["template"], r["kind"], r["number"], r["text"], tuple(map(tuple, r["words"])))

@@ -9,21 +9,35 @@ from typing import IO, Any
 
 import numpy as np
 
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 from bindscope.sources.base import SourceFiles
 
 _OWN = "bring ADE20K's own index_ade20k.pkl (ade20k.csail.mit.edu) there"
-# What a pickle of lists, numbers and NumPy arrays names; NumPy gives the two functions itself.
+_LARGEST = 10_000_000  # entries of a list; the release has 27,574 images
+
+
+def _reconstruct(kind: Any, shape: Any, code: Any) -> Any:
+    """Make the empty array that a pickle fills; one of another shape would claim memory at once."""
+    if shape != (0,):
+        raise pickle.UnpicklingError(f"it holds an array of shape {str(shape)[:50]}")
+    return np.empty(0)
+
+
+def _ndarray(*_: Any) -> Any:
+    raise pickle.UnpicklingError("it makes an array of any size")
+
+
+# What a pickle of lists, numbers and NumPy arrays names; NumPy gives the function itself.
 _ALLOWED = {
-    "_reconstruct": np.empty(0).__reduce__()[0],
+    "_reconstruct": _reconstruct,
     "scalar": np.float64(0).__reduce__()[0],
-    "ndarray": np.ndarray,
+    "ndarray": _ndarray,
     "dtype": np.dtype,
 }
 # Whatever damaged bytes make of an unpickler, by its documentation.
 _UNPICKLING = (
     pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError,
-    ImportError, OverflowError,
+    ImportError, OverflowError, MemoryError, RecursionError,
 )  # fmt: skip
 _MODULES = ("numpy", "numpy.core.multiarray", "numpy._core.multiarray")
 
@@ -83,7 +97,7 @@ def read_index(files: SourceFiles, name: str) -> Index:
         content = _load(file, path)
     try:
         names, folders, images = (
-            [str(value) for value in content[key]] for key in ("objectnames", "folder", "filename")
+            _texts(content[key]) for key in ("objectnames", "folder", "filename")
         )
     except (KeyError, TypeError, IndexError) as error:
         raise InputError(path, f"is no index of ADE20K (no {error})", _OWN) from None
@@ -93,11 +107,18 @@ def read_index(files: SourceFiles, name: str) -> Index:
     return Index(tuple(found), tuple(names))
 
 
+def _texts(values: Any) -> list[str]:
+    if len(values) > _LARGEST or not all(isinstance(value, str) for value in values):
+        raise TypeError("list of texts")
+    return [str(value) for value in values]
+
+
 def _load(file: IO[bytes], path: str) -> Any:
     try:
         return _OnlyData(file).load()
     except _UNPICKLING as error:
-        raise InputError(path, f"is no pickle of data ({error})", _OWN) from error
+        problem = f"is no pickle of data ({first_line(error)})"
+        raise InputError(path, problem, _OWN) from error
 
 
 def _image(folder: str, file: str, path: str) -> IndexedImage:

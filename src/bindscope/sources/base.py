@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from lzma import LZMAError
+from pathlib import Path, PurePosixPath
 from typing import IO, TextIO
 from zipfile import BadZipFile, ZipFile
 
 from bindscope.config.observed import PythonSource, Source
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 from bindscope.core.interfaces import Reader
 from bindscope.core.registries import READERS, resolve
 
@@ -22,6 +24,13 @@ Box = tuple[float, float, float, float]
 Roots = str | Sequence[str]
 # How a pixel of a mask becomes a number: B (ADE20K's instances), or R + 256 G + 65536 B (COCO's).
 CHANNELS = ("blue", "red_green_blue")
+LARGEST_BYTES = 1 << 28  # of a file that is read whole: an image, a mask
+_SHOWN = 200  # characters of a name in a message
+_LARGEST_RATIO = 100  # of a larger member of an archive to its compressed size; JSON has 5 to 30
+# What a damaged file or archive raises while it is read.
+DAMAGED = (
+    OSError, KeyError, BadZipFile, EOFError, UnicodeDecodeError, zlib.error, LZMAError, csv.Error,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,7 @@ class SourceFiles:
 
     def _place(self, name: str) -> _Place:
         """Return the first place that has a file; where none has it the first of all."""
+        check_name(name, name[:_SHOWN])
         return next((place for place in self._places if place.exists(name)), self._places[0])
 
     def exists(self, name: str) -> bool:
@@ -150,7 +160,8 @@ class SourceFiles:
 
     def path(self, name: str) -> str:
         """What to call a file in a message."""
-        return str(self._place(name).root / name)
+        root = self._place(name).root
+        return str(root / name) if len(name) <= _SHOWN else f"{root}/{name[:_SHOWN]}..."
 
     def read(self, name: str) -> bytes:
         """Return a file's content.
@@ -158,10 +169,17 @@ class SourceFiles:
         Raises
         ------
         InputError
-            If it cannot be read, or the archive's checksum of it is not met.
+            If it cannot be read, is too large to be an image, the archive's checksum of it is not
+            met, or the name leads out of the folder.
         """
         with self.open(name) as file:
-            return file.read()
+            content = file.read(LARGEST_BYTES + 1)
+            if len(content) > LARGEST_BYTES:
+                raise InputError(
+                    self.path(name), f"is larger than {LARGEST_BYTES >> 20} MiB",
+                    "make the image smaller, or take its scene out of the labels",
+                )  # fmt: skip
+            return content
 
     @contextmanager
     def text(self, name: str) -> Iterator[TextIO]:
@@ -176,9 +194,9 @@ class SourceFiles:
         try:
             with place.open(name) as file:
                 yield file
-        except (OSError, KeyError, BadZipFile, EOFError, UnicodeDecodeError, zlib.error) as error:
+        except DAMAGED as error:
             raise InputError(
-                str(place.root / name), f"cannot be read ({error})",
+                self.path(name), f"cannot be read ({first_line(error)})",
                 "bring the file back as it was when the labels were read, and run again",
             ) from error  # fmt: skip
 
@@ -193,20 +211,75 @@ class _Place:
                 str(root), "there is no such folder or archive",
                 "correct `source.path`, or `source.images` where that says where images are",
             )  # fmt: skip
-        try:
-            self._archive = ZipFile(root) if root.is_file() else None
-        except (BadZipFile, OSError, EOFError) as error:
-            raise InputError(
-                str(root), f"is no whole zip archive ({error})",
-                "it was cut off or is something else: copy or download it again",
-            ) from error  # fmt: skip
+        self._archive = open_archive(root) if root.is_file() else None
 
     @cached_property
     def _members(self) -> frozenset[str]:
         return frozenset(self._archive.namelist()) if self._archive else frozenset()
 
     def exists(self, name: str) -> bool:
-        return name in self._members if self._archive else (self.root / name).is_file()
+        if self._archive:
+            return name in self._members
+        try:
+            return (self.root / name).is_file()
+        except OSError:  # a name that no file can have, or a folder that may not be read
+            return False
 
     def open(self, name: str) -> IO[bytes]:
-        return self._archive.open(name) if self._archive else (self.root / name).open("rb")
+        if self._archive:
+            return open_member(self._archive, name)
+        return (self.root / name).open("rb")
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse the name of a file that leads out of the folder which names start from.
+
+    Raises
+    ------
+    InputError
+        If it is absolute or holds `..`.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise InputError(
+            where, f"{name[:_SHOWN]!r} leads out of the folder that names start from",
+            "name the file from there, without `..`; `source.images` says where names start",
+        )  # fmt: skip
+
+
+def open_archive(path: Path) -> ZipFile:
+    """Open a zip archive.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, or something else.
+    """
+    try:
+        return ZipFile(path)
+    except FileNotFoundError:
+        raise
+    except (BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
+        raise InputError(
+            str(path), f"is no whole zip archive ({first_line(error)})",
+            "it was cut off or is something else: copy or download it again",
+        ) from error  # fmt: skip
+
+
+def open_member(archive: ZipFile, name: str) -> IO[bytes]:
+    """Open a file of an archive.
+
+    Raises
+    ------
+    KeyError, BadZipFile
+        If it is not there, encrypted, packed in an unknown way, or expands too far.
+    """
+    about = archive.getinfo(name)
+    if about.file_size > max(LARGEST_BYTES, _LARGEST_RATIO * about.compress_size):
+        raise BadZipFile(
+            f"{about.compress_size:,} bytes would become {about.file_size:,}: no data does that"
+        )
+    try:
+        return archive.open(name)
+    except RuntimeError as error:  # also NotImplementedError
+        raise BadZipFile(str(error)) from error

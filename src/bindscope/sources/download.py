@@ -14,6 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from bindscope.core.addresses import check_address, redacted
 from bindscope.core.contents import file_sha256
 from bindscope.core.errors import InputError
 from bindscope.core.files import disk_errors, require_free_space
@@ -58,14 +59,18 @@ def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dic
     Returns
     -------
     dict
-        `url`, `path`, `bytes`, `sha256`, `licence`.
+        `url` (without its query), `path`, `bytes`, `sha256`, `licence`.
 
     Raises
     ------
     InputError
-        If the server cannot be reached or stops (after four tries), or the checksum is wrong.
+        If the address is none to download from, the server cannot be reached or stops (after four
+        tries), or the checksum is wrong.
     """
-    name = Path(urlsplit(url).path).name
+    try:
+        name = Path(urlsplit(check_address(url)).path).name
+    except ValueError as error:
+        raise InputError("url", str(error), "correct the address") from error
     target = Path(folder) / name
     part = target.with_name(f"{name}.part")
     licence = next((text for part, text in LICENCES.items() if part in url), "")
@@ -79,7 +84,7 @@ def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dic
         else:
             _check(target, sha256)
     return {
-        "url": url, "path": str(target), "bytes": target.stat().st_size, "sha256": sha256,
+        "url": redacted(url), "path": str(target), "bytes": target.stat().st_size, "sha256": sha256,
         "licence": licence,
     }  # fmt: skip
 
@@ -123,7 +128,7 @@ def _download(url: str, part: Path, wait_s: float) -> None:
             time.sleep(wait_s * 2**attempt)
     have = part.stat().st_size if part.exists() else 0
     raise InputError(
-        url, f"the download failed ({problem}); {have:,} bytes are in {part}",
+        redacted(url), f"the download failed ({problem}); {have:,} bytes are in {part}",
         "check the address and the network and run again, it goes on from there; or bring the "
         "file here yourself and name it in `source.path`",
     )  # fmt: skip

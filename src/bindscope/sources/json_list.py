@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, TextIO
 
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 
 _CHUNK = 1 << 20  # characters
 _LONGEST = 1 << 24  # characters of one entry, and of white space before the list
@@ -55,6 +55,9 @@ def entries(
                 raise InputError(where, f"is no whole JSON ({problem.msg})", damaged) from None
             text, at = text[at:] + more, 0
             continue
+        except (ValueError, RecursionError) as problem:  # a number of thousands of digits; depth
+            where = f"{path}, {key or 'element'} {number}"
+            raise InputError(where, f"is no such entry ({first_line(problem)})", other) from None
         yield f"{path}, {key or 'element'} {number}", value
         at, number = end, number + 1
 

@@ -9,8 +9,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 from bindscope.sources.base import Segments, SourceFiles
+
+LARGEST_PIXELS = 64_000_000  # of an image or mask: four bytes each, four copies, make 1 GB
+# What Pillow raises for a file that is damaged or something else.
+UNDECODED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 Pixels = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int32]
@@ -49,10 +53,11 @@ def read_pixels(files: SourceFiles, name: str, where: str) -> Pixels:
                     place, f"is a mask of mode {opened.mode}, not RGB with 8 bits",
                     "bring the release's own file back: numbers stand in its three channels",
                 )  # fmt: skip
+            refuse_pixels(opened, place)
             return np.asarray(opened, np.uint8)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except UNDECODED as error:
         raise InputError(
-            place, f"does not decode as a mask ({error})",
+            place, f"does not decode as a mask ({first_line(error)})",
             "unpack it again, or list the image under `source.skip`",
         ) from error  # fmt: skip
 
@@ -66,8 +71,30 @@ def check_size(files: SourceFiles, image: str, mask: str, where: str) -> None:
         As `read_pixels` and `refuse_size`.
     """
     height, width = read_pixels(files, mask, where).shape[:2]
-    with files.open(image) as file, Image.open(file) as opened:
-        refuse_size((width, height), opened.size, f"{files.path(mask)} ({where})")
+    try:
+        with files.open(image) as file, Image.open(file) as opened:
+            size = opened.size
+    except UNDECODED as error:
+        raise InputError(
+            f"{files.path(image)} ({where})", f"does not decode as an image ({first_line(error)})",
+            "unpack it again, or list the image under `source.skip`",
+        ) from error  # fmt: skip
+    refuse_size((width, height), size, f"{files.path(mask)} ({where})")
+
+
+def refuse_pixels(image: Image.Image, place: str) -> None:
+    """Refuse an image that takes too much memory once decoded; only its head was read so far.
+
+    Raises
+    ------
+    InputError
+        If it has more than `LARGEST_PIXELS`.
+    """
+    if image.width * image.height > LARGEST_PIXELS:
+        raise InputError(
+            place, f"has {image.width} x {image.height} pixels; {LARGEST_PIXELS:,} can be read",
+            "make it smaller, and its boxes and mask with it; or leave the image out",
+        )  # fmt: skip
 
 
 def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> None:

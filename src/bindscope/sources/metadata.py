@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.errors import StoreError, first_line, snakemake_command
+from bindscope.core.files import parse_json
+from bindscope.core.parquet import read_sealed
 
 _KEY = "bindscope.records"
 
@@ -31,8 +33,10 @@ def read_about(path: Path | str) -> dict[str, Any]:
         If the file is damaged.
     """
     try:
-        about: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_KEY.encode()])
-    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+        about: dict[str, Any] = parse_json(
+            pq.read_schema(pa.BufferReader(read_sealed(path))).metadata[_KEY.encode()]
+        )
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from error
     return about
 
@@ -40,5 +44,5 @@ def read_about(path: Path | str) -> dict[str, Any]:
 def damaged(path: Path | str, error: Exception) -> StoreError:
     """Return the error for a file of records that cannot be read."""
     return StoreError(
-        str(path), f"cannot be read ({error})", snakemake_command(f"--forcerun {path}")
+        str(path), f"cannot be read ({first_line(error)})", snakemake_command(f"--forcerun {path}")
     )

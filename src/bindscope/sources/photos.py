@@ -10,18 +10,27 @@ from typing import Literal, Self
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
+from PIL.ExifTags import Base
 
 from bindscope.config.observed import PhotosRenderer
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.shards import write_blocks
 from bindscope.sources.base import SourceFiles
-from bindscope.sources.masks import read_mask, refuse_size, shrink
+from bindscope.sources.masks import (
+    LARGEST_PIXELS,
+    UNDECODED,
+    read_mask,
+    refuse_pixels,
+    refuse_size,
+    shrink,
+)
 from bindscope.sources.records import Record, read_records
 
 BLOCK = 64  # scenes that are held in memory at a time
 PADDING = (124, 116, 104)  # ImageNet's mean: near zero once a model has normalised it
 
+_ON_ITS_SIDE = (5, 6, 7, 8)  # values of the EXIF tag that swap width and height
 _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr")
 
 
@@ -155,7 +164,8 @@ def load_image(
     """Decode an image and bring the whole of it into a square.
 
     It is turned upright as its EXIF tag says, unless it has a mask, which is of the stored pixels;
-    what is transparent becomes white.
+    what is transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of
+    its size.
 
     Parameters
     ----------
@@ -172,7 +182,7 @@ def load_image(
     Raises
     ------
     InputError
-        If it cannot be decoded, or has more than 8 bits per channel.
+        If it cannot be decoded, is too large, or has more than 8 bits per channel.
     """
     content = files.read(record.image)
     where = f"{files.path(record.image)} ({record.where})"
@@ -183,21 +193,35 @@ def load_image(
                     where, f"has pixels of mode {opened.mode}, not 8 bits per channel",
                     "convert it to 8-bit grey or RGB",
                 )  # fmt: skip
-            turned = opened if record.segments else ImageOps.exif_transpose(opened)
-            upright = turned.convert("RGBA")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            original = opened.size
+            if opened.width * opened.height > LARGEST_PIXELS:
+                opened.draft("", (2 * render.size_px, 2 * render.size_px))
+            refuse_pixels(opened, where)
+            if not record.segments:
+                if opened.getexif().get(Base.Orientation) in _ON_ITS_SIDE:
+                    original = original[::-1]
+                ImageOps.exif_transpose(opened, in_place=True)
+            image = _opaque(opened)
+    except UNDECODED as error:
         raise InputError(
-            where, f"does not decode as an image ({error})",
+            where, f"does not decode as an image ({first_line(error)})",
             "replace the file, or take its scene out of the labels",
         ) from error  # fmt: skip
-    white = Image.new("RGBA", upright.size, "white")
-    image = Image.alpha_composite(white, upright).convert("RGB")
-    placed = Placed.of(image.size, render.size_px, render.fit)
+    placed = Placed.of(original, render.size_px, render.fit)
     if image.size != placed.size:
         image = image.resize(placed.size, Image.Resampling.BICUBIC)
     square = np.full((render.size_px, render.size_px, 3), PADDING, np.uint8)
     square[placed.window()] = np.asarray(image, np.uint8)
     return square, placed
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """Return an image as RGB, on white where it is transparent; each copy counts in large ones."""
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    white = Image.new("RGBA", image.size, "white")
+    white.alpha_composite(image.convert("RGBA"))
+    return white.convert("RGB")
 
 
 def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray[np.uint16]:

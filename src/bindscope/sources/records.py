@@ -28,6 +28,7 @@ from bindscope.config.wording import instead
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.files import write_atomic
 from bindscope.core.interfaces import Reader
+from bindscope.core.parquet import read_sealed, seal
 from bindscope.sources.base import (
     Box,
     Roots,
@@ -36,6 +37,7 @@ from bindscope.sources.base import (
     Skipped,
     SourceFiles,
     build_reader,
+    check_name,
     check_segments,
 )
 from bindscope.sources.metadata import damaged, metadata, read_about
@@ -177,6 +179,8 @@ def _check_files(files: SourceFiles, scenes: Sequence[Scene]) -> None:
         "mask": [(scene, scene.segments.file) for scene in scenes if scene.segments],
     }
     for kind, named in wanted.items():
+        for scene, name in named:
+            check_name(name, scene.where)
         missing = [(scene, name) for scene, name in named if not files.exists(name)]
         if missing:
             more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -333,7 +337,7 @@ def write_records(
     table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(about))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    write_atomic(path, sink.getvalue().to_pybytes())
+    write_atomic(path, seal(sink.getvalue().to_pybytes()))
 
 
 def read_records(path: Path | str, split: str, start: int = 0, stop: int | None = None) -> Records:
@@ -347,9 +351,9 @@ def read_records(path: Path | str, split: str, start: int = 0, stop: int | None 
         If the split has fewer scenes.
     """
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(pa.BufferReader(read_sealed(path)))
         table = table.filter(pc.equal(table["split"], split))
-    except (OSError, pa.ArrowException, KeyError, TypeError) as error:
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from error
     about = read_about(path)
     if stop is not None and len(table) < stop:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bindscope.config.observed import TableSource
 from bindscope.config.wording import instead
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
 from bindscope.sources.base import Box, Scene
 
 Row = Mapping[str, str]
@@ -158,10 +158,10 @@ class TableReader:
         try:
             names = pq.read_schema(self.path).names
             self._require(names)
-            table = pq.read_table(self.path, columns=self._wanted())
-        except (OSError, pa.ArrowException) as error:
+            rows = pq.read_table(self.path, columns=self._wanted()).to_pylist()
+        except (OSError, pa.ArrowException, ValueError, OverflowError, MemoryError) as error:
             raise self._unreadable(error) from error
-        for number, row in enumerate(table.to_pylist()):
+        for number, row in enumerate(rows):
             yield number, {name: "" if v is None else str(v).strip() for name, v in row.items()}
 
     def _wanted(self) -> list[str]:
@@ -174,6 +174,11 @@ class TableReader:
 
     def _require(self, columns: Sequence[str]) -> None:
         for name in self._wanted():
+            if columns.count(name) > 1:
+                raise InputError(
+                    str(self.path), f"has {columns.count(name)} columns {name!r}",
+                    "rename or delete all but one",
+                )  # fmt: skip
             if name not in columns:
                 raise InputError(
                     str(self.path), f"has no column {name!r}{instead(name, list(columns))}",
@@ -182,6 +187,6 @@ class TableReader:
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(
-            str(self.path), f"cannot be read ({error})",
+            str(self.path), f"cannot be read ({first_line(error)})",
             "correct `source.path`; the file must be whole, and a CSV in UTF-8",
         )  # fmt: skip

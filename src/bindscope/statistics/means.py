@@ -96,12 +96,18 @@ def welch_interval(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> 
     difference = float(x.mean() - y.mean())
     if min(len(x), len(y)) < 2:
         return Interval(difference, np.nan, np.nan)
-    a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
-    if a + b == 0:
+    squared_error = x.var(ddof=1) / len(x) + y.var(ddof=1) / len(y)
+    if squared_error == 0:
         return Interval(difference, difference, difference)
-    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
-    half = float(stdtrit(freedom, (1 + level) / 2) * np.sqrt(a + b))
+    half = float(stdtrit(welch_freedom(x, y), (1 + level) / 2) * np.sqrt(squared_error))
     return Interval(difference, difference - half, difference + half)
+
+
+def welch_freedom(first: ArrayLike, second: ArrayLike) -> float:
+    """Degrees of freedom of Welch's interval of two samples that are not both constant."""
+    x, y = _vector(first), _vector(second)
+    a, b = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
+    return float((a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1)))
 
 
 def _vector(values: ArrayLike) -> NDArray[np.float64]:

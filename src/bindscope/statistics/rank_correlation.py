@@ -23,8 +23,9 @@ from bindscope.statistics.bootstrap import Interval, interval
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-# With four, one order in twelve is as extreme as the best one, up or down: no interval at 95 %.
-FEWEST_GROUPS: Final = 5
+# With four, one order in twelve is as extreme as the best one, up or down. With five, intervals of
+# independent properties were above 0 in 5.7 % of 300 draws, with six in 2.7 % (nominal: 2.5 %).
+FEWEST_GROUPS: Final = 6
 
 
 def average_ranks(values: ArrayLike) -> NDArray[np.float64]:
@@ -63,7 +64,8 @@ def rank_correlation(
     Parameters
     ----------
     groups
-        Of each group floats (m, 2): both properties of its m members.
+        Of each group floats (m, 2): both properties of its m members; or (m, 3), with a third one
+        that is held constant: the partial rank correlation is taken.
     n_samples, seed
         Resamples, and their seed.
     level
@@ -79,21 +81,33 @@ def rank_correlation(
     if len(groups) < 2:
         return Interval(np.nan, np.nan, np.nan)
     means = np.array([group.mean(0) for group in groups], np.float64)
-    value = float(spearman(means[:, 0], means[:, 1]))
+    value = float(_correlation(means))
     if len(groups) < FEWEST_GROUPS or np.isnan(value):
         return Interval(value, np.nan, np.nan)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     of_groups = np.stack([_resampled(group, n_samples, rng) for group in groups], axis=1)
     drawn = rng.integers(0, len(groups), size=(n_samples, len(groups)))
     resampled = np.take_along_axis(of_groups, drawn[..., None], axis=1)  # twice drawn: a tie
-    found = spearman(resampled[..., 0], resampled[..., 1])
+    found = _correlation(resampled)
     return Interval(value, *interval(found[~np.isnan(found)], level))
+
+
+def _correlation(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank correlation of columns 0 and 1 of (..., n, 2 or 3), given column 2 if there is one."""
+    x, y, *given = np.moveaxis(values, -1, 0)
+    if not given:
+        return spearman(x, y)
+    xy, xz, yz = spearman(x, y), spearman(x, given[0]), spearman(y, given[0])
+    left = np.sqrt((1 - xz**2) * (1 - yz**2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: NDArray[np.float64] = np.where(left > 1e-9, (xy - xz * yz) / left, np.nan)
+    return np.clip(found, -1.0, 1.0)
 
 
 def _resampled(
     group: NDArray[np.floating], n_samples: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Means of as many members drawn with replacement, float64 (n_samples, 2)."""
+    """Means of as many members drawn with replacement, float64 (n_samples, 2 or 3)."""
     drawn = rng.integers(0, len(group), size=(n_samples, len(group)))
     means: NDArray[np.float64] = np.asarray(group, np.float64)[drawn].mean(1)
     return means

@@ -22,6 +22,7 @@ from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.steps import WILDCARDS as SHARED_WILDCARDS
 
 TEMPLATE = "src/bindscope/report/template.html.j2"  # no module, so not in the code key
+CLAIM_RATES = "resources/reference/claims.csv"
 
 
 @cache
@@ -162,5 +163,5 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
             {"config": _shown(config)},
             {"figures": ("svg",)},
         ),
-        resources=[TEMPLATE, *captions, *resources],
+        resources=[TEMPLATE, CLAIM_RATES, *captions, *resources],
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.files import parse_json
 from bindscope.core.interfaces import Given
 
 Row = dict[str, Any]
@@ -78,6 +78,8 @@ def _parse(path: str) -> list[Row]:
         text = Path(path).read_text()
     except FileNotFoundError as error:
         raise StoreError(path, "is missing", rerun(path)) from error
+    except UnicodeDecodeError as error:
+        raise StoreError(path, f"is no text ({error.reason})", rerun(path)) from error
     if path.endswith(".jsonl"):
         numbered = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
         rows = [(i, _load(f"{path}:{i}", line, "a whole row", path)) for i, line in numbered]
@@ -92,7 +94,7 @@ def _parse(path: str) -> list[Row]:
 
 def _load(where: str, text: str, what: str, path: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return parse_json(text, parse_constant=_refuse)
     except ValueError as error:
         raise StoreError(where, f"is not {what} ({error})", rerun(path)) from error
 

@@ -9,8 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from bindscope.core.errors import StoreError
+from bindscope.core.errors import StoreError, first_line
 from bindscope.core.files import write_atomic
+from bindscope.core.parquet import read_sealed, seal
 from bindscope.tables.rows import PathLike, rerun
 from bindscope.tables.schema import TableSchema, pandas_type, validate
 
@@ -50,9 +51,13 @@ def parquet_bytes(frame: pd.DataFrame, schema: TableSchema) -> bytes:
     table = table.replace_schema_metadata({"bindscope.schema": schema.stamp})
     sink = io.BytesIO()
     parquet.write_table(
-        table, sink, compression="zstd", row_group_size=max(1, len(frame)), version="2.6"
+        table,
+        sink,
+        compression="zstd",
+        row_group_size=max(1, len(frame)),
+        version="2.6",
     )
-    return sink.getvalue()
+    return seal(sink.getvalue())
 
 
 def html_text(frame: pd.DataFrame, name: str) -> str:
@@ -96,8 +101,9 @@ def name_of(path: PathLike) -> str:
 
 def _read(path: PathLike) -> tuple[pa.Table, str, str]:
     try:
-        table = parquet.read_table(str(path))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StoreError(str(path), f"cannot be read as Parquet ({error})", rerun(path)) from error
-    stamp = (table.schema.metadata or {}).get(b"bindscope.schema", b"none").decode()
+        table = parquet.read_table(pa.BufferReader(read_sealed(path)))
+        stamp = (table.schema.metadata or {}).get(b"bindscope.schema", b"none").decode()
+    except (OSError, pa.ArrowException, ValueError) as error:
+        problem = f"cannot be read as Parquet ({first_line(error)})"
+        raise StoreError(str(path), problem, rerun(path)) from error
     return table, stamp.partition("/")[0], stamp

@@ -6,13 +6,13 @@ and a store that is not the one that was listed is refused.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import StoreError
+from bindscope.core.files import parse_json
 from bindscope.core.store.manifest import Manifest, remedy
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]
         If it is missing, truncated, or lacks a key.
     """
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         whole = isinstance(content, dict) and set(keys) <= content.keys()
     except FileNotFoundError:
         raise StoreError(str(path), f"there is no such {what}", remedy(path)) from None

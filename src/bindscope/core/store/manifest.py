@@ -16,7 +16,7 @@ from typing import Any
 
 from bindscope import __version__
 from bindscope.core.errors import StoreError, snakemake_command
-from bindscope.core.files import canonical_json, hash_file, sha256
+from bindscope.core.files import canonical_json, hash_file, parse_json, sha256
 from bindscope.core.store.dtypes import storage_dtype
 
 CHUNK_BYTES = 4 << 20
@@ -168,7 +168,7 @@ def read_manifest(path: Path | str) -> Manifest:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
         digest = content.pop("digest")
         intact = digest == sha256(canonical_json(content))
     except FileNotFoundError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import StoreError
+from bindscope.core.files import parse_json
 from bindscope.core.store.manifest import read_manifest
 from bindscope.core.store.reader import chunk_problems, structure_problems
 
@@ -43,7 +43,7 @@ def verify_listing(path: Path | str) -> tuple[list[str], list[str]]:
     """
     path = Path(path)
     try:
-        entries = list(_entries(json.loads(path.read_bytes())))
+        entries = list(_entries(parse_json(path.read_bytes())))
     except ValueError:
         return [], [f"{path}: the listing is truncated or was changed"]
     manifests = [os.path.normpath(path.parent / entry["manifest"]) for entry in entries]

@@ -25,6 +25,7 @@ from bindscope.core.files import (
     remove_stale,
     sha256,
     sync_tree,
+    temporary_path,
     write_json,
 )
 from bindscope.core.store.background import Background
@@ -37,10 +38,10 @@ LEVEL = 3  # of zstd
 class StoreWriter:
     """Write the arrays of one product into a Zarr v3 directory store.
 
-    A context manager. Everything goes to ``<store>.tmp-<pid>``, full chunks by another thread; on a
-    clean exit the rows are counted, files and folders are flushed to the disk, the folder is
-    renamed to `store_path` (replacing a store that is there), and the manifest is written last.
-    After an exception nothing of this attempt remains.
+    A context manager. Everything goes to ``<store>.tmp-<host>-<pid>``, full chunks by another
+    thread; on a clean exit the rows are counted, files and folders are flushed to the disk, the
+    folder is renamed to `store_path` (replacing a store that is there), and the manifest is written
+    last. After an exception nothing of this attempt remains.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ class StoreWriter:
         self.store_path, self.manifest_path = Path(store_path), Path(manifest_path)
         self.spec, self.code = spec, code
         self.attributes: dict[str, Any] = dict(attributes or {})
-        self._temporary = self.store_path.with_name(f"{self.store_path.name}.tmp-{os.getpid()}")
-        self._old = self.store_path.with_name(f"{self.store_path.name}.tmp-old-{os.getpid()}")
+        self._temporary = temporary_path(self.store_path)
+        self._old = temporary_path(self.store_path, "tmp-old")
         self._arrays: dict[str, _Pending] = {}
 
     def __enter__(self) -> Self:

@@ -91,7 +91,7 @@ def _world(mi: Any, scene: Scene, samples: int, files: dict[str, str]) -> dict[s
     )
     world: dict[str, Any] = {
         "type": "scene",
-        # Lamps shine and are mirrored, but are not seen themselves, as in Blender.
+        # Lamps shine and are mirrored, but are not seen themselves.
         "integrator": {"type": "path", "max_depth": BOUNCES, "hide_emitters": True},
         "sensor": {
             "type": "perspective", "fov": FIELD_OF_VIEW, "fov_axis": "x", "to_world": look,

@@ -8,15 +8,14 @@ holds a few images at a time. The format is that of releases 1.2 and 1.4.
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from urllib.parse import urlsplit
-from zipfile import BadZipFile, ZipFile
 
-from bindscope.core.errors import InputError
+from bindscope.core.errors import InputError, first_line
+from bindscope.sources.base import DAMAGED, open_archive, open_member
 from bindscope.sources.json_list import entries
 
 # Images that one file may be ahead of the other. The release lists them in the same order.
@@ -191,13 +190,16 @@ def _open(path: Path) -> Iterator[TextIO]:
             with path.open(encoding="utf-8") as file:
                 yield file
             return
-        with ZipFile(path) as archive:
+        with open_archive(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(".json")]
             if len(names) != 1:
                 raise InputError(str(path), f"holds {len(names)} JSON files, not one", _RELEASE)
-            with archive.open(names[0]) as raw, io.TextIOWrapper(raw, encoding="utf-8") as file:
+            with (
+                open_member(archive, names[0]) as raw,
+                io.TextIOWrapper(raw, encoding="utf-8") as file,
+            ):
                 yield file
     except FileNotFoundError as error:
         raise InputError(str(path), "does not exist", _RELEASE) from error
-    except (OSError, UnicodeDecodeError, BadZipFile, EOFError, zlib.error) as error:
-        raise InputError(str(path), f"cannot be read ({error})", _AGAIN) from error
+    except DAMAGED as error:
+        raise InputError(str(path), f"cannot be read ({first_line(error)})", _AGAIN) from error

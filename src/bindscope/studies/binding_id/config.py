@@ -10,9 +10,6 @@ from pydantic import Field, model_validator
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.references import repeated
-from bindscope.studies.binding_id.cutouts_config import OwnCutouts, cutout_problems
-from bindscope.studies.binding_id.files_config import TaskFiles
-from bindscope.studies.binding_id.toys.recipe import not_learnt
 from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
                      "signatures", "layers", "pairing", "tokens", "knockout", "heads",
-                     "cyclic", "subspaces", "mixture"]  # fmt: skip
+                     "subspaces", "mixture"]  # fmt: skip
 
 
 _OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout", "heads")
@@ -55,11 +52,6 @@ class ShapesTask(Model):
     )
     clutter: int = Field(
         0, ge=0, le=6, description="Small things of an image that no text mentions."
-    )
-    cutouts: OwnCutouts | None = Field(
-        None,
-        description="Things cut out of photos of your own, put on photos of your own, instead of "
-        "drawn ones; their nouns stand where shapes do.",
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
@@ -132,28 +124,24 @@ class Suite(Model):
         description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
     )
     template: Literal["paper", "items_first", "short"] = Field(
-        "paper", description="In which words models read scenes; see `files`."
+        "paper",
+        description='"The green object contains item J.", "Item J is in the green object." or '
+        '"green has J ."',
     )
     text_only: bool = Field(
         False,
         description="Whether models read what the image would show as text, and no image; of "
         "`models` only: oracles read neither, toys images.",
     )
-    answer: Literal["item", "slot"] = Field(
-        "item",
-        description="`item`: a thing is named and its item asked for; `slot`: an item is named and "
-        "the place of its thing asked for (two hops); of toys, those whose `answers` have it.",
-    )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
         min_length=1,
         description="Which: replacing (`factorizability`, in `layers`, of more and fewer "
         "`tokens`, of things that differ in one respect: `signatures`, or in what goes with what: "
-        "`pairing`), moving keys "
-        "(`positions`), adding mean differences (`mean`, in `doses`, to other groups: `transfer`, "
-        "from thing to thing: `cyclic`) or what must not do the same (`nulls`), hiding "
-        "(`knockout`, from single `heads`), exchanging parts of tokens (`subspaces`), objects on "
-        "which accounts of binding disagree (`mixture`).",
+        "`pairing`), moving keys (`positions`), adding mean differences (`mean`, in `doses`, to "
+        "other groups: `transfer`) or what must not do the same (`nulls`), hiding (`knockout`, "
+        "from single `heads`), exchanging parts of tokens (`subspaces`), objects on which accounts "
+        "of binding disagree (`mixture`).",
     )
     levels: tuple[Literal["role", "slot"], ...] = Field(
         ("role", "slot"),
@@ -176,20 +164,6 @@ class Suite(Model):
         min_length=1,
         description="Of `subspaces`, as far as there are levels.",
     )
-    subspaces_by: tuple[Literal["means", "discriminant", "gradients"], ...] = Field(
-        ("means",),
-        min_length=1,
-        description="What finds the subspaces of `subspaces`: mean tokens; directions that part "
-        "slots best for how tokens of a slot vary; or gradients (distributed alignment search), "
-        "which oracles do not have.",
-    )
-    fit_to: Literal["elsewhere", "within"] = Field(
-        "elsewhere",
-        description="What a fit by `gradients` is to make exchange answers: parts of the same "
-        "thing as read elsewhere, or parts that two things exchange, as published, which content "
-        "does as well.",
-    )
-    fit_steps: PositiveInt = Field(200, description="Steps of each fit by `gradients`.")
     coefficients: tuple[float, ...] = Field(
         (-0.5, 0.0, 0.5, 1.0, 1.5),
         min_length=1,
@@ -221,18 +195,15 @@ class BindingIdSection(Model):
     toys: tuple[Toy, ...] = Field((), description="Toys, trained here or in the zoo.")
     records: tuple[Records, ...] = Field((), description="Records of your own.")
     suites: tuple[Suite, ...] = Field((), description="Which experiments on which models.")
-    files: tuple[TaskFiles, ...] = Field((), description="Tasks that are written to files.")
 
 
 def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    for key in ("tasks", "records", "oracles", "models", "toys", "suites", "files"):
+    for key in ("tasks", "records", "oracles", "models", "toys", "suites"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
-    for i, files in enumerate(section.files):
-        yield from unknown(f"files.{i}.task", [files.task], tasks)
     own = {one.name: one for one in section.records}
     if both := sorted(set(own) & set(tasks)):
         yield f"records: {both[0]!r} is the name of a task, too; rename one"
@@ -249,23 +220,13 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
-            yield from _not_learnt(where, suite, {toy.name: toy for toy in section.toys})
-        for name in ("pairing", "subspaces", "mixture"):
-            if name in suite.experiments and suite.answer == "slot":
-                yield f"{where}.experiments: `{name}` is about items; leave out `answer: slot`"
         if "pairing" in suite.experiments:
             yield from _without_pairs(where, suite, tasks)
         if "mixture" in suite.experiments:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite)
         yield from _without_boxes(where, suite, models)
-        if "gradients" in suite.subspaces_by and suite.oracles:
-            yield (
-                f"{where}.subspaces_by: `gradients` go through a network, and oracles are closed "
-                "forms; give oracles a suite of their own, without it"
-            )
-        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels",
-                    "subspaces_by"):  # fmt: skip
+        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
@@ -310,19 +271,11 @@ def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) 
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
 
 
-def _not_learnt(where: str, suite: Suite, toys: dict[str, Toy]) -> Iterator[str]:
-    """Yield which toys were not trained on what they are asked for."""
-    for toy in (toys[name] for name in suite.toys if name in toys):
-        if said := not_learnt(toy.learnt, suite.answer):
-            yield f"{where}.toys: {toy.name!r}: {said[0]}; {said[1]}"
-
-
 def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
 
     for task in (tasks[name] for name in suite.tasks if name in tasks):
-        things = 2 if task.cutouts else task.things  # of one's own there are words for all
-        rule = Rule(things=things, shared=task.shared, told_by=task.told_by)
+        rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
         if rule.mention == "slot":
             yield (
                 f"{where}.experiments: `pairing` exchanges what the text names things by, and "
@@ -357,5 +310,3 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
         yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
     if task.layout == "sprites" and (task.look != "published" or task.clutter):
         yield f"{where}.look: sprites stand alone on white; `look` and `clutter` are of 384 px"
-    if task.cutouts is not None:
-        yield from cutout_problems(where, task)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -14,23 +15,22 @@ from bindscope.report.chapter import (
     PageTable,
     Section,
     page_table,
-    points_by_claim,
 )
-from bindscope.statistics.verdict import Verdict
-from bindscope.studies.binding_id.answers.mechanisms import (
-    ACCOUNTS,
-    NO_EFFECT,
-    WORKS,
-    Dimensions,
-    Judged,
-    accounts,
-    dimensions,
-    judged,
-)
+from bindscope.report.claims import claims_findings, claims_section, read_rates
+from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id.answers.mixture_findings import mixture_findings, mixture_sections
-from bindscope.studies.binding_id.answers.routes import CARRIES, sentences
-from bindscope.studies.binding_id.views import MODEL, named, own_items, summaries
+from bindscope.studies.binding_id.answers.routes import sentences
+from bindscope.studies.binding_id.claims import (
+    CARRIES,
+    CLAIMS,
+    NO_EFFECT,
+    TIES,
+    WORKS,
+    claim_effects,
+)
+from bindscope.studies.binding_id.views import named, summaries
 
+_DIMENSIONS = re.compile(r"(.*), ([0-9]+ dimensions?) \(weakest: (.*)\)")
 _ABOUT = (
     "A text says which item is in which thing of an image; a question names the thing by what the "
     "image alone shows (its shape). The context is read once and frozen: its activations are "
@@ -49,10 +49,6 @@ _NOT_REAL = {
     "say only that these experiments find binding IDs where they are",
     "local": "what is in a folder of yours is not known here",
 }
-_TAUGHT = (
-    "toys that are asked for places were taught the first of the two hops, from an item to the "
-    "colour that mentions its thing, before they were asked for both"
-)
 _NO_PAPER = (
     "The paper's Table 1 could not be obtained, so no number of it stands beside ours. Of text "
     "alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers as before without "
@@ -68,40 +64,28 @@ _HEADS = (
 )
 _SUBSPACES = (
     "Mean tokens of slots (or roles) of other scenes, their content cancelled, span a subspace at "
-    "every layer and token; its first principal components span smaller ones, or discriminants and "
-    "gradients find others. Things exchange "
+    "every layer and token; its first principal components span smaller ones. Things swap "
     "their parts in one of them, or get all but that part from the same thing as read elsewhere. "
     "Of three things or more one is moved in the plane of two mean differences."
 )
-_CHOSEN = (
-    ". Gradients find subspaces that have an effect, be it by what the model itself uses or not. "
-    "So more is asked of these: that part alone, of the same thing as read elsewhere, exchanges "
-    "answers (what they were fitted to, here of other scenes); the same fit to answers by chance "
-    "does not, and one of colours changes no answers"
-)
-_WAYS = {"means": "Of means", "discriminant": "Of discriminants", "gradients": "By gradients"}
 
 TABLE_1 = (
     Column("model", "name", "label", "with what kind of model it is"),
     Column("task", "task", "label"),
-    Column("added to", "condition", "label", "O objects, I items, C colours; `random`: as long, "
-           "drawn for each layer and token; `by slot`: estimated slot by slot"),
-    Column("as before", "before", "number", "answers with the thing's own item", ".2f"),
+    Column("added to", "condition", "label", "O objects, I items, C colors; `random`: plus and "
+           "minus one random vector, as long; `by slot`: estimated slot by slot"),
+    Column("as before", "own", "number", "answers with the thing's own item", ".2f", True),
     Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
            True),
+    Column("effect", "effect", "number", "lead of these answers, from the control's (0) to the "
+           "control's lead with own items (1)", ".2f", True),
+    Column("length", "length", "number", "of the vectors that are added", ".2f"),
     Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
     Column("null query", "share_null", "number", "as expected, calibrated by a question about "
            "what is not there", ".2f"),
     Column("change", "change", "number", "of these answers, against no intervention", "+.2f", True),
     Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment", ".1e"),
     Column("rows", "n_rows", "number", "", "d"),
-)  # fmt: skip
-ACCOUNT_COLUMNS = (
-    Column("model", "model", "label", "with what kind of model it is"),
-    Column("things and items are tied", "words", "label"),
-    Column("verdict", "verdict", "label"),
-    Column("against it", "against", "text", "interventions with the share of answers that slots "
-           "expect"),
 )  # fmt: skip
 SWAP_COLUMNS = (
     Column("model", "name", "label", "with what kind of model it is"),
@@ -137,57 +121,77 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     shown = [one for one in (table, positions, heads, mixture) if one is not None]
     if not shown:
         return Chapter()
+    models, controls = _judged(tables, "!="), _judged(tables, "==")
     return Chapter(
-        lead=(_origins(pd.concat([one[["origin", "asked"]] for one in shown])),),
+        lead=(_origins(pd.concat([one["origin"] for one in shown])),),
         headline=("binding_id",),
-        findings=(*_findings(table, positions), *_head_findings(heads), *mixture_findings(mixture)),
-        sections=(*_sections(table, positions), *_head_sections(heads), *mixture_sections(mixture)),
-    )
+        findings=(
+            *_findings(models, ""), *_findings(controls, "Controls, oracles of known mechanism. "),
+            *_head_findings(heads), *mixture_findings(mixture),
+        ),
+        sections=(
+            *_sections(table, positions), *_head_sections(heads), *mixture_sections(mixture),
+            *_claims(models or controls, inputs),
+        ),
+    )  # fmt: skip
 
 
-def _origins(rows: pd.DataFrame) -> str:
+def _judged(tables: Mapping[str, pd.DataFrame], comparison: str) -> list[Judgment]:
+    """Judge the claims about oracles, or about all other models.
+
+    Oracles are controls: they do not count among the claims that Holm's correction is over.
+    """
+    own = {
+        name: table.query(f"origin {comparison} 'oracle'")
+        for name, table in tables.items() if name.startswith("binding_id")
+    }  # fmt: skip
+    return judge(CLAIMS, claim_effects({name: one for name, one in own.items() if len(one)}))
+
+
+def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:
+    if judgments:
+        rates = read_rates(inputs.resources["claims"])
+        yield claims_section(judgments, rates, "binding_id")
+
+
+def _origins(rows: pd.Series[str]) -> str:
     """Say what kinds of models were read, before any number of theirs."""
-    origins = set(rows["origin"])
+    origins = set(rows)
     kinds = [kind for kind in _NOT_REAL if kind in origins]
     real = "pretrained" in origins
     first = "Beside real models there are others here" if real else "No real model was read"
     said = [_NOT_REAL[kind] for kind in kinds]
-    if (rows["origin"].eq("toy") & rows["asked"].eq("slot")).any():
-        said.append(_TAUGHT)
     words = "; ".join(said)
     return f"{first}: {words}." if kinds else "All models here are pretrained ones."
 
 
-def _findings(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Finding]:
-    found = []
-    if table is not None and (points := _account_points(table)):
-        lead = (
-            "How a model ties items to things, by interventions on which accounts disagree. One "
-            f"works if more than {WORKS:.0%} of the rows answer as slots demand (the whole 95 % "
-            "interval); an account holds if all works that should and nothing that should not:"
+def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
+    """Say which account holds in each place, which subspace is enough, and every claim."""
+    if points := _account_points(judgments):
+        yield Finding(
+            f"{before}How a model ties items to things, by interventions on which accounts of "
+            f"binding disagree. An account holds if more than {WORKS:.0%} of the answers that it "
+            "predicts are given, if their leads are more than as large a part of the lead without "
+            "intervention (normalized effect), and if no answers are given that only other "
+            "accounts predict:",
+            points,
         )
-        found.append(Finding(lead, points))
-    if table is not None:
-        lead = (
-            "How many dimensions hold the IDs. A subspace holds them if two things that exchange "
-            "their parts in it exchange their answers (objects alone, items alone; both: answers "
-            "come back), and if answers stay when all but these parts is of the same thing as read "
-            "elsewhere, and when parts in a random subspace of as many dimensions are exchanged: "
-            f"each in more than {WORKS:.0%} of the rows (the whole 95 % interval)"
+    if points := _dimension_points(judgments):
+        yield Finding(
+            f"{before}How many dimensions hold the binding IDs. A subspace holds them if things "
+            "that swap their parts in it swap their answers (objects, items; both: answers stay), "
+            "and if answers stay when all but these parts is of the same thing as read elsewhere, "
+            "and when parts in a random subspace are swapped: in answer shares and in normalized "
+            "effects:",
+            points,
         )
-        more = _CHOSEN if table["found_by"].eq("gradients").any() else ""
-        found.append(Finding(f"{lead}{more}:", _dimension_points(table)))
-        together = _alike(judged(table, positions))
-        rule = (
-            f"in answers as expected (to hold, more than {WORKS:.0%}) or in their change (no "
-            f"effect: within {NO_EFFECT:.0%}); mean differences between slots where there are "
-            "such, else between roles:"
-        )
-        for papers, lead in ((True, "The paper's claims"), (False, "What else would follow")):
-            claims = [one for one in together if one.papers == papers]
-            points = points_by_claim(claims, lambda one: f"{one.numbers} {one.model}")
-            found.append(Finding(f"{lead}, {rule}", points))
-    return [one for one in found if one.points]
+    lead = (
+        f"{before}Every claim. Works: more than {WORKS:.0%} of the answers; no effect: within "
+        f"{NO_EFFECT:.0%}; gates are the acceptance limits of the specification, and stricter. "
+        "Mean differences are those between slots where there are such, else between roles, those "
+        "of colors between roles; random vectors have the same length and level:"
+    )
+    yield from claims_findings(judgments, lead)
 
 
 def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
@@ -195,8 +199,8 @@ def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
         lead = (
             "Which heads carry what the question sees of a group (layer.head). A head does if more "
             f"than {CARRIES:.0%} of the lead that is lost with all heads blind is lost with this "
-            "one (the whole 95 % interval); heads that stand in for each other take less head by "
-            "head than together:"
+            "one (Holm's correction over the heads); heads that stand in for each other take less "
+            "head by head than together:"
         )
         yield Finding(lead, points)
 
@@ -206,59 +210,43 @@ def _head_sections(heads: pd.DataFrame | None) -> Iterator[Section]:
         yield Section("heads", "Which heads?", (_HEADS,), figures=("binding_id_heads",))
 
 
-def _alike(judged: Iterable[Judged]) -> list[Judged]:
-    """Join the models of which a claim says the same in the same numbers."""
-    tasks: dict[tuple[str, Verdict, str, bool], dict[str, list[str]]] = {}
-    for one in judged:
-        name, _, task = one.model.partition(", ")
-        names = tasks.setdefault((one.claim, one.verdict, one.numbers, one.papers), {})
-        names.setdefault(name, []).append(task)
-    return [
-        Judged(
-            claim, verdict, ", ".join(_on(name, on) for name, on in names.items()), numbers, papers
-        )
-        for (claim, verdict, numbers, papers), names in tasks.items()
-    ]  # fmt: skip
-
-
-def _on(name: str, tasks: Sequence[str]) -> str:
-    return f"of {name} on {' and '.join(tasks)}" if any(tasks) else f"of {name}"
-
-
-def _account_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    judgements = accounts(table)
+def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
+    """Say which account holds in each place, and what was not decided."""
+    places: dict[str, dict[str, Judgment]] = {}
+    for one in judgments:
+        place = one.effect.where.partition(" (weakest")[0]
+        places.setdefault(place, {})[one.claim.name] = one
     points = []
-    for model in dict.fromkeys(one.model for one in judgements):
-        own = [one for one in judgements if one.model == model]
-        held = [ACCOUNTS[one.account] for one in own if one.verdict == "holds"]
-        left = [ACCOUNTS[one.account] for one in own if one.verdict == "undecided"]
-        silent = all("none" in one.against.replace(" ", ",").split(",") for one in own)
-        nothing = "does not answer the question" if silent else "agrees with no account here"
-        words = f"ties them {held[0]}" if held else nothing
-        if left:
-            words += f"; undecided: {', '.join(left)}"
-        points.append((model, f"{words}."))
+    for place, found in places.items():
+        own = {name: found[f"account-{name}"] for name in TIES if f"account-{name}" in found}
+        if not own:
+            continue
+        answered = found.get("answered")
+        silent = answered is not None and answered.verdict != "holds"
+        words = "does not answer the questions" if silent else "agrees with no account"
+        if held := [TIES[name] for name, one in own.items() if one.verdict == "holds"]:
+            words = f"ties them {' or '.join(held)}"
+        for verdict in ("not significant", "not testable"):
+            if rest := [name for name, one in own.items() if one.verdict == verdict]:
+                words += f"; {verdict}: {', '.join(rest)}"
+        points.append((place, f"{words}."))
     return tuple(points)
 
 
-def _dimension_points(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:
-    """Say of each model what subspaces hold its IDs, by what found them if that was not means."""
-    found = list(dimensions(table))
-    plain = {one.found_by for one in found} <= {"means"}
-    points: dict[str, list[str]] = {}
-    for one in found:
-        words = _dimensions(one) if plain else f"{_WAYS[one.found_by]}: {_dimensions(one)}"
-        points.setdefault(one.model, []).append(words)
-    return tuple((model, " ".join(words)) for model, words in points.items())
-
-
-def _dimensions(one: Dimensions) -> str:
-    fewer, late = ("", "") if one.ended else (", maybe fewer", " (not all fits had ended)")
-    size = f"{one.found} dimension{'s' if one.found > 1 else ''}"
-    if one.verdict == "holds":
-        return f"{size} {'are' if one.found > 1 else 'is'} enough{fewer}{late}."
-    words = "no subspace holds them" if one.verdict == "does not" else "undecided"
-    return f"{words}; in the largest, of {size}: {one.against}{late}."
+def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
+    """Say the smallest subspace that holds the IDs, of the first of their claims that does."""
+    places: dict[str, list[tuple[str, str, Judgment]]] = {}
+    for one in judgments:
+        if one.claim.name == "subspace":
+            place, size, weakest = _DIMENSIONS.fullmatch(one.effect.where).groups()  # type: ignore[union-attr]
+            places.setdefault(place, []).append((size, weakest, one))
+    points = []
+    for place, found in places.items():
+        held = [entry for entry in found if entry[2].verdict == "holds"]
+        size, weakest, one = held[0] if held else found[-1]
+        words = f"{size} hold them" if held else f"{one.verdict} of the largest, of {size}"
+        points.append((place, f"{words} (weakest: {weakest})."))
+    return tuple(points)
 
 
 def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:
@@ -297,22 +285,11 @@ def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
 def _tables(table: pd.DataFrame) -> list[PageTable]:
     found = []
     if "mean" in set(table["experiment"]):
-        before = own_items(table, "mean").rename(columns={"share": "before"})
-        rows = named(summaries(table, "mean")).merge(before, on=[*MODEL, "condition"])
+        rows = named(summaries(table, "mean"))
         found.append(page_table("Mean interventions", TABLE_1, rows))
     replaced = summaries(table, "factorizability")
-    # Of two hops all candidates are there, so every wrong answer is one.
-    replaced = replaced[replaced["asked"].eq("item")]
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():
         title = "Swapped answers (illusory conjunctions)"
         found.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
-    judgements = accounts(table)
-    if judgements:
-        frame = pd.DataFrame(
-            {"model": one.model, "words": ACCOUNTS[one.account], "verdict": one.verdict,
-             "against": one.against}
-            for one in judgements
-        )  # fmt: skip
-        found.append(page_table("Accounts of binding", ACCOUNT_COLUMNS, frame, folded=True))
     return found

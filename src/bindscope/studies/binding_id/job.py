@@ -34,9 +34,9 @@ def interventions(job: Job) -> None:
             "suite": job.wildcards["suite"], "task": job.wildcards["task"],
             "model": model["name"], "origin": model["origin"],
         }  # fmt: skip
-        asked = {"asked": job.spec["answer"]}
+        by = "words" if "records" in job.spec else Reading.of(job.spec).by
         for table in TABLES:
-            more = {} if table == "vectors" else asked
+            more = {} if table == "vectors" else {"named_by": by}
             lines[table] += _lines(getattr(found, table), {**names, **more, **job.keys})
         answers |= {f"{model['name']}.{name}": logs for name, logs in found.answers.items()}
     for table in TABLES:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
 """What kind of model it is; numbers of an oracle or a toy say nothing about a real model, an
 `interchange_toy` was trained to bind by slot, and what a local folder holds is not known here."""
+
+ACCOUNTS = ("slot", "colour", "content", "order")
+"""Accounts of binding: what ties an item to its thing."""
 
 ALL = "all"
 """Stands where the number of a layer, or of a head, does."""
@@ -19,8 +25,7 @@ _WHAT = (
 )  # fmt: skip
 _HOW = (
     "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
-    "other thing", "content", "other layer", "within", "inside", "outside", "elsewhere",
-    "null", "on the plane",
+    "other thing", "content", "other layer", "within", "outside", "elsewhere", "on the plane",
 )  # fmt: skip
 
 

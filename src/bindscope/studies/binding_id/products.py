@@ -17,12 +17,9 @@ from bindscope.studies.binding_id.config import (
     ShapesTask,
     Suite,
 )
-from bindscope.studies.binding_id.cutouts_products import task_slice
-from bindscope.studies.binding_id.files_products import FILES_STEP, add_files
 from bindscope.studies.binding_id.registry import (
     ENGINES,
     EXPERIMENTS,
-    FINDERS,
     MIXTURE_ROWS,
     RECORDS,
 )
@@ -48,7 +45,6 @@ STEPS = (
         leaf=True,
         makes="interventions on frozen contexts",
     ),
-    FILES_STEP,
     TOY_STEP,
 )
 
@@ -58,8 +54,6 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     tasks = {task.name: task for task in section.tasks}
     oracles = {oracle.name: oracle for oracle in section.oracles}
     models = {model.name: model for model in section.models}
-    for files in section.files:
-        add_files(graph, files, tasks[files.task])
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
     own = {one.name: one for one in section.records}
     for suite in section.suites:
@@ -85,7 +79,7 @@ def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguage
         "records": {
             "folder": own.folder, "file": own.file, "sha256": content_key(own.folder),
         },
-        "models": [_published(model)], "experiments": ["records"], "answer": "item",
+        "models": [_published(model)], "experiments": ["records"],
     }  # fmt: skip
     names = {"suite": suite.name, "task": own.name, "subject": model.name}
     graph.add(
@@ -124,16 +118,13 @@ def _add_interventions(
     weights: list[Product],
 ) -> None:  # fmt: skip
     own = {"name", "tasks", "records", "oracles", "models", "toys"}
-    shown = subject != ORACLES and not suite.text_only
     content = {
         **suite.model_dump(mode="json", exclude=own),
-        "task": task_slice(graph, task, shown),
+        "task": task.model_dump(mode="json", exclude={"name"}),
         "models": models,
     }
     kinds = dict.fromkeys(model["kind"] for model in models)
     runs = [*(ENGINES[kind] for kind in kinds), *(EXPERIMENTS[name] for name in suite.experiments)]
-    ways = suite.subspaces_by if "subspaces" in suite.experiments else ()
-    runs += [FINDERS[way] for way in ways if way in FINDERS]
     runs += [MIXTURE_ROWS] * ("mixture" in suite.experiments)
     names = {"suite": suite.name, "task": task.name, "subject": subject}
     graph.add(_RULE, names, content, {"weights": weights}, runs=runs)

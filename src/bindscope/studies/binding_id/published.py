@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tasks.pictures import pictures_of
+from bindscope.studies.binding_id.tasks.images import Images
+from bindscope.studies.binding_id.tasks.looks import Look
 from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.fast import FastEngine
-from bindscope.studies.binding_id.vlm.own_words import check_own_words
 
 
 def load(
@@ -31,12 +31,10 @@ def load(
     weights
         Manifest of the rule that downloaded it, where one did.
     """
-    pictures = pictures_of(reading)
+    pictures = Images(reading.rule.layout, Look.of(reading.rule))
 
     def masks(scenes: Scenes) -> NDArray[np.bool_]:
         roles = np.arange(1, scenes.things + 1)[:, None, None]
         return np.asarray(pictures.drawn(scenes).masks[:, None] == roles)
 
-    engine = loading.load(model, reading.form, weights, masks)
-    check_own_words(engine.adapter, reading)
-    return engine, pictures
+    return loading.load(model, reading.form, weights, masks), pictures

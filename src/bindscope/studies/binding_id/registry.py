@@ -31,16 +31,8 @@ EXPERIMENTS = {
     "tokens": f"{_EXPERIMENTS}:supports",
     "knockout": f"{_EXPERIMENTS}:knockout",
     "heads": f"{_HERE}.experiments.heads:single_heads",
-    "cyclic": f"{_EXPERIMENTS}:cyclic",
     "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
     "mixture": f"{_HERE}.experiments.mixture:mixture",
-}
-
-# what finds subspaces -> ``find(engine, scenes, pictures, estimates, reading, spec) -> Spans``;
-# those of means need no more than the estimates.
-FINDERS = {
-    "discriminant": f"{_HERE}.experiments.discriminant:find",
-    "gradients": f"{_HERE}.vlm.gradients:find",
 }
 
 # ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.

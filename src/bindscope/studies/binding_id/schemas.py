@@ -11,7 +11,6 @@ from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count
 
 _ENTRY = "config `suites[]`"
 _TRIALS = "`studies.binding_id.experiments.trials`"
-_SPANS = "`studies.binding_id.experiments.spans`"
 _MIXTURE = "`studies.binding_id.answers.mixture_fit`"
 _METRICS = "`studies.binding_id.answers.metrics`"
 _VECTORS = "`studies.binding_id.experiments.estimates`"
@@ -32,14 +31,17 @@ _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is pl
                 "trained here on this task alone, `interchange_toy` to bind by slot; `random` has "
                 "no trained weights: none of them says what a real model does.", _ENTRY,
                 values=ORIGINS)  # fmt: skip
-_ASKED = label("asked", "What questions ask for: the `item` of a thing, or the `slot`, the place, "
-               "of an item's thing (two hops).", _ENTRY, values=("item", "slot"))  # fmt: skip
+_NAMED_BY = label("named_by", "The attribute by which questions name a thing; `words`: a record's "
+                  "own question.", "`studies.binding_id.reading`",
+                  values=("shape", "colour", "material", "size", "slot", "words"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
-          "one of the source; of two hops `I0`, `I0'` an item; `all`: those that the account of "
+          "one of the source; `all`: those that the account of "
           "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
-          "source, `P0` a place; `expected`: what the account of slots expects.", _TRIALS),
+          "source; `expected`: what the account of slots expects; `slot`, `colour`, `content`, "
+          "`order`: what this account predicts, over the rows for which it predicts an item.",
+          _TRIALS),
     count("expected", "", "1 where the account of slots expects this answer to this question.",
           _TRIALS),
 )  # fmt: skip
@@ -79,30 +81,25 @@ _INTERVENTION = (
     label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
           "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
-          "subspace, or all but these; `inside`: that part, of the same thing as read elsewhere; "
-          "`null`: the same in a subspace fitted to answers by chance; `anew`: the context after "
-          "the edit was computed again; `none`: the control. Of `records` which tokens are "
-          "hidden.", _TRIALS),
+          "subspace, or all but these; `anew`: the context after the edit was computed again; "
+          "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
-    Column("dose", "float64", "1", "Multiple of the mean difference, the number of roles by "
-           "which IDs move on, or the dimension of a subspace.", _TRIALS, "allowed"),
+    Column("dose", "float64", "1", "Multiple of the mean difference, or the "
+           "dimension of a subspace.", _TRIALS, "allowed"),
     Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
            "allowed"),
-    label("found_by", "What found the subspace in which parts were exchanged: mean tokens, "
-          "discriminant directions, or gradients; empty where there is none.", _SPANS,
-          values=("means", "discriminant", "gradients"), null="allowed"),
     *_CELL[:2],
 )  # fmt: skip
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=3,
+    version=4,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(
         *_INTERVENTION,
         _ORIGIN,
-        _ASKED,
+        _NAMED_BY,
         _CELL[2],
         *_LOGS,
         *_SHARE,
@@ -119,9 +116,19 @@ BINDING_ID_SCHEMA = TableSchema(
         share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
               "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
               null="allowed"),
-        *_interval("effect", "1", "Lead, from the control's (0) to that of the same edit at all "
-                   "layers (1); empty where the latter makes no difference.",
+        *_interval("unpredicted", _ANSWERS, "Of an account: of the answers for which it predicts "
+                   "no item, the share that is what an account predicts from which its own "
+                   "predictions do not tell it; of the account with most.",
+                   "Wilson's, a row counts once", low=0.0, high=1.0),
+        *_interval("own", _ANSWERS, "Share of answers with the thing's own item, as without "
+                   "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
+        *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
+                   "control (or no lead, where the control gives them already), 1 as clearly as "
+                   "the control leads with the things' own items. Of some layers: from the control "
+                   "(0) to the same edit at all layers (1). Empty where there is no such scale.",
                    "bootstrap over rows"),
+        Column("length", "float64", "1", "Mean length of the vectors that are added, over layers, "
+               "tokens and roles; 0: nothing is added.", _TRIALS, "allowed", 0.0),
         *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
                    "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
                    low=-1.0, high=1.0),
@@ -129,13 +136,14 @@ BINDING_ID_SCHEMA = TableSchema(
               _METRICS, null="allowed"),
         share("p_adjusted", "probability", "Adjusted by Holm's procedure over the experiment.",
               _METRICS, null="allowed"),
-        count("fit_ended", "", "1 where the fit by gradients that found the subspace had ended, "
-              "0 where its loss still fell; empty where none was fitted.", _SPANS, null="allowed"),
         _ROWS,
         *KEYS,
     ),
     key=tuple(column.name for column in _INTERVENTION),
-    rules=tuple(_inside(name) for name in ("share", "swap", "mean_logprob", "lead")),
+    rules=tuple(
+        _inside(name)
+        for name in ("share", "unpredicted", "own", "swap", "mean_logprob", "lead", "effect")
+    ),
     order={"condition": in_place},
 )  # fmt: skip
 
@@ -149,13 +157,13 @@ _MOVED = (
 
 POSITIONS_SCHEMA = TableSchema(
     name="binding_id_positions",
-    version=1,
+    version=2,
     description="Answers after the keys of two things were moved towards and past each other, a "
     "row per group, way, question and candidate.",
     columns=(
         *_MOVED,
         _ORIGIN,
-        _ASKED,
+        _NAMED_BY,
         _CELL[2],
         Column("positions", "float64", "positions", "Mean way of the first role's keys; of the "
                "first view, and of the part that moves most.", _TRIALS),
@@ -170,26 +178,24 @@ POSITIONS_SCHEMA = TableSchema(
 
 _SHARED = (
     *_NAMES,
-    label("role", "Role of the thing that was asked for, its place in the text; `all`.", _MIXTURE,
-          pattern="all|[0-3]"),
     label("conditions", "Which accounts predict the same item; `all agree` is the control. "
           "`disagreeing`: all the others, to which shares are fitted.", _MIXTURE,
           values=(DISAGREEING, *AGREEMENTS)),
     label("account", "Of `disagreeing`: an account, what goes by none of them (`guess`), or all "
-          "together, in turns (`mixture`), as evidence that adds up (`added`), or with shares of "
-          "their own for each kind of condition (`saturated`). Else whose prediction was answered.",
+          "together, in turns (`mixture`), or with shares of their own for each kind of condition "
+          "(`saturated`). Else whose prediction was answered.",
           _MIXTURE),
 )  # fmt: skip
 
 MIXTURE_SCHEMA = TableSchema(
     name="binding_id_mixture",
-    version=1,
+    version=2,
     description="Which share of the answers goes by which account of binding, fitted to conditions "
     "in which accounts predict different items, and what was answered there.",
     columns=(
         *_SHARED,
         _ORIGIN,
-        _ASKED,
+        _NAMED_BY,
         *_interval("share", "share of answers", "Of `disagreeing`: share of the answers that go by "
                    "the account, by maximum likelihood, a guess being right by chance; else share "
                    "of the answers that are what is predicted.",
@@ -199,6 +205,9 @@ MIXTURE_SCHEMA = TableSchema(
         Column("width", "float64", "places of the text", "Standard deviation of the Gaussian "
                "around the place that slots predict, of those tried; 1 is the widest: at least as "
                "wide.", _MIXTURE, "allowed", 0.0, 1.0),
+        *_interval("effect", "1", "Weight of the account in the log-probabilities, over the lead "
+                   "in the control: 1 of an account that decides every answer alone.",
+                   "bootstrap over rows"),
         *_interval("bits", "bits", "Saved per answer against chance on rows that were not fitted "
                    "to; of an account, by it and guesses alone.", "bootstrap over rows"),
         count("ended", "", "1 where all fits of the row ended, resamples included.", _MIXTURE),
@@ -206,7 +215,7 @@ MIXTURE_SCHEMA = TableSchema(
         *KEYS,
     ),
     key=tuple(column.name for column in _SHARED),
-    rules=tuple(_inside(name) for name in ("share", "bits")),
+    rules=tuple(_inside(name) for name in ("share", "effect", "bits")),
 )  # fmt: skip
 
 _VECTOR = (
@@ -252,13 +261,13 @@ def _numbers(column: pd.Series[str]) -> pd.Series[int]:
 
 HEADS_SCHEMA = TableSchema(
     name="binding_id_heads",
-    version=1,
+    version=2,
     description="What single heads carry to the question, and where they look: a row per layer, "
     "head and group, and for all heads of a layer and of all layers.",
     columns=(
         *_HEAD,
         _ORIGIN,
-        _ASKED,
+        _NAMED_BY,
         *_SHARE,
         *_interval("change", _ANSWERS, "Share after the group is hidden from this head alone minus "
                    "the control's; empty of heads that were not blinded.",

@@ -64,7 +64,7 @@ STUDY = Study(
     problems=problems,
     products=add_products,
     steps=STEPS,
-    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "files": NAME, "toy": NAME},
+    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "toy": NAME},
     tables=(
         TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
         TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),
@@ -90,4 +90,6 @@ STUDY = Study(
     ),
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",
+    claims=f"{_HERE}.claims:CLAIMS",
+    planted=f"{_HERE}.planted:CASES",
 )  # fmt: skip

@@ -11,6 +11,15 @@ from numpy.typing import NDArray
 
 from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.answers.accounts import (
+    DECIDING,
+    Integers,
+    deciding,
+    exact_oracles,
+    predicted,
+    rivals_of,
+    true_estimates,
+)
 from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.reading_out import Read
 from bindscope.studies.binding_id.answers.rows import position_rows, rows_of, vector_rows
@@ -18,18 +27,17 @@ from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate
 from bindscope.studies.binding_id.experiments.heads import head_rows
 from bindscope.studies.binding_id.experiments.interventions import Rotate
-from bindscope.studies.binding_id.experiments.spans import Spans
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.registry import EXPERIMENTS, FINDERS, MIXTURE_ROWS
+from bindscope.studies.binding_id.registry import EXPERIMENTS, MIXTURE_ROWS
 from bindscope.studies.binding_id.tasks.scenes import draw_pairs
-from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question
+from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question, Words
 
 Row = dict[str, Any]
 # Splits share the words of all other attributes.
-_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour", "item")
+_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")
 
-ADDING = frozenset({"mean", "nulls", "doses", "transfer", "cyclic", "subspaces"})
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
 
 
@@ -42,8 +50,7 @@ class Results:
     rows, positions, vectors, heads, mixture
         Rows of the tables, without names and keys.
     answers
-        Log-probabilities by experiment, float32 (n, trials, queries, candidates); losses of fits
-        of subspaces, by ``<way>.<fit>``, float32 (steps,), in nats.
+        Log-probabilities by experiment, float32 (n, trials, queries, candidates).
     """
 
     rows: list[Row]
@@ -97,20 +104,19 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     estimates = None
     if ADDING & set(spec["experiments"]):
         estimates = estimate(engine, other, pictures, spec["batch_size"])
-    spans = {
-        way: resolve(FINDERS[way])(engine, other, pictures, estimates, reading, spec)
-        for way in finders(spec)
-    }
     asked: dict[str, _Asked] = {}
     read = Read.nothing()
+    accounts = _Accounts(reading, pairs.base.words, spec)
     for rows in batches(task["rows"], spec["batch_size"]):
-        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec, spans)
+        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec)
         if estimates is not None:
             read.add(engine, batch.base, estimates.means)
         for name in spec["experiments"]:
             plan = plans(spec)[name](batch)
             logs = plan.answered(engine, batch.base)
             asked.setdefault(name, _Asked.about(plan)).add(logs, _beside(name, plan, batch, rows))
+            if name in accounts.experiments:
+                accounts.predict(name, batch)
     vectors = [] if estimates is None else list(vector_rows(estimates, other, engine, read))
     found = Results([], [], vectors, {})
     for name, one in asked.items():
@@ -125,19 +131,48 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         elif name == "mixture":
             found.mixture.extend(resolve(MIXTURE_ROWS)(answers, *statistics))
         else:
-            found.rows.extend(rows_of(name, answers, one.trials, *statistics))
-    found.answers.update(
-        (f"{way}.{fit}", losses)
-        for way, span in spans.items()
-        for fit, losses in span.losses.items()
-    )
+            by_account = (accounts.predictions(name), accounts.rivals())
+            found.rows.extend(rows_of(name, answers, one.trials, *statistics, *by_account))
     return found
 
 
-def finders(spec: Mapping[str, Any]) -> list[str]:
-    """Return what finds the subspaces of a job, beside mean tokens."""
-    ways = spec["subspaces_by"] if "subspaces" in spec["experiments"] else ()
-    return [way for way in ways if way in FINDERS]
+class _Accounts:
+    """What accounts of binding predict, experiment by experiment and batch after batch."""
+
+    def __init__(self, reading: Reading, words: Words, spec: Mapping[str, Any]) -> None:
+        self._spec = {**spec, "levels": ["slot"]}
+        # Any: an oracle's state is its own kind of `engine.State`.
+        self._oracles: dict[str, Any] = dict(exact_oracles(reading.rule.mention))
+        self._estimates = {name: true_estimates(o, words) for name, o in self._oracles.items()}
+        # Accounts are told apart by signatures; mean differences of roles say nothing of slots.
+        without = {"mean"} if "slot" not in spec["levels"] else set()
+        asked = set(spec["experiments"]) if "signatures" in spec["experiments"] else set()
+        self.experiments = (asked & set(DECIDING)) - without
+        self._parts: dict[str, dict[str, dict[str, list[Integers]]]] = {}
+
+    def predict(self, name: str, batch: Batch) -> None:
+        """Ask an experiment's deciding conditions of the exact oracle of each account."""
+        for account, oracle in self._oracles.items():
+            own = replace(batch, engine=oracle, estimates=self._estimates[account])
+            plan = deciding(name, plans(self._spec)[name](own))
+            expected = predicted(plan.answered(oracle, own.base))
+            parts = self._parts.setdefault(name, {}).setdefault(account, {})
+            for i, one in enumerate(_Asked.about(plan).trials):
+                parts.setdefault(one.condition.name, []).append(expected[:, i])
+
+    def rivals(self) -> dict[str, list[str]]:
+        """Return which accounts are not told from each other by what they predict themselves."""
+        return rivals_of([self.predictions(name) for name in self._parts])
+
+    def predictions(self, name: str) -> dict[str, dict[str, Integers]]:
+        """Return what accounts predict in an experiment; nothing where they do not disagree."""
+        return {
+            account: {
+                condition: np.concatenate(parts)
+                for condition, parts in own.items() if condition in DECIDING[name]
+            }
+            for account, own in self._parts.get(name, {}).items()
+        }  # fmt: skip
 
 
 def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
@@ -147,9 +182,7 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
         "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
         "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
         "pairing": (spec["window"],), "heads": (spec["head_layers"],),
-        "subspaces": (
-            level, spec["dimensions"], spec["coefficients"], spec["subspaces_by"],
-        ),
+        "subspaces": (level, spec["dimensions"], spec["coefficients"]),
     }  # fmt: skip
 
     def bound(name: str) -> Callable[[Batch], Plan]:
@@ -162,7 +195,6 @@ def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
 def _batch(
     engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64],
     reading: Reading, estimates: Estimates | None, spec: Mapping[str, Any],
-    spans: Mapping[str, Spans],
 ) -> Batch:  # fmt: skip
     chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
     null = None
@@ -170,7 +202,7 @@ def _batch(
         words = reading.rule.words("estimation")
         draw = rng(spec["seed"], int(rows[0]), 1)
         null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
-    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"], spans)
+    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
 
 
 def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.zoo import TOY, read_manifest
+from bindscope.config.zoo import read_manifest
 from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
 
 TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo
-
-Answer = Literal["item", "slot"]
 
 
 class ToyTraining(Model):
@@ -28,8 +26,7 @@ class ToyTraining(Model):
     naming_until: NonNegativeInt = Field(
         100,
         description="Until this step, image tokens are drawn towards the words for shape and "
-        "colour of the thing that they show, without the language model; a resampler's tokens, "
-        "which show no place, are asked questions at once.",
+        "colour of the thing that they show, without the language model.",
     )
     grounding_until: NonNegativeInt = Field(
         200, description="From there until this step, questions are about the image alone."
@@ -71,22 +68,6 @@ class Toy(Model):
         description="`free`: to answer; `interchange`: also to answer as slots demand when "
         "activations are replaced, which imposes binding by slot.",
     )
-    answers: tuple[Answer, ...] = Field(
-        ("item",),
-        min_length=1,
-        description="What it learns to be asked for, as `answer` of suites: the `item` of a thing, "
-        "and the `slot`, the place, of an item's thing (two hops).",
-    )
-    positions: Literal["rope", "absolute"] = Field(
-        "rope",
-        description="Positions of the language model: rotated keys, or learned vectors that are "
-        "added to its input.",
-    )
-    connector: Literal["mlp", "resampler"] = Field(
-        "mlp",
-        description="From image patches to tokens: one by one, or by learned queries that attend "
-        "to all patches, as many as patches.",
-    )
     tower: str = Field(
         "siglip",
         pattern=r"^(siglip|zoo:[a-z0-9-]+)$",
@@ -100,12 +81,6 @@ class Toy(Model):
     )
     training: ToyTraining = Field(ToyTraining(), description="Training.")
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and scenes.")
-
-    @field_validator("answers")
-    @classmethod
-    def _each_once(cls, answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
-        """Give them in one order, so that the same training has one key."""
-        return tuple(sorted(set(answers)))
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -125,25 +100,7 @@ class Toy(Model):
             raise ValueError(f"tower_width: not a multiple of {LANGUAGE_HEADS}")
         if 12 % self.patch_px:
             raise ValueError("patch_px: does not divide 12, the side of a slot")
-        if self.objective == "interchange" and self.connector == "resampler":
-            raise ValueError(
-                "objective: interchange training replaces the tokens of a slot, and those of a "
-                "resampler have no place in the image; use `connector: mlp`"
-            )
-        if self.objective == "interchange" and "slot" in self.answers:
-            raise ValueError(
-                "answers: what interchange training demands after replacements is the item of a "
-                "slot; it has no such demand of places. Use `answers: [item]` or `objective: free`"
-            )
         return self
-
-    @property
-    def learnt(self) -> tuple[Answer, ...]:
-        """What it can be asked for: `answers`, of a toy of the zoo those of its manifest."""
-        if self.source == TRAINED:
-            return self.answers
-        made = read_manifest(self.source, TOY)
-        return Toy.model_validate(made["recipe"]["model"]).answers
 
     @property
     def tower_sha256(self) -> str | None:

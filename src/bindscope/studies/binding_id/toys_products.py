@@ -9,7 +9,6 @@ from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
-from bindscope.studies.binding_id.toys.recipe import recipe
 from bindscope.studies.binding_id.toys_config import TRAINED, Toy
 
 _TOY = "results/binding_id/toys/{toy}-{key}"
@@ -55,7 +54,7 @@ def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     if made:
         return {**given, "source": toy.source, "weights_sha256": made["sha256"]}, []
     content: dict[str, Any] = {
-        "toy": recipe(toy, "name", "source"),
+        "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
         "threads": toy.training.threads,
         "device": toy.training.device,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-MODEL = ["suite", "task", "model", "origin", "asked"]
+MODEL = ["suite", "task", "model", "origin", "named_by"]
 KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
@@ -24,7 +24,7 @@ def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
     """Return the rows of whole conditions, of one experiment or of all."""
-    rows = rows_with(table, query="all")
+    rows = rows_with(table, query="all", candidate="expected")
     return rows_with(rows, experiment=experiment) if experiment else rows
 
 
@@ -37,12 +37,10 @@ def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 def named(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with `name`: the model, what kind it is, and the task where there are several.
 
-    What is no real model is never shown without saying so, nor are questions of two hops.
+    What is no real model is never shown without saying so.
     """
     kind = table["origin"].map(KINDS)
-    hops = table["asked"].map({"slot": "\ntwo hops"}).fillna("")
     name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
-    name = name + hops
     if table["task"].nunique() > 1:
         name = name + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:
@@ -90,18 +88,6 @@ def legend_columns(names: Iterable[str]) -> int:
     """Return how many columns of a legend fit below a figure, at most 4."""
     longest = max(map(len, names), default=0)
     return max(1, min(4, 135 // (longest + 8)))  # a line below a figure has 135 letters
-
-
-def own_items(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
-    """Return how many answers are as before, whatever is expected: a row per model and condition.
-
-    This is the accuracy of arXiv 2310.17191's Table 1, with respect to the original pairing: the
-    mean over things of the share of rows that answer with the thing's own item.
-    """
-    rows = cells(table, experiment)
-    own = rows[rows["query"].str[1:] == rows["candidate"].str[1:]]
-    keys = [*MODEL, "condition"]
-    return own.groupby(keys, sort=False).agg(share=("share", "mean")).reset_index()
 
 
 def in_order(values: pd.Series) -> list[str]:

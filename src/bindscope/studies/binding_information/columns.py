@@ -21,7 +21,10 @@ STATUSES = ("ok", "failed", "undefined")
 CONTROLS = ("none", "shuffled_labels")
 TOKENS = ("cls", "mean", "cls_mean", "patches")
 PROTOCOLS = ("converged", "paper")
-FLAGS = ("above_prior", "above_truth", "assumed_prior", "collapsed", "diverged", "not_converged")
+FLAGS = (
+    "above_prior", "above_truth", "assumed_prior", "collapsed", "diverged", "not_converged",
+    "prior",
+)  # fmt: skip
 
 _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
 

@@ -16,12 +16,14 @@ bound is the entropy minus what is left: of a probe that is no better than the p
 one without a loss the whole entropy, whatever the sample. (Spec 1, section 9, holds every probe
 fully against the prior; of one without a loss that exceeds the entropy in half of all samples.)
 
-Nothing is clipped. Losses are cross-entropies on the test split in bits per scene.
+Every family contains the prior: a part that does not beat it on validation is the prior (flag
+`prior`), and its bound is 0. Nothing else is clipped. Losses are cross-entropies on the test split
+in bits per scene.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,7 @@ from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_
 from bindscope.statistics.control_variates import controlled
 from bindscope.studies.binding_information.flags import above_prior, without_collapsed
 from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
+from bindscope.studies.binding_information.probes.base import PRIOR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,7 +99,9 @@ def estimate(
     None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
-    scores = {**losses, **gains(losses, result.anchor_losses, prior)}
+    saved = gains(losses, result.anchor_losses, prior, priors_of(result))
+    losses |= {part: saved[f"prior_{part}"] for part in priors_of(result)}
+    scores = {**losses, **saved}
     means = {name: _finite(float(values.mean())) for name, values in scores.items()}
     row: dict[str, Any] = {
         "seed": result.seed,
@@ -163,6 +168,11 @@ def scene_losses(
     return {name: result.losses[name] for name in LOSSES if name in result.losses}
 
 
+def priors_of(result: FitResult) -> list[str]:
+    """Return the parts for which validation prefers the prior to the fit."""
+    return [part for part in result.losses if PRIOR in result.target_flags.get(part, ())]
+
+
 def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
     """Choose between the bounds on I(O;Z) by validation loss: `object` is plain, `chained` ours.
 
@@ -194,6 +204,7 @@ def gains(
     losses: Mapping[str, NDArray[np.float64]],
     anchor_losses: Mapping[str, NDArray[np.float64]],
     prior: Mapping[str, Any],
+    priors: Container[str] = (),
 ) -> dict[str, NDArray[np.float64]]:
     """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.
 
@@ -206,6 +217,8 @@ def gains(
         Part -> losses of the probe and of its anchors on the same scenes, float64 (N,), bits.
     prior
         The row of `priors.entropies` for the split.
+    priors
+        Parts for which the prior stands: knowing Z saves nothing.
     """
     found: dict[str, NDArray[np.float64]] = {}
     for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
@@ -214,6 +227,7 @@ def gains(
             if prior["method"] == "exact":
                 pays = anchor_losses[part] - gap
             gain = entropy - controlled(losses[part], pays, entropy)
+            gain = np.zeros_like(gain) if part in priors else gain
             found |= {f"prior_{part}": pays, f"gain_{part}": gain}
     return found
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
+from bindscope.report.claims import claims_section, read_rates
 from bindscope.studies.binding_information import sentences, trust
-from bindscope.studies.binding_information.comparisons import listed
 from bindscope.studies.binding_information.published import (
     beside,
     read_histograms,
@@ -21,6 +21,7 @@ from bindscope.studies.binding_information.published import (
 )
 from bindscope.studies.binding_information.rules import flag_list
 
+_STUDY = "binding_information"
 LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")
 
 _NAMES = tuple(Column(label, label, "label") for label in LABELS)
@@ -101,6 +102,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 (*trust.calibration(table), *trust.controls(table)),
                 figures=("calibration",),
             ),
+            claims_section(about.judgments, read_rates(inputs.resources["claims"]), _STUDY),
             _published(table, inputs, sentences.histogram_here(about)),
             Section("rows", "All measurements", _ABOUT_ROWS, tables=(_rows(table),)),
         ),
@@ -150,11 +152,12 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
 def _histogram_words(histograms: pd.DataFrame) -> str:
     """Say how far counting alone gets on the paper's data sets."""
     counted = histograms[histograms["share"].notna()].to_dict("records")
-    shares = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
+    each = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
+    shares = sentences.listed(each)
     return (
         "What the paper calls binding, B*, is how many objects have each feature and what goes "
         "with what, together. A representation that says how many there are, and leaves open which "
-        f"feature goes with which, reaches beta* = {listed(shares)}, exactly. A beta* below that "
+        f"feature goes with which, reaches beta* = {shares}, exactly. A beta* below that "
         "may come from counting alone."
     )
 

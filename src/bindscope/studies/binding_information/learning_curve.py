@@ -22,7 +22,7 @@ import numpy as np
 from bindscope.fitting.rows import Ranges, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
-from bindscope.studies.binding_information.estimates import CHAIN, gains
+from bindscope.studies.binding_information.estimates import CHAIN, gains, priors_of
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
 
@@ -192,10 +192,7 @@ def curve_rows(
     """
     n_test = data.test.n_scenes
     clusters = cluster_numbers(whole(data.test.features)) if disjoint else None
-    gained = [
-        gains(_first(result.losses, n_test), _first(result.anchor_losses, n_test), prior)
-        for result in results
-    ]
+    gained = [_gains(result, n_test, prior) for result in results]
     rows = []
     for quantity, parts in quantities(results[0].losses, prior).items():
         of_scenes = np.column_stack(
@@ -218,6 +215,11 @@ def curve_rows(
             for result, n, found in zip(results, scenes, curve, strict=True)
         ]  # fmt: skip
     return rows
+
+
+def _gains(result: FitResult, n_test: int, prior: Mapping[str, Any]) -> Mapping[str, Any]:
+    losses, anchors = (_first(found, n_test) for found in (result.losses, result.anchor_losses))
+    return gains(losses, anchors, prior, priors_of(result))
 
 
 def _first(values: Mapping[str, NDArray[np.float64]], n: int) -> dict[str, NDArray[np.float64]]:

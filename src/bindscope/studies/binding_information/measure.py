@@ -40,6 +40,7 @@ from bindscope.studies.binding_information.rules import flag_list
 
 SHARES = (0.7, 0.1, 0.2)
 FEWEST_SCENES = 50
+MOST_REPEATED = 5.0  # standard errors by which test codes may occur in train too often
 ARRAYS = "arrays"  # stands for the names of dataset and model
 _WHERE = "bindscope.measure"
 # Columns that only a run of the workflow can fill.
@@ -68,6 +69,8 @@ class _Labels:
         Entropies of the test split (a row of `priors.entropies`).
     rows
         Split -> its scenes.
+    notes
+        What contradicts the prior, in sentences.
     """
 
     objects: Bits
@@ -76,6 +79,7 @@ class _Labels:
     anchors: Mapping[str, Anchors]
     prior: Mapping[str, Any]
     rows: Mapping[str, npt.NDArray[np.int64]]
+    notes: tuple[str, ...] = ()
 
 
 def measure(
@@ -164,7 +168,7 @@ def _measured(
             _WHERE, f"no probe can read activations {z.shape}. {' '.join(notes)}",
             'give patch tokens (N, T, d), or add "linear" to `probes`',
         )  # fmt: skip
-    return Measured(_table(fitted, labels.prior), notes)
+    return Measured(_table(fitted, labels.prior), (*labels.notes, *notes))
 
 
 def _tokens(activations: Any, cls: Any) -> tuple[Array, Array | None]:
@@ -293,7 +297,31 @@ def _labels(
         )  # fmt: skip
     rows = _split(n, seed, shares)
     of_split, prior = _priors(known, codes, rows)
-    return _Labels(codes, follow, sizes, of_split, prior, rows)
+    note = _repeated(codes, of_split["test"], rows) if prior["method"] == "exact" else ""
+    if note:
+        prior = {**prior, "method": "contradicted"}
+    return _Labels(codes, follow, sizes, of_split, prior, rows, (note,) if note else ())
+
+
+def _repeated(codes: Bits, test: Anchors, rows: Mapping[str, npt.NDArray[np.int64]]) -> str:
+    """Say so if test codes occur in train more often than the declared distribution allows.
+
+    A probe then learns which codes there are, as well as what the representation holds of them.
+    """
+    sign = 1.0 - 2.0 * codes[rows["test"]]
+    log_p = -np.logaddexp(0, sign * np.asarray(test["object"], np.float64)).sum(1)
+    expected = -np.expm1(len(rows["train"]) * np.log1p(-np.exp(log_p).clip(max=1 - 1e-12)))
+    packed = np.ascontiguousarray(np.packbits(codes, axis=1))
+    names = packed.view([("", packed.dtype)] * packed.shape[1]).reshape(-1)
+    seen = np.isin(names[rows["test"]], names[rows["train"]])
+    error = np.sqrt((expected * (1 - expected)).sum())
+    if seen.sum() - expected.sum() <= MOST_REPEATED * error + 1:
+        return ""
+    return (
+        f"{100 * seen.mean():.0f} % of the test scenes have an object code that train scenes have "
+        f"too; of the declared distribution it would be {100 * expected.mean():.0f} %. The prior "
+        "is not that of these scenes, and no number is a bound (flag assumed_prior)."
+    )
 
 
 def _priors(

@@ -97,6 +97,8 @@ FLAG_WORDS: Final = {
     "collapsed": "a probe of the row gives the same answer to every scene",
     "diverged": "a probe of the row predicts worse after it was fitted than before",
     "not_converged": "fitting a probe of the row longer would still lower its validation loss",
+    "prior": "the validation scenes prefer the distribution of the scenes alone to a probe of the "
+    "row; the bound on that part is 0",
 }
 
 

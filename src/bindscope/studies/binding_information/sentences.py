@@ -1,26 +1,23 @@
 """Sentences and key numbers that the report makes out of the table of binding information.
 
-Every number is a lower bound out of a row that may be quoted (`quotes`), rounded down and written
+A sentence names the probe and what it decodes, with the bound; only `claims` compares models. Every
+number is a lower bound out of a row that may be quoted (`quotes`), rounded down and written
 with its sign; where the prior is estimated it is no bound, and "about" is said instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bindscope.report.chapter import Finding, KeyNumber, number
-from bindscope.studies.binding_information.comparisons import (
-    Comparison,
-    compared,
-    listed,
-    not_told_apart,
-    told_apart,
-)
-from bindscope.studies.binding_information.names import FLAG_WORDS, tokens_shown
+from bindscope.report.claims import claims_findings
+from bindscope.statistics.claims import Judgment, judge
+from bindscope.studies.binding_information.claims import CLAIMS, effects
+from bindscope.studies.binding_information.names import FLAG_WORDS, family_shown, tokens_shown
 from bindscope.studies.binding_information.quotes import (
     BEYOND,
     HOW_MANY,
@@ -54,7 +51,7 @@ _OBJECTIVES = {
     "none": "not trained",
 }
 _NETWORK = "vision transformer"
-_PAIRS_LISTED = 6
+_UNFINISHED = " (more steps of its fit would decode more)"
 
 
 class Told(NamedTuple):
@@ -74,6 +71,8 @@ class Told(NamedTuple):
         Datasets with something to say, in the configuration's order.
     kinds
         Per dataset the names of its feature groups.
+    judgments
+        Verdicts on the chapter's claims.
     """
 
     table: pd.DataFrame
@@ -82,6 +81,7 @@ class Told(NamedTuple):
     sources: dict[str, str]
     datasets: list[str]
     kinds: dict[str, list[str]]
+    judgments: list[Judgment]
 
 
 def told(table: pd.DataFrame, config: Config) -> Told:
@@ -108,7 +108,8 @@ def told(table: pd.DataFrame, config: Config) -> Told:
         for dataset in config.get("datasets", ())
     }
     datasets = name_order([*found.rows["dataset"], *found.refused["dataset"]], list(kinds))
-    return Told(table, found, models, sources, datasets, kinds)
+    judgments = judge(CLAIMS, effects(table, found, models))
+    return Told(table, found, models, sources, datasets, kinds, judgments)
 
 
 def groups_of(config: Config) -> list[Mapping[str, Any]]:
@@ -138,34 +139,27 @@ def lead(about: Told) -> tuple[str, ...]:
 
 
 def _least(about: Told, part: Part, rows: pd.DataFrame) -> str:
-    """Say how much of a part is read from one token input in every model."""
+    """Say how much of a part is decoded from one token input in every model."""
     least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
-    where = tokens_shown(least["tokens"]).words
     each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else _named(about, least)
-    return f"From {where}, probes read {_amount(least, part)} of them in {each}."
+    return f"{_decodes(rows)} {_amount(least, part)} of them in {each}."
 
 
 def _extremes(about: Told, part: Part, rows: pd.DataFrame) -> str:
-    """Say where most and where least of a part is read from one token input."""
+    """Say where most and where least of a part is decoded from one token input."""
     ordered = rows.sort_values(part.bound, ascending=False, kind="stable").to_dict("records")
     most, least = ordered[0], ordered[-1]
-    where = tokens_shown(most["tokens"]).words
-    text = f"From {where}, probes read {_amount(most, part)} of them in {_named(about, most)}"
-    if len(ordered) == 1:
-        return f"{text}."
-    text += f" and {_amount(least, part)} in {_named(about, least)}"
-    pairs = compared(about.found, most["dataset"], most["tokens"], part.bound, about.models)
-    for pair in pairs:
-        if {pair.more, pair.less} == {most["model"], least["model"]}:
-            text += _difference(pair)
-    return text + "."
+    text = f"{_decodes(rows)} {_amount(most, part)} of them in {_named(about, most)}"
+    if len(ordered) > 1:
+        text += f" and {_amount(least, part)} in {_named(about, least)}"
+    return f"{text}."
 
 
-def _difference(pair: Comparison) -> str:
-    ends = f"{between(pair.low, pair.high)} over training seeds"
-    if pair.told_apart:
-        return f", a difference of {number(pair.difference)} bits ({ends})"
-    return f"; these training seeds do not tell the two apart (difference {ends})"
+def _decodes(rows: pd.DataFrame) -> str:
+    """Begin a sentence on one token input: which probe decodes from what."""
+    probes = list(dict.fromkeys(family_shown(family).words for family in rows["family"]))
+    probe = probes[0] if len(probes) == 1 else f"the best of {listed(probes)}"
+    return f"From {tokens_shown(rows['tokens'].iloc[0]).words}, {probe} decodes"
 
 
 def _named(about: Told, row: Record) -> str:
@@ -174,7 +168,7 @@ def _named(about: Told, row: Record) -> str:
 
 
 def key_numbers(about: Told) -> list[KeyNumber]:
-    """Return what there is in the first dataset, and the most and the least that is read of it."""
+    """Return the first dataset's entropy, and the largest and the smallest bound on a part."""
     if not about.datasets or not len(_rows(about, about.datasets[0])):
         return []
     rows = _rows(about, about.datasets[0])
@@ -194,19 +188,21 @@ def key_numbers(about: Told) -> list[KeyNumber]:
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
         for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
-            label = f"of {part.shown.name} in {tokens_shown(token).words} of {row['model']}"
+            probe = family_shown(row["family"]).words
+            where = f"{tokens_shown(token).words} of {row['model']}"
+            label = f"of {part.shown.name}, decoded by {probe} from {where}"
             numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
 
 
 def findings(about: Told) -> list[Finding]:
-    """Say in sentences what the run found, and which models are told apart by their seeds.
+    """Say in sentences what the run found, and which claims hold.
 
     Returns
     -------
     list of Finding
         Per dataset that models other than known-answer encoders were measured on one with a point
-        per model or group, and one of comparisons where there is something to compare.
+        per model or group; then the verdicts on the chapter's claims.
     """
     found = []
     for dataset in about.datasets:
@@ -220,8 +216,13 @@ def findings(about: Told) -> list[Finding]:
         points = [(name, _about(about, dataset, name)) for name in names]
         several = bool(len(quoted)) and bool((quoted["n_models"] > 1).any())
         found.append(Finding(_there_is(like, about.table, several), tuple(points)))
-        found += _comparisons(about, dataset)
-    return found
+    lead = "Claims, judged together (95 % intervals, Holm's correction over all of them):"
+    return [*found, *claims_findings(about.judgments, lead)]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as a list in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
@@ -244,8 +245,8 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
         )
     seeds = ", and its 95 % interval over training seeds" if several else ""
     return (
-        f"{text} What the best probes read of {headline_part(like).shown.name} in the models' last "
-        f"layers, in bits{seeds}:"
+        f"{text} What the best probes decode of {headline_part(like).shown.name} from the models' "
+        f"last layers, in bits{seeds}:"
     )
 
 
@@ -273,44 +274,17 @@ def _about(about: Told, dataset: str, name: str) -> str:
 
 
 def _read(row: Record) -> str:
-    """Write how much of the headline's part was read, and its interval over training seeds."""
+    """Write how much of the headline's part was decoded, and its interval over training seeds."""
     part = headline_part(row)
     text = _amount(row, part)
     if row["n_models"] > 1:
         low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
         text += f" ({between(low, high)})"
-    return text
-
-
-def _comparisons(about: Told, dataset: str) -> list[Finding]:
-    """Say which groups are told apart by their training seeds, per token input."""
-    rows = _rows(about, dataset)
-    points = []
-    for token in token_order(rows["tokens"]):
-        part = headline_part(rows.iloc[0].to_dict())
-        pairs = compared(about.found, dataset, token, part.bound, about.models)
-        if not pairs:
-            continue
-        apart, same = told_apart(pairs), not_told_apart(pairs)
-        text = f": more is read in {'; in '.join(apart)}." if apart else ":"
-        if 0 < len(same) <= _PAIRS_LISTED:
-            text += f" Not told apart by these seeds: {'; '.join(same)}."
-        elif same:
-            text += f" These seeds do not tell the other {len(same)} pairs apart."
-        points.append((f"from {tokens_shown(token).words}", text))
-    if not points:
-        return []
-    return [
-        Finding(
-            f"Compared over training seeds, {part.shown.name} in scenes of {dataset} (intervals "
-            "of the differences that exclude 0, all comparisons of a line together at 95 %):",
-            tuple(points),
-        )
-    ]
+    return text + (_UNFINISHED if row["unfinished"] else "")
 
 
 def histogram_here(about: Told) -> list[str]:
-    """Put what probes read of B* beside what a histogram reaches, where there is counting to do.
+    """Put the bounds on B* beside what a histogram reaches, where there is counting to do.
 
     One sentence per such dataset, about its first token input.
     """
@@ -331,7 +305,7 @@ def histogram_here(about: Told) -> list[str]:
         ]
         found.append(
             f"In scenes of {dataset} here, a histogram reaches {reached:.0f}\u00a0% of B*; from "
-            f"{tokens_shown(ordered[0]['tokens']).words}, probes read {listed(read)}. These are "
+            f"{tokens_shown(ordered[0]['tokens']).words}, probes decode {listed(read)}. These are "
             "other scenes and other models than the paper's."
         )
     return found
@@ -360,8 +334,8 @@ def seed_note(about: Told) -> list[str]:
     ]
     return [
         f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds were read from {'; '.join(places)}. That "
-        "is too few to say that one kind of model binds more than another: these are numbers "
-        "about these networks."
+        "is too few to say that a probe decodes more from one kind of model than from another: "
+        "these are numbers about these networks."
     ]
 
 

@@ -274,5 +274,7 @@ STUDY = Study(
         _figure("natural", "Natural images", _natural, _TRENDS),
     ),
     findings=f"{_HERE}.findings:chapter",
+    claims=f"{_HERE}.claims:CLAIMS",
+    planted=f"{_HERE}.planted:CASES",
     resources=(*_PAPERS, _INTRODUCTION),
 )

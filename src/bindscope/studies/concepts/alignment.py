@@ -1,7 +1,7 @@
 """Whether two sets of vectors of the same objects are alike but for a rotation.
 
 One orthogonal map is fitted on some objects (orthogonal Procrustes), judged on others.  Controls:
-no map (where both have as many dimensions), and a map that is fitted to exchanged objects.
+no map (where both have as many dimensions), and maps that are fitted to exchanged objects.
 
 Source: Schoenemann (1966), "A generalized solution of the orthogonal Procrustes problem",
 Psychometrika 31, 1-10; specification, section 11.
@@ -16,7 +16,8 @@ import numpy as np
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
-from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.statistics.bootstrap import Interval
+from bindscope.statistics.means import mean_interval
 from bindscope.studies.concepts.decomposition import first_greatest
 from bindscope.studies.concepts.recognition import unit
 from bindscope.studies.concepts.removal import derangement
@@ -24,6 +25,7 @@ from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 
 Map = Literal["orthogonal", "identity", "permuted"]
 NEGLIGIBLE = 1e-9  # of the largest singular value
+PERMUTATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Alignment:
         `orthogonal`, or a control: `identity`, `permuted`.
     cosine
         Mean over held-out vectors of the cosine with the one of the same object, both centred by
-        the mean of the fitted ones, with its interval over objects.
+        the mean of the fitted ones, with its t interval over objects.
+    gain
+        Of the orthogonal map: its cosine minus that of the permuted ones, object by object.
     retrieval, retrieval_all
         Share of held-out vectors whose greatest cosine is with the one of the same object, among
         those that were held out, and among all.
@@ -51,6 +55,7 @@ class Alignment:
 
     map: str
     cosine: Interval
+    gain: Interval | None
     retrieval: float
     retrieval_all: float
     chance: float
@@ -93,7 +98,7 @@ def align(
     fitted, held_out
         Which things the map is fitted on, and judged by.
     seed
-        Of the control's permutation.
+        Of the control's permutations.
 
     Raises
     ------
@@ -111,35 +116,38 @@ def align(
     a, b = (
         np.asarray(x, np.float64) - np.asarray(x[fit], np.float64).mean(0) for x in (first, second)
     )
-    exchanged = fit[derangement(len(fit), rng(seed, 11))]
-    maps: dict[Map, Doubles] = {
-        "orthogonal": orthogonal_map(a[fit], b[fit]),
-        "permuted": orthogonal_map(a[fit], b[exchanged]),
+    generator = rng(seed, 11)
+    exchanged = [fit[derangement(len(fit), generator)] for _ in range(PERMUTATIONS)]
+    maps: dict[Map, list[Doubles]] = {
+        "orthogonal": [orthogonal_map(a[fit], b[fit])],
+        "permuted": [orthogonal_map(a[fit], b[other]) for other in exchanged],
     }
     if a.shape[1] == b.shape[1]:
-        maps["identity"] = np.eye(a.shape[1])
+        maps["identity"] = [np.eye(a.shape[1])]
     skipped = len(fitted) + len(held_out) - len(fit) - len(held)
-    everything = np.concatenate([held, fit])
+    others = unit(b[np.concatenate([held, fit])])
+    similar = {name: [unit(a[held] @ by) @ others.T for by in all_] for name, all_ in maps.items()}
+    own = np.arange(len(held))
+    cosines = {name: np.mean([s[own, own] for s in some], axis=0) for name, some in similar.items()}
+    gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
     return [
-        _alignment(name, unit(a[held] @ by), unit(b[everything]), by, skipped)
-        for name, by in maps.items()
+        Alignment(
+            name,
+            mean_interval(cosines[name], possible=(-1.0, 1.0)),
+            gain if name == "orthogonal" else None,
+            retrieval=_found([s[:, : len(held)] for s in some]),
+            retrieval_all=_found(some),
+            chance=1 / len(held),
+            chance_all=1 / len(others),
+            n_fitted=len(fit),
+            n_held_out=len(held),
+            rank=int(np.linalg.matrix_rank(maps[name][0])),
+            n_skipped=skipped,
+        )
+        for name, some in similar.items()
     ]
 
 
-def _alignment(name: Map, moved: Doubles, others: Doubles, by: Doubles, skipped: int) -> Alignment:
-    n, own = len(moved), np.arange(len(moved))
-    similar = moved @ others.T
-    cosines = similar[own, own]
-    ends = interval(resampled_means(cosines[:, None], 1000, 0)[:, 0])
-    return Alignment(
-        name,
-        Interval(float(cosines.mean()), *ends),
-        retrieval=float((first_greatest(similar[:, :n]) == own).mean()),
-        retrieval_all=float((first_greatest(similar) == own).mean()),
-        chance=1 / n,
-        chance_all=1 / len(others),
-        n_fitted=len(others) - n,
-        n_held_out=n,
-        rank=int(np.linalg.matrix_rank(by)),
-        n_skipped=skipped,
-    )
+def _found(similar: list[Doubles]) -> float:
+    """Return the share of vectors whose greatest cosine is with their own, over some maps."""
+    return float(np.mean([first_greatest(s) == np.arange(len(s)) for s in similar]))

@@ -11,6 +11,7 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.models import KnownAnswer
 from bindscope.graph.texts import unread
+from bindscope.studies.concepts.marks import SplitBy
 
 if TYPE_CHECKING:
     from bindscope.config.codes import Dataset
@@ -56,7 +57,7 @@ class ApproximatorOptions(Model):
     steps: PositiveInt = Field(1000, description="Of `mlp`, and of products with a map.")
     learning_rate: float = Field(0.01, gt=0, description="Of the same.")
     starts: PositiveInt = Field(8, description="Of products without a map.")
-    components: PositiveInt = Field(64, description="Principal components that trees foretell.")
+    components: PositiveInt = Field(64, description="Principal components that trees predict.")
     rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of `booster`.")
 
 
@@ -71,12 +72,11 @@ class Complexity(Model):
         (0, 1, 2), min_length=1, description="Of objects and of fits."
     )
     validation_share: float = Field(
-        0.1, ge=0, lt=1, description="Share of training objects that choose among states of a fit."
-    )
-    description: bool = Field(
-        False,
-        description="Whether embeddings are also sent in bits, objects in growing blocks: "
-        "prequential description length, one order of objects for each seed.",
+        0.1,
+        ge=0,
+        lt=1,
+        description="Share of the objects in training that choose among states of a fit, and that "
+        "it is not fitted on.",
     )
 
 
@@ -119,6 +119,12 @@ class Analysis(Model):
         description="Of edits that exchange an object, as multiples; none: no edits.",
     )
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
+    split_by: SplitBy = Field(
+        "objects",
+        description="What is on one side of a split: all scenes of the same objects, in any order "
+        "(`objects`), or each scene by itself, as in the paper (`scenes`): such rows carry no "
+        "verdict, for an embedding with a vector per pair would pass for one that binds.",
+    )
     picture: bool = Field(
         False, description="Whether values, objects and scenes are placed in three dimensions."
     )

@@ -119,14 +119,15 @@ def _add_measurements(
     graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, made: dict[str, Any]
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
-    about = {"sizes": _sizes(dataset), "estimators": list(entry.estimators)}
+    split = {"sizes": _sizes(dataset), "split_by": entry.split_by}
+    about = {**split, "estimators": list(entry.estimators)}
     graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made)
     single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
     read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
     if entry.strengths:
         edits = {**read, **{role: made[role] for role in single}}
         graph.add("concept_editing", names, {**about, "strengths": list(entry.strengths)}, edits)
-    _add_complexity(graph, entry, names, {"sizes": _sizes(dataset)}, read)
+    _add_complexity(graph, entry, names, split, read)
 
 
 def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: Product) -> None:
@@ -136,7 +137,7 @@ def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: P
     )
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {
-        "sizes": [int(size) for size in space.split("x")],
+        "sizes": [int(size) for size in space.split("x")], "split_by": entry.split_by,
         "dual": {
             "name": name, "query_pool": pool, "encoder": encoder.model_dump(mode="json"),
             "objects": entry.dual_objects,

@@ -7,6 +7,7 @@ import pandas as pd
 from bindscope.studies.concepts.marks import (
     EMBEDDING_FLAGS,
     EMBEDDING_NAME,
+    SPLITS_BY,
     STRATA,
     VECTORS,
 )
@@ -48,15 +49,6 @@ _BESIDE: tuple[Column, ...] = (
     share("bag_of_concepts_floor", _SCENES, "What counting values gets right; empty but for "
           "objects.", _RECOGNITION, null="allowed", reference="exact"),
 )  # fmt: skip
-_IN_BITS = tuple(
-    Column(name, "float64", "bits of all scenes", meaning, "`studies.concepts.complexity."
-           "description_length`", "allowed", reference="close")
-    for name, meaning in (
-        ("bits", "Prequential description length of the embeddings, to a hundredth of their "
-         "deviation; empty but for `saved_bits`."),
-        ("bits_without", "The same by their mean alone."),
-    )
-)  # fmt: skip
 _TRAINED = (
     label("encoder", "Name of the controlled dual encoder; empty for others.", _ENTRY,
           null="allowed"),
@@ -69,6 +61,14 @@ _GUESS = share("bag_of_concepts_guess", _SCENES, "The most that can be had witho
                "among all sets of objects that have the scene's values.", _RECOGNITION,
                null="allowed", reference="exact")  # fmt: skip
 _ABOUT: tuple[Column, ...] = (
+    label(
+        "split_by",
+        "`objects`: vectors, probes and scores have disjoint sets of objects, each "
+        "with all its scenes. `scenes`: the paper's split, in which scenes of the same objects "
+        "are on both sides; such rows carry no verdict.",
+        _ENTRY,
+        values=SPLITS_BY,
+    ),
     count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
     count("n_objects", "objects", "Objects that stand in some scene.", _ROWS),
     count("n_slots", "slots", "Objects of a scene.", _ROWS),
@@ -88,13 +88,24 @@ def _value(meaning: str) -> Column:
     return Column("value", "float64", "1", meaning, _ROWS, "allowed", None, 1.0, reference="close")
 
 
-def _interval() -> tuple[Column, ...]:
+def _ends(name: str) -> tuple[Column, ...]:
     return tuple(
-        Column(f"value_{end}", "float64", "1", f"{side} end of its 95 % bootstrap interval over "
-               "sets of objects, of a cosine over vectors; empty for what is neither.",
-               _RECOGNITION, "allowed", -1.0, 1.0)
+        Column(f"{name}_{end}", "float64", "1", f"{side} end of its 95 % interval over resampled "
+               "objects, of a cosine a t interval over vectors; empty for what is neither.",
+               _RECOGNITION, "allowed", -2.0, 2.0)
         for end, side in (("low", "Lower"), ("high", "Upper"))
     )  # fmt: skip
+
+
+_INTERVALS: tuple[Column, ...] = (
+    *_ends("value"),
+    Column("gain", "float64", "1", "Value minus `bag_of_concepts_guess`, of the same scenes; of a "
+           "cosine, minus that of maps fitted to exchanged vectors, of the same vectors.",
+           _RECOGNITION, "allowed", -2.0, 2.0, reference="close"),
+    *_ends("gain"),
+    count("n_resampled", "objects", "Objects that the intervals resample; of a cosine, vectors.",
+          _RECOGNITION, null="allowed", reference="same"),
+)  # fmt: skip
 
 
 def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -120,21 +131,22 @@ _GEOMETRY_NAMES = (
           "together from vectors of objects or values; `removal`: after a part was taken away; "
           "`alignment` of such vectors with those of the same scenes' captions.",
           _ROWS, values=("recognition", "decomposition", "removal", "alignment")),
-    label("variant", "`probes` fitted on 40 % of the scenes and asked about the others, or queries "
-          "of values and objects from the other modality: `captions`, or `images` of one object; "
-          "the estimator of vectors; the part taken; the map: `orthogonal`, none (`identity`), or "
-          "`permuted`: fitted to exchanged vectors.", _ROWS,
+    label("variant", "`probes` fitted to 40 % of the sets of objects and scored on the others, or "
+          "queries of values and objects from the other modality: `captions`, or `images` of one "
+          "object; the estimator of vectors; the part taken; the map: `orthogonal`, none "
+          "(`identity`), or `permuted`: fitted to exchanged vectors.", _ROWS,
           values=("probes", "captions", "images", "single", "avg", "avg_pos", "ols", "nothing",
                   "concept", "object", "permuted_concept", "permuted_object", "orthogonal",
                   "identity", "permuted")),
     count("level", "", "Vectors of objects (1) or of values (2) that are added up, or aligned; "
           "else 0.", _ROWS),
     _measure("Recognition of `object`, `concept` (mean over types), `concept_pooled` (values of "
-             "all types together); `r2` of all scenes; `r2_objects`: how far vectors of objects "
-             "are sums of values'; `retrieval_strict`, `retrieval_unordered`: the reconstruction's "
-             "greatest cosine is with the scene, or one of the same objects; `explained`: R2 of "
-             "the part taken; `cosine` of held-out vectors with those they are mapped to, and "
-             "whether it is the greatest, among those held out and among all.",
+             "all types together); `r2` of scenes that vectors were not estimated from; "
+             "`r2_objects`: how far vectors of objects are sums of values'; `retrieval_strict`, "
+             "`retrieval_unordered`: the reconstruction's greatest cosine is with the scene, or "
+             "one of the same objects; `explained`: R2 of the part taken; `cosine` of "
+             "held-out vectors with those they are mapped to, and whether it is the greatest, "
+             "among those held out and among all.",
              (*_READ, "r2", "r2_objects", "retrieval_strict", "retrieval_unordered", "explained",
               "cosine", "retrieval_held_out", "retrieval_of_all")),
     *_MEASURED,
@@ -142,14 +154,14 @@ _GEOMETRY_NAMES = (
 
 GEOMETRY_SCHEMA = TableSchema(
     name="concept_geometry",
-    version=2,
+    version=3,
     description="How embeddings hold the objects of scenes: what probes read, how far scenes are "
     "sums over objects and objects sums over values, and what is read when a part is taken away; a "
     "row per embedding, quantity and stratum.",
     columns=(
         *_GEOMETRY_NAMES,
         _value("Share of scenes, R2 or cosine; R2 may be negative where it is not fitted."),
-        *_interval(),
+        *_INTERVALS,
         *_BESIDE,
         _GUESS,
         count("n_scenes", "scenes", "Scenes that count; of an alignment, vectors held out.",
@@ -180,14 +192,14 @@ _EDITING_NAMES = (
 
 EDITING_SCHEMA = TableSchema(
     name="concept_editing",
-    version=2,
+    version=3,
     description="What comes of exchanging one object of a scene in its embedding, a row per "
     "embedding, estimator, concept type, strength, quantity and stratum.",
     columns=(
         *_EDITING_NAMES,
         share("value", "share of edits", "Edits that hit.", _ROWS, null="allowed",
               reference="close"),
-        *_interval(),
+        *_INTERVALS,
         *_BESIDE,
         _GUESS,
         count("n_scenes", "edits", "Edits.", _ROWS, reference="same"),
@@ -207,43 +219,46 @@ EDITING_SCHEMA = TableSchema(
 _COMPLEXITY_NAMES = (
     *_EMBEDDING,
     label("approximator", "Name of the approximator.", _ENTRY, pattern=SLUG),
-    Column("coverage", "float64", "share of objects", "Share of the objects whose scenes train "
-           "it; of `saved_bits` 1, for all are sent.", _ENTRY, low=0.0, high=1.0),
-    count("seed", "", "Seed of the objects and of the fit.", _ENTRY),
-    label("selected", "State at the end, that of the smallest loss on scenes with validation "
-          "objects, or (an oracle, too good) on test scenes.", _ROWS,
-          values=("final", "validation", "oracle_test")),
+    Column("coverage", "float64", "share of objects", "Share of the objects that are not held out: "
+           "it is fitted on some of their scenes, and chosen by the others.", _ENTRY, low=0.0,
+           high=1.0),
     label("split", "Scenes of training objects alone, or of test objects alone; those with both "
-          "are left out. `blocks`: objects in growing blocks, each sent with what was fitted to "
-          "those before.", _SPLITS, values=("train", "test", "blocks")),
+          "are left out.", _SPLITS, values=("train", "test")),
     _measure("What probes of the real embedding, which know all objects, recognise in what is "
-             "foretold; `r2` against the mean of these scenes, `r2_all_scenes` of all; "
-             "`saved_bits`: share of `bits_without` that the approximator saves.",
-             (*_READ, "r2", "r2_all_scenes", "saved_bits")),
+             "foretold; `r2` against the mean of these scenes, `r2_all_scenes` of all.",
+             (*_READ, "r2", "r2_all_scenes")),
     *_MEASURED,
 )  # fmt: skip
 
 COMPLEXITY_SCHEMA = TableSchema(
     name="binding_complexity",
-    version=2,
-    description="What learners of the map from values to embeddings foretell of scenes of objects "
-    "they never saw, a row per embedding, approximator, coverage, seed, state, split, quantity and "
-    "stratum.",
+    version=3,
+    description="What learners of the map from values to embeddings predict of scenes of objects "
+    "they never saw, a row per embedding, approximator, coverage, split, quantity and stratum.",
     columns=(
         *_COMPLEXITY_NAMES,
-        _value("Share of scenes, or R2, which may be negative."),
+        _value("Share of scenes, or R2 (mean over splits), which may be negative."),
+        *_INTERVALS,
         *_BESIDE,
         _GUESS,
-        count("n_scenes", "scenes", "Scenes that count.", _SPLITS, reference="same"),
+        count("n_scenes", "scenes", "Scenes that count, of all splits.", _SPLITS,
+              reference="same"),
+        count("n_splits", "splits", "Draws of the objects.", _ENTRY, reference="same"),
+        share("fitted_share", "share of objects", "Objects that it was fitted on, without those "
+              "that validate: less than `coverage`.", _SPLITS, null="never", reference="exact"),
+        count("n_fitted_objects", "objects", "The same, as a number.", _SPLITS, reference="same"),
         count("n_skipped", "scenes", "Scenes that do not.", _SPLITS, reference="same"),
-        count("n_train", "scenes", "Scenes that trained.", _SPLITS, reference="same"),
+        count("n_train", "scenes", "Scenes that trained, in the split with the fewest.", _SPLITS,
+              reference="same"),
+        label("selected", "State that is judged: of the smallest loss on scenes with validation "
+              "objects, or the final one, where there are none or there is one state alone.", _ROWS,
+              values=("final", "validation")),
         label("kind", "Kind of approximator.", _ENTRY,
               values=("additive", "per_object", "global", "mlp", "forest", "booster")),
-        count("n_parameters", "numbers", "Parameters of the approximator; empty in blocks.",
-              _ROWS, null="allowed"),
+        count("n_parameters", "numbers", "Parameters of the approximator; empty of trees.", _ROWS,
+              null="allowed"),
         count("n_absent_values", "values", "Values that no training object has: what holds one "
-              "cannot be foretold; empty in blocks.", _SPLITS, null="allowed", reference="same"),
-        *_IN_BITS,
+              "cannot be foretold.", _SPLITS, reference="same"),
         *_TRAINED,
         *_ABOUT,
         *KEYS,

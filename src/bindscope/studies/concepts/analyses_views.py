@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bindscope.statistics.means import half_width
+from bindscope.statistics.means import mean_interval
 
 EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
 
@@ -52,53 +52,38 @@ def edits_by_strength(table: pd.DataFrame) -> pd.DataFrame:
 def approximated(
     table: pd.DataFrame, measure: str, stratum: str = "all", split: str = "test"
 ) -> pd.DataFrame:
-    """Return means over seeds after the last step, with t intervals; the floor beside them.
-
-    Of models and planted encoders; `approximated_duals` has controlled dual encoders.
-    """
-    own = _foretold(table[table["vectors"] != "dual"], measure, stratum, split)
-    return _means(own, [*EMBEDDING, "approximator", "kind", "coverage"])
+    """Return what is predicted of models and planted encoders, with `floor`; see also the next."""
+    return _predicted(table[table["vectors"] != "dual"], measure, stratum, split)
 
 
 def approximated_duals(
     table: pd.DataFrame, measure: str, stratum: str = "all", split: str = "test"
 ) -> pd.DataFrame:
-    """Return the same of dual encoders, by what they were trained on, at the largest coverage.
+    """Return means over training runs of dual encoders, at the approximators' largest coverage.
 
-    Means over the approximator's seeds come first: t intervals are over seeds of the training.
+    `value` and `gain` have t intervals over runs where there are several; where there is one, those
+    of the run, over objects. `n` says how many.
     """
-    own = _foretold(table[table["vectors"] == "dual"], measure, stratum, split)
+    own = _predicted(table[table["vectors"] == "dual"], measure, stratum, split)
     own = own[own["coverage"] == own["coverage"].max()]
     keys = [*EMBEDDING, "approximator", "kind", "trained_coverage"]
-    columns = ["value", "bag_of_concepts_floor", "chance", "n_scenes"]
-    runs = own.groupby([*keys, "trained_seed"], sort=False)[columns].mean().reset_index()
-    return _means(runs, keys, None if measure.startswith("r2") else 0.0)
+    lowest = -np.inf if measure.startswith("r2") else 0.0
+    found = []
+    for names, runs in own.groupby(keys, sort=False):
+        row = {**dict(zip(keys, names, strict=True)), "n": len(runs)}
+        for name, least in (("value", lowest), ("gain", -1.0)):
+            ends = [runs[f"{name}{end}"].iloc[0] for end in ("", "_low", "_high")]
+            if len(runs) > 1 and runs[name].notna().all():
+                ends = list(mean_interval(runs[name], possible=(least, 1.0)))
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+        means = {name: runs[name].mean() for name in ("floor", "chance")}
+        fewest = {name: runs[name].min() for name in ("n_scenes", "n_resampled")}
+        found.append({**row, **means, **fewest})
+    columns = [*keys, "n", "value", "value_low", "value_high", "gain", "gain_low", "gain_high",
+               "floor", "chance", "n_scenes", "n_resampled"]  # fmt: skip
+    return pd.DataFrame(found, columns=columns)
 
 
-def _foretold(table: pd.DataFrame, measure: str, stratum: str, split: str) -> pd.DataFrame:
-    own = rows_with(table, measure=measure, stratum=stratum, split=split, selected="final")
-    return own[own["n_scenes"] > 0]
-
-
-def _means(rows: pd.DataFrame, keys: list[str], lowest: float | None = 0.0) -> pd.DataFrame:
-    means = rows.groupby(keys, sort=False).agg(
-        value=("value", "mean"), deviation=("value", "std"), n=("value", "size"),
-        floor=("bag_of_concepts_floor", "mean"), chance=("chance", "mean"),
-        n_scenes=("n_scenes", "min"),
-    ).reset_index()  # fmt: skip
-    half = half_width(means["deviation"], means["n"])
-    ends = {"value_low": means["value"] - half, "value_high": means["value"] + half}
-    clipped = {name: np.clip(end, lowest, 1.0) for name, end in ends.items()}
-    return means.assign(**clipped)
-
-
-def saved_bits(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the bits that approximators save, as means over seeds, a row per embedding."""
-    own = rows_with(table, measure="saved_bits")
-    keys = [*EMBEDDING, "approximator", "trained_coverage"]
-    means = own.groupby(keys, sort=False, dropna=False).agg(
-        saved=("value", "mean"), deviation=("value", "std"), n=("value", "size"),
-        bits=("bits", "mean"), bits_without=("bits_without", "mean"),
-    ).reset_index()  # fmt: skip
-    half = half_width(means["deviation"], means["n"])
-    return means.assign(saved_low=means["saved"] - half, saved_high=means["saved"] + half)
+def _predicted(table: pd.DataFrame, measure: str, stratum: str, split: str) -> pd.DataFrame:
+    own = rows_with(table, measure=measure, stratum=stratum, split=split)
+    return own[own["n_scenes"] > 0].rename(columns={"bag_of_concepts_floor": "floor"})

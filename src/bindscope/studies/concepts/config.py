@@ -16,7 +16,6 @@ from bindscope.studies.concepts.analyses_config import (
 )
 from bindscope.studies.concepts.dual_config import DualEncoders, dual_problems
 from bindscope.studies.concepts.embeddings_config import Embeddings, embedding_problems
-from bindscope.studies.concepts.pixels_config import PixelEncoders, pixel_problems
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -37,15 +36,11 @@ class ConceptSection(Model):
     dual_encoders: tuple[DualEncoders, ...] = Field(
         (), description="Controlled dual encoders of scenes and queries."
     )
-    pixel_encoders: tuple[PixelEncoders, ...] = Field(
-        (), description="The same of images and captions: models that the run trains."
-    )
 
 
 def encoder_names(section: ConceptSection) -> list[str]:
     """Names of all encoders that are trained to bind, in order."""
-    pixels = [entry.name for entry in section.pixel_encoders]
-    return [*(entry.name for entry in section.dual_encoders), *pixels]
+    return [entry.name for entry in section.dual_encoders]
 
 
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
@@ -53,11 +48,9 @@ def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     for i, block in enumerate(section.embeddings):
         yield from embedding_problems(f"embeddings.{i}", config, block)
     yield from _analyses(config, section)
-    yield from repeated("dual_encoders, pixel_encoders", encoder_names(section))
+    yield from repeated("dual_encoders", encoder_names(section))
     for i, entry in enumerate(section.dual_encoders):
         yield from dual_problems(f"dual_encoders.{i}", entry)
-    for i, pixels in enumerate(section.pixel_encoders):
-        yield from pixel_problems(f"pixel_encoders.{i}", config, pixels)
 
 
 def _analyses(config: Config, section: ConceptSection) -> Iterator[str]:

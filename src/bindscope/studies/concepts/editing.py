@@ -132,9 +132,10 @@ def edited(
     edits: Edits,
     strengths: tuple[float, ...] = STRENGTHS,
     *,
+    estimated: Integers | None = None,
     resamples: int = RESAMPLES,
 ) -> list[Edited]:
-    """Carry out edits and judge them.
+    """Carry out edits and judge them; intervals resample the objects before and after them.
 
     Parameters
     ----------
@@ -150,6 +151,9 @@ def edited(
         What is exchanged.
     strengths
         Multiples of the difference of the two vectors.
+    estimated
+        Scenes that vectors were estimated from: as real scenes that are to be found they do not
+        count, since the vectors have a part of them.
     resamples
         Of the bootstrap.
     """
@@ -158,15 +162,7 @@ def edited(
     skipped = (int((~vector).sum()), int((vector & ~scene).sum()), edits.without_value)
     kept, difference = edits.take(vector & scene), difference[vector & scene]
     doubles = np.asarray(z, np.float64)
-    real = scenes.take(kept.target)
-    nothing = Expected(*(np.full(len(real), np.nan),) * 3)
-    _, kind, repeats = np.unique(scenes.unordered, return_inverse=True, return_counts=True)
-    expected = {
-        "retrieval_strict": replace(nothing, chance=np.full(len(real), 1 / len(scenes))),
-        "retrieval_unordered": replace(nothing, chance=repeats[kind[kept.target]] / len(scenes)),
-        "concept": expected_of_values(real, "joint"),
-        "object": expected_of_objects(real, readout.candidates),
-    }
+    expected = _expected(scenes, kept.target, readout)
     shared = scenes.shared[kept.base]
     strata = {"all": np.ones_like(shared), "shared": shared, "none": ~shared}
     hits = {
@@ -174,9 +170,27 @@ def edited(
         for strength, found in _hits(doubles, scenes, readout, kept, difference, strengths)
         for measure, of_measure in found.items()
     }
+    known = np.isin(kept.target, [] if estimated is None else estimated)
+    for (_, measure), of_measure in hits.items():
+        if measure.startswith("retrieval"):
+            of_measure[known] = np.nan
     beside = {key: expected[key[1]] for key in hits}
-    found = accuracies(hits, beside, kept.base, strata, resamples=resamples)
+    members = np.column_stack([scenes.slots[kept.base], kept.new])
+    found = accuracies(hits, beside, members, strata, resamples=resamples)
     return [Edited(*key, accuracy, *skipped) for key, accuracy in found]
+
+
+def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, Expected]:
+    """Return what is expected of each measure without binding, for the scenes to be found."""
+    real = scenes.take(target)
+    nothing = Expected(*(np.full(len(real), np.nan),) * 3)
+    _, kind, repeats = np.unique(scenes.unordered, return_inverse=True, return_counts=True)
+    return {
+        "retrieval_strict": replace(nothing, chance=np.full(len(real), 1 / len(scenes))),
+        "retrieval_unordered": replace(nothing, chance=repeats[kind[target]] / len(scenes)),
+        "concept": expected_of_values(real, "joint"),
+        "object": expected_of_objects(real, readout.candidates),
+    }
 
 
 def _hits(

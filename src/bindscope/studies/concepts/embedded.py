@@ -12,6 +12,7 @@ from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.marks import SplitBy
 from bindscope.studies.concepts.planted import ENCODERS, Planted
 from bindscope.studies.concepts.recognition import Readout, queries, unit
 from bindscope.studies.concepts.registry import DUAL_RUNS
@@ -32,7 +33,7 @@ def read_slots(codes: Sequence[str]) -> list[Integers]:
 
 
 def read_embedded(
-    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int]
+    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int], split_by: SplitBy
 ) -> Embedded:
     """Read an embedding of a dataset whose scenes fill their slots, all splits.
 
@@ -43,8 +44,8 @@ def read_embedded(
         `single_codes`, `single_embeddings`.
     vectors
         Which these are.
-    sizes
-        Numbers of values.
+    sizes, split_by
+        Numbers of values, and what is on one side of a split.
     """
     z = read_embeddings(inputs["embeddings"][0], vectors)
     scenes = Scenes(np.concatenate(read_slots(inputs["codes"])), tuple(sizes))
@@ -54,7 +55,7 @@ def read_embedded(
         single = SingleScenes(
             read_embeddings(inputs["single_embeddings"][0], vectors), objects, places
         )
-    return Embedded(z, scenes, single=single)
+    return Embedded(z, scenes, single=single, split_by=split_by)
 
 
 def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:
@@ -162,11 +163,12 @@ def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, An
         order = rng(run.seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
-        of_objects, of_values = run.queries()
-        concepts = np.split(of_values, np.cumsum(sizes)[:-1])
-        readout = queries(concepts, of_objects[objects], objects)
+        readout = run.encoder.queries(objects)
         about = {
             "encoder": dual["name"], "query_pool": dual["query_pool"],
             "trained_coverage": run.coverage, "trained_seed": run.seed,
         }  # fmt: skip
-        yield about, Embedded(run.embed(scenes.slots), scenes, readout)
+        yield (
+            about,
+            Embedded(run.encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
+        )

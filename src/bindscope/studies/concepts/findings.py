@@ -8,9 +8,10 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
-from bindscope.statistics.verdict import verdict
-from bindscope.studies.concepts.analyses_findings import analysis_findings
+from bindscope.report.claims import claims_findings, claims_section, read_rates
+from bindscope.statistics.claims import judge
 from bindscope.studies.concepts.analyses_sections import sections
+from bindscope.studies.concepts.claims import CLAIMS, effects
 from bindscope.studies.concepts.models_views import MEASURES, Correlated, correlated
 from bindscope.studies.concepts.views import over_seeds, recognised
 
@@ -35,7 +36,7 @@ COVERAGES = (
              "objects; mean over seeds with its t interval", interval=True),
     _percent("bag of concepts", "floor", "what counting concepts would get right"),
     Column("chance", "chance", "number", "of a random ranking", ".1e"),
-    _percent("training pairs", "trained", "pairs of training objects"),
+    _percent("training pairs", "trained", "pairs of training objects, among training objects"),
     Column("seeds", "n", "number", "", "d"),
     Column("flags", "flags"),
 )  # fmt: skip
@@ -43,7 +44,12 @@ COVERAGES = (
 
 CORRELATIONS = (
     Column("measure", "words", "label"),
-    Column("among", "stratum", "label", "models of one coverage, or of one kind"),
+    Column(
+        "among",
+        "stratum",
+        "label",
+        "all models; what is left of them without coverage and kind; of one coverage, or one kind",
+    ),
     Column(
         "rank correlation",
         "correlation",
@@ -58,23 +64,37 @@ CORRELATIONS = (
 )
 _CORRELATIONS = (
     "Does a measure of the embeddings go with naming new combinations? `Recognised in what a "
-    "product rule foretells` is the quality of a probe in Fig. 9 of the paper, which claims a "
-    "strong positive correlation over about 500 models and no number that was at hand. Bits of "
-    "what goes with what are those of study one, from a linear probe that is shown scenes of all "
-    "objects: what is in the embedding, whether the encoder's own queries find it or not."
+    "product rule predicts` is the quality of a probe in Fig. 9 of the paper, which claims a "
+    "strong positive correlation over about 500 models. Pairing is that of study one, a lower "
+    "bound by a linear probe on scenes of all objects: what is in the embedding, whether the "
+    "encoder's own queries find it or not. The claim is judged on what is left of both after the "
+    "means of each coverage and of each kind of encoder are subtracted, which move both."
+)
+_NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
+
+
+_LEAD = (
+    "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
+    "from the values half; effects are points above that guess. Scenes of the same objects are "
+    "never on both sides of a split. Planted encoders say what the measures do on known structure:"
 )
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
-    embeddings = Chapter(findings=analysis_findings(tables), sections=sections(tables))
+    judgments = judge(CLAIMS, effects(tables))
+    claimed = claims_findings(judgments, _LEAD)
+    more = sections(tables)
+    if judgments:
+        path = inputs.resources.get("claims", "")
+        more = (claims_section(judgments, read_rates(path) if path else _NO_RATES, "concepts"),
+                *more)  # fmt: skip
     if "binding_generalization" not in tables:
-        return embeddings
+        return Chapter(findings=claimed, sections=more)
     shown = by_coverage(tables["binding_generalization"])
-    found = _correlated(tables)
     return Chapter(
         headline=("concept_coverage",),
-        findings=(_transitions(shown), *_of_all(found), *embeddings.findings),
+        findings=(_transitions(shown), *claimed),
         sections=(
             Section(
                 "dual-encoders",
@@ -82,8 +102,8 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
                 paragraphs=(_INTRODUCTION,),
                 tables=(page_table("Held-out objects by coverage", COVERAGES, shown),),
             ),
-            *_correlations(found),
-            *embeddings.sections,
+            *_correlations(_correlated(tables)),
+            *more,
         ),
     )
 
@@ -91,21 +111,6 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
 def _correlated(tables: Mapping[str, pd.DataFrame]) -> list[Correlated]:
     models = tables.get("concept_models")
     return [] if models is None else [row for name in MEASURES for row in correlated(models, name)]
-
-
-def _of_all(found: list[Correlated]) -> tuple[Finding, ...]:
-    """Judge of each measure, over all models, that it goes with naming new combinations."""
-    points = tuple(
-        (
-            f"{MEASURES[one.measure]}: {verdict(one.low, one.high, 'above')}",
-            f"rank correlation {one.correlation:.2f} [{one.low:.2f}, {one.high:.2f}] over "
-            f"{one.n_models} models in {one.n_groups} groups.",
-        )
-        for one in found
-        if one.stratum == "all" and one.low == one.low
-    )
-    lead = "What goes with recognising held-out pairs, over trained encoders:"
-    return (Finding(lead, points),) if points else ()
 
 
 def _correlations(found: list[Correlated]) -> tuple[Section, ...]:
@@ -126,7 +131,7 @@ def by_coverage(table: pd.DataFrame) -> pd.DataFrame:
     """Return held-out pairs that are recognised, a row per encoder, space, pool and coverage."""
     found = over_seeds(recognised(table))
     keys = ["encoder", "space", "query_pool", "coverage"]
-    trained = recognised(table, split="train").groupby(keys)
+    trained = recognised(table, split="train", candidates="trained").groupby(keys)
     more = trained.agg(
         trained=("accuracy", "mean"),
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
@@ -138,14 +143,15 @@ def _transitions(shown: pd.DataFrame) -> Finding:
     """Say of each encoder what the smallest and the largest coverage make of it."""
     found = []
     for (encoder, space, pool), rows in shown.groupby(["encoder", "space", "query_pool"]):
-        first, last = rows.iloc[0], rows.iloc[-1]
+        last = rows.iloc[-1]
+        ends = [f"{r['accuracy']:.1%} at coverage {r['coverage']:g}" for _, r in rows.iterrows()]
+        of_all = ends[0] if len(ends) == 1 else f"{ends[0]} and {ends[-1]}"
         found.append(
             (
                 f"{encoder}, {space}, queries {pool}",
-                f"recognises {first['accuracy']:.1%} of held-out pairs at coverage "
-                f"{first['coverage']:g} and {last['accuracy']:.1%} at {last['coverage']:g}; "
-                f"counting concepts gets {last['floor']:.1%}, and of training pairs "
-                f"{last['trained']:.1%} are recognised.",
+                f"recognizes of held-out pairs, among all objects, {of_all}, where counting "
+                f"concepts recognizes {last['floor']:.1%}; of training pairs, among training "
+                f"objects, {last['trained']:.1%}.",
             )
         )
     return Finding("Dual encoders that are trained on a share of all objects:", tuple(found))

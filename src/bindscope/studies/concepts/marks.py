@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-PIXELS = "pixels"  # kind of encoders of images and captions
+from typing import Literal
+
 TARGETS = ("object", "concept", "concept_pooled")
 CANDIDATES = ("full", "trained", "sampled", "swaps")
 STRATA = ("all", "shared", "none")
@@ -27,3 +28,6 @@ EMBEDDING_FLAGS = (
 )
 VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")
 EMBEDDING_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of a dual encoder with its query pool
+# What stands on one side of a split: sets of objects, or single scenes (as in the paper).
+SplitBy = Literal["objects", "scenes"]
+SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")

@@ -7,7 +7,7 @@ from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
 from bindscope.tables.rules import is_ratio
 from bindscope.tables.schema import KEYS, Column, TableSchema, bits, count, joined, label, share
 
-MEASURE_FLAGS = ("probe_not_converged",)
+MEASURE_FLAGS = ("prior", "probe_not_converged")  # prior: no fit was better on validation
 RUN = ("encoder", "space", "query_pool", "coverage", "seed")
 _OF_BOTH = {column.name: column for column in GENERALIZATION_SCHEMA.columns}
 _GEOMETRY = "`studies.concepts.dual.geometry`"
@@ -25,7 +25,7 @@ def _rule(name: str, words: str) -> tuple[Column, ...]:
         ),
         share(
             f"{name}_accuracy", _SCENES, "Pairs of held-out objects that the encoder's queries "
-            "recognise, among all objects, in the sum of the vectors that this rule foretells.",
+            "recognise, among all objects, in the sum of the vectors that this rule predicts.",
             _GEOMETRY, null="never",
         ),
     )  # fmt: skip
@@ -35,7 +35,7 @@ MODELS_SCHEMA = TableSchema(
     name="concept_models",
     version=1,
     description="One row per trained dual encoder whose embeddings were measured "
-    "(`geometry: true`; those of images always are): what it recognises of held-out pairs after "
+    "(`geometry: true`): what it recognises of held-out pairs after "
     "the last step, whether object vectors follow a rule, and bits of what goes with what.",
     columns=(
         *(_OF_BOTH[name] for name in (*RUN, "kind", "n_space")),

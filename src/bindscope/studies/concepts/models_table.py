@@ -29,8 +29,8 @@ class ModelsTable:
     schema = MODELS_SCHEMA
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Join the rows of measures, `geometry` and `pixels`, to those of recognition, `rows`."""
-        found = [*rows_of(inputs.of("geometry")), *rows_of(inputs.of("pixels"), "geometry")]
+        """Join the rows of measures, `geometry`, to those of recognition, `rows`."""
+        found = rows_of(inputs.of("geometry"))
         frame = frame_of(rows_of(inputs.of("rows")), GENERALIZATION_SCHEMA)
         columns = {}
         for name, (wanted, column) in _TAKEN.items():

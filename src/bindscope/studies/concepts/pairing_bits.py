@@ -1,4 +1,4 @@
-"""How many bits of what goes with what an embedding of two objects holds: a bound on I(O;Z|M).
+"""How many bits of pairing an embedding of two objects holds: a lower bound on I(O;Z|M).
 
 That is the pairing information of study one: M is which values occur and how often, O which objects
 there are. Of two different objects drawn uniformly, all pairs that agree with M are equally likely
@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.statistics.control_variates import controlled
+from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 from bindscope.studies.concepts.softmax import LinearObjective, Softmax, minimised
 
@@ -41,13 +41,15 @@ class PairingBits:
     Attributes
     ----------
     bits, low, high
-        The bound, and its 95 % interval over test scenes.
+        The bound, and its 95 % interval over resampled objects of test scenes.
     entropy_bits
         H(O|M): all that there is.
     n_train, n_test
         Scenes.
     converged
         Whether the fit ended at its optimum.
+    prior
+        Whether validation preferred the prior to every fit: the bound is 0 then.
     """
 
     bits: float
@@ -57,6 +59,7 @@ class PairingBits:
     n_train: int
     n_test: int
     converged: bool
+    prior: bool
 
 
 def alternatives(slots: Integers, sizes: Sequence[int]) -> tuple[Integers, Doubles]:
@@ -148,7 +151,7 @@ def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0
     prior = Softmax(torch.zeros(prod(sizes), own.shape[1], dtype=torch.float64), 0.0)
     fits = [minimised(Pairings(data[0], prod(sizes), ridge)) for ridge in RIDGES]
     chosen = min([prior, *fits], key=lambda fit: float(_losses(data[1], fit, sizes).mean()))
-    return _bound(chosen, data, sizes)
+    return _bound(chosen, data, sizes, slots[part == 2], prior=chosen is prior)
 
 
 def _losses(part: Part, found: Softmax, sizes: Sequence[int]) -> Doubles:
@@ -157,13 +160,17 @@ def _losses(part: Part, found: Softmax, sizes: Sequence[int]) -> Doubles:
     return np.asarray((objective.losses(part[0] @ found.weights.t()) / log(2)).numpy(), np.float64)
 
 
-def _bound(found: Softmax, data: Sequence[Part], sizes: Sequence[int]) -> PairingBits:
+def _bound(
+    found: Softmax, data: Sequence[Part], sizes: Sequence[int], slots: Integers, *, prior: bool
+) -> PairingBits:
     test = data[2]
     entropy = pairing_entropy_bits(sizes)
-    prior = np.log2((test[2] == 0).sum(1).numpy())
-    saved = entropy - controlled(_losses(test, found, sizes), prior, entropy)
-    low, high = interval(resampled_means(saved[:, None], RESAMPLES, 0, None)[:, 0])
+    before = np.log2((test[2] == 0).sum(1).numpy())
+    saved = entropy - controlled(_losses(test, found, sizes), before, entropy)
+    if prior:
+        saved = np.zeros_like(saved)  # but for rounding
+    low, high = set_interval(resampled_set_means(saved[:, None], slots, RESAMPLES))[:, 0]
     return PairingBits(
         float(saved.mean()), float(low), float(high), entropy,
-        len(data[0][0]), len(saved), found.converged,
+        len(data[0][0]), len(saved), found.converged, prior,
     )  # fmt: skip

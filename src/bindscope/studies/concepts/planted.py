@@ -69,7 +69,7 @@ def additive(scenes: Scenes, planted: Planted) -> Doubles:
 def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
     """Sum of the values' vectors and of a vector per object that follows from no rule.
 
-    Probes read the objects, and no approximator foretells those it has not seen.
+    Probes read the objects, and no approximator predicts those it has not seen.
 
     Parameters
     ----------
@@ -92,11 +92,6 @@ def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Dou
     """
     product = (1 + spread * planted.concepts(scenes, 4)).prod(axis=(1, 2))
     return np.asarray(additive(scenes, planted) + product)
-
-
-def mixture(scenes: Scenes, planted: Planted, share: float) -> Doubles:
-    """`share` of a rule (`per_object`) and the rest without one (`lookup`)."""
-    return share * per_object(scenes, planted) + (1 - share) * lookup(scenes, planted)
 
 
 ENCODERS: dict[str, Callable[[Scenes, Planted], Doubles]] = {

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from bindscope.config.models import Controlled
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Step
-from bindscope.graph.activations import model_slice
-from bindscope.graph.data import add_codes
 from bindscope.graph.shared import Shared
 from bindscope.studies.concepts.analyses_products import ANALYSIS_STEPS, add_analyses
 from bindscope.studies.concepts.config import ConceptSection
 from bindscope.studies.concepts.dual_config import DualEncoders
 from bindscope.studies.concepts.embeddings_config import Embeddings
-from bindscope.studies.concepts.pixels_config import PixelEncoders
 from bindscope.studies.concepts.registry import ENCODERS
 
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
-_PIXELS = "results/concepts/pixel_encoders/{encoder}/{dataset}/{model}-{key}"
 
 STEPS = (
     Step(
@@ -36,16 +31,6 @@ STEPS = (
         leaf=True,
         makes="geometry of dual encoders",
     ),
-    Step(
-        "pixel_encoder",
-        {
-            "rows": f"{_PIXELS}.jsonl",
-            "geometry": f"{_PIXELS}.geometry.jsonl",
-        },
-        reads={"training": ("weights", "history")},
-        leaf=True,
-        makes="recognition of images",
-    ),
     *ANALYSIS_STEPS,
 )
 
@@ -56,8 +41,6 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
         _add_embeddings(graph, shared, block)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
-    for pixels in section.pixel_encoders:
-        _add_pixel_encoders(graph, shared, pixels)
     add_analyses(graph, shared, section)
 
 
@@ -87,25 +70,3 @@ def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
             if entry.geometry:
                 read = {"encoders": trained}
                 graph.add("dual_geometry", names, {**how, "sizes": list(sizes)}, read, runs=code)
-
-
-def _add_pixel_encoders(graph: Graph, shared: Shared, entry: PixelEncoders) -> None:
-    """Add a job per model: what it recognises of held-out objects, and its geometry."""
-    dataset = shared.datasets[entry.dataset]
-    for model in (shared.models[name] for name in entry.models):
-        assert isinstance(model, Controlled)  # `pixel_problems` has looked
-        graph.add(
-            "pixel_encoder",
-            {"encoder": entry.name, "dataset": dataset.name, "model": model.name},
-            {
-                "candidates": list(entry.candidates),
-                "model": model_slice(model),
-                "sizes": [group.size for group in dataset.space.groups],
-            },
-            {
-                "codes": add_codes(graph, dataset),
-                "joint": shared.joint(graph, model, dataset),
-                "texts": shared.text_embeddings(graph, model, dataset),
-                "training": shared.weights(graph, model) or [],
-            },
-        )

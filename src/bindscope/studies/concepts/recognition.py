@@ -1,9 +1,10 @@
 """Which values and objects can be read from embeddings: by linear probes, or by queries.
 
-Probes are linear maps without bias, one per concept type and one for objects, fitted by
-cross-entropy to the share that each value or object has of a scene's slots (equal ones count once;
-specification, section 2.3).  Raw embeddings are read: no centring, no scaling, no norm. The ridge
-is a multiple of the mean square of a coordinate, so that the unit of the embedding has no effect.
+Probes are linear maps, one per concept type and one for objects, fitted by cross-entropy to the
+share that each value or object has of a scene's slots (equal ones count once; specification,
+section 2.3).  Embeddings are centred by the mean of the training scenes, beside a constant of their
+own size; the ridge is a multiple of the mean square of a coordinate after that. So neither the unit
+of the embedding nor an offset that all scenes share has an effect.
 
 Queries (section 2.2): the cosine of a scene's embedding with that of each value or object, from
 the other modality.
@@ -18,7 +19,6 @@ import numpy as np
 import torch
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
@@ -32,7 +32,7 @@ from bindscope.studies.concepts.set_separation import (
 from bindscope.studies.concepts.softmax import fit_softmax
 
 RIDGE = 1e-3
-TRAIN_SHARE = 0.4
+NEGLIGIBLE = 1e-9  # of the mean: what scenes differ in is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +42,18 @@ class Readout:
     Attributes
     ----------
     concepts
-        Per concept type, float64 (V, d).
+        Per concept type, float64 (V, d), of probes (V, d + 1).
     objects
-        Of the candidates, float64 (J, d).
+        Of the candidates, float64 (J, d), of probes (J, d + 1).
     candidates
         Which objects these are, int64 (J,).
     converged
         Whether every fit ended at its optimum.
     unseen
         Candidates that no training scene holds.
-    normalise
-        Whether embeddings are divided by their norm: scores are cosines.
+    centre
+        Of probes: what is subtracted from embeddings (d,), and the constant that stands beside
+        them. Without one, embeddings are divided by their norm: scores are cosines.
     """
 
     concepts: tuple[Doubles, ...]
@@ -60,7 +61,7 @@ class Readout:
     candidates: Integers
     converged: bool = True
     unseen: int = 0
-    normalise: bool = False
+    centre: tuple[Doubles, float] | None = None
 
     def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of each type are recognised, (n, C)."""
@@ -78,13 +79,22 @@ class Readout:
             scores, np.concatenate([scenes.contains_value(k) for k in every], axis=1)
         )
 
-    def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
-        """Return whether the objects are recognised among the candidates, (n,)."""
+    def object_hits(self, z: Floats, scenes: Scenes, among: Flags | None = None) -> Doubles:
+        """Return whether the objects are among the candidates, or those of each scene (n, J)."""
         present = scenes.contains()[:, self.candidates]
-        return set_separation(self._scaled(z) @ self.objects.T, present)
+        scores = self._scaled(z) @ self.objects.T
+        return set_separation(
+            scores if among is None else np.where(among, scores, -np.inf), present
+        )
 
     def _scaled(self, z: Floats) -> Doubles:
-        return unit(z) if self.normalise else np.asarray(z, np.float64)
+        return unit(z) if self.centre is None else centred(z, *self.centre)
+
+
+def centred(z: Floats, mean: Doubles, constant: float) -> Doubles:
+    """Return rows (n, d) minus a mean, a constant beside them, (n, d + 1)."""
+    column = np.full((len(z), 1), constant)
+    return np.concatenate([np.asarray(z, np.float64) - mean, column], axis=1)
 
 
 def unit(z: Floats) -> Doubles:
@@ -92,13 +102,6 @@ def unit(z: Floats) -> Doubles:
     z = np.asarray(z, np.float64)
     norm = np.linalg.norm(z, axis=1, keepdims=True)
     return z / np.where(norm > 0, norm, 1)
-
-
-def split_scenes(n: int, share: float = TRAIN_SHARE, seed: int = 0) -> tuple[Integers, Integers]:
-    """Draw training and test scenes of a probe, each ascending."""
-    order = rng(seed, n).permutation(n)
-    cut = int(share * n)
-    return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 def fit_probes(
@@ -115,23 +118,25 @@ def fit_probes(
     train
         Scenes to fit on.
     ridge
-        As a multiple of the mean square of a coordinate of the training embeddings.
+        As a multiple of the mean square of a coordinate of the centred training embeddings.
     objects
         Whether to fit that of the objects.
 
     Raises
     ------
     InputError
-        If an embedding is not finite, or all are zero.
+        If an embedding is not finite, or all are the same.
     """
-    part = torch.from_numpy(np.asarray(z[train], np.float64))
-    strength = ridge * float(part.square().mean())
-    if not np.isfinite(strength) or strength == 0:
+    own_z = np.asarray(z[train], np.float64)
+    mean = own_z.mean(axis=0)
+    spread = float(np.sqrt(np.square(own_z - mean).mean()))
+    if not np.isfinite(spread) or spread <= NEGLIGIBLE * float(np.abs(mean).max()):
         raise InputError(
             "embeddings",
-            "those of the training scenes hold numbers that are not finite, or are all zero",
+            "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
+    part, strength = torch.from_numpy(centred(own_z, mean, spread)), ridge * spread**2
     own = scenes.take(train)
     present: list[Flags] = [own.contains_value(k) for k in range(len(scenes.sizes))]
     if objects:
@@ -145,6 +150,7 @@ def fit_probes(
         candidates=scenes.present if objects else np.empty(0, np.int64),
         converged=all(fit.converged for fit in fits),
         unseen=int((~present[-1].any(axis=0)).sum()) if objects else 0,
+        centre=(mean, spread),
     )
 
 
@@ -165,7 +171,7 @@ def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -
     candidates
         Which objects these are, (J,).
     """
-    return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates, normalise=True)
+    return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates)
 
 
 @dataclass(frozen=True)
@@ -205,5 +211,5 @@ def recognise(
         hits["object"] = readout.object_hits(z, scenes)
         expected["object"] = expected_of_objects(scenes, readout.candidates)
     hits = {target: np.where(known, each, np.nan) for target, each in hits.items()}
-    found = accuracies(hits, expected, scenes.unordered, strata_of(scenes), resamples=resamples)
+    found = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
     return [Recognition(target, accuracy) for target, accuracy in found]

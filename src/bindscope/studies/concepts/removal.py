@@ -45,7 +45,7 @@ class Removal:
     removed
         Which part: of `REMOVED`.
     explained
-        R2 of the fitted part; for controls, of that which is not the scene's own.
+        R2 of the fitted part, of test scenes; for controls, of that which is not their own.
     probed
         Recognition on test scenes by probes that were fitted anew.
     converged
@@ -78,7 +78,9 @@ def derangement(n: int, generator: np.random.Generator) -> Integers:
             return drawn
 
 
-def part_of(z: Floats, scenes: Scenes, removed: Removed, seed: int = 0) -> Doubles:
+def part_of(
+    z: Floats, scenes: Scenes, removed: Removed, seed: int = 0, fit: Integers | None = None
+) -> Doubles:
     """Return the part of centred embeddings (n, d) that is to be taken away.
 
     Parameters
@@ -91,9 +93,12 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, seed: int = 0) -> Doubl
         Which part.
     seed
         Of the controls' permutations.
+    fit
+        Scenes that the part is fitted to; default: all.
     """
     z = np.asarray(z, np.float64)
-    centred = z - z.mean(axis=0)
+    fit = np.arange(len(z)) if fit is None else fit
+    centred = z - z[fit].mean(axis=0)
     if removed == "nothing":
         return np.zeros_like(centred)
     read_at = scenes
@@ -114,7 +119,7 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, seed: int = 0) -> Doubl
         columns, per_slot = object_columns, scenes.n_objects
     else:
         columns, per_slot = value_columns, sum(scenes.sizes)
-    table = one_hot_fit(columns(scenes), scenes.n_slots * per_slot, centred)
+    table = one_hot_fit(columns(scenes)[fit], scenes.n_slots * per_slot, centred[fit])
     return one_hot_sum(table, columns(read_at))
 
 
@@ -124,6 +129,7 @@ def removals(
     train: Integers,
     test: Integers,
     *,
+    fit: Integers | None = None,
     seed: int = 0,
     ridge: float = RIDGE,
     resamples: int = RESAMPLES,
@@ -138,19 +144,23 @@ def removals(
         Of the same n.
     train, test
         Scenes that probes are fitted on, and judged by.
+    fit
+        Scenes that parts are fitted to; default: all.
     seed
         Of the controls' permutations.
     ridge, resamples
         As in `fit_probes` and `recognise`.
     """
-    centred = np.asarray(z, np.float64) - np.asarray(z, np.float64).mean(axis=0)
+    z = np.asarray(z, np.float64)
+    centred = z - (z if fit is None else z[fit]).mean(axis=0)
     rows = []
     for removed in REMOVED:
-        part = part_of(z, scenes, removed, seed)
+        part = part_of(z, scenes, removed, seed, fit)
         left = _without_rounding(centred - part, centred)
         readout = fit_probes(left, scenes, train, ridge=ridge)
         probed = recognise(readout, left[test], scenes.take(test), resamples=resamples)
-        rows.append(Removal(removed, r_squared(centred, part), tuple(probed), readout.converged))
+        explained = r_squared(centred[test], part[test])
+        rows.append(Removal(removed, explained, tuple(probed), readout.converged))
     return rows
 
 

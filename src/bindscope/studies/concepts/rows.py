@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from bindscope.fitting.generators import rng
+from bindscope.statistics.bootstrap import Interval
 from bindscope.studies.concepts.alignment import Alignment, align
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
 from bindscope.studies.concepts.editing import Edits, edited, value_edits
+from bindscope.studies.concepts.marks import SplitBy
+from bindscope.studies.concepts.parts import split_scenes
 from bindscope.studies.concepts.recognition import (
     Readout,
     Recognition,
     fit_probes,
     recognise,
-    split_scenes,
 )
 from bindscope.studies.concepts.removal import removals
 from bindscope.studies.concepts.scenes import Floats, Scenes, completeness
@@ -52,6 +55,8 @@ class Embedded:
         Default: linear probes, fitted on a share of the scenes.
     single
         Scenes of one object, where there are any.
+    split_by
+        How scenes are split; see `parts.split_scenes`.
     """
 
     def __init__(
@@ -60,15 +65,17 @@ class Embedded:
         scenes: Scenes,
         readout: Readout | None = None,
         single: SingleScenes | None = None,
+        split_by: SplitBy = "objects",
     ) -> None:
-        self.z, self.scenes, self.single = z, scenes, single
-        self.train, self.test = split_scenes(len(scenes))
-        self.readout = readout or fit_probes(z, scenes, self.train)
+        self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
+        self.parts = split_scenes(scenes, split_by)
+        self.readout = readout or fit_probes(z, scenes, self.parts.probed)
         self.completeness = completeness(scenes)
 
     def vectors(self, estimator: Estimator) -> ObjectVectors:
         """Return the vectors of objects by an estimator."""
-        return object_vectors(self.z, self.scenes, estimator, self.single)
+        fit = self.parts.estimated
+        return object_vectors(self.z[fit], self.scenes.take(fit), estimator, self.single)
 
     @property
     def flags(self) -> list[str]:
@@ -86,8 +93,9 @@ class Embedded:
     def about(self, *more: str) -> Row:
         """Return what every row says of the embedding, and its flags."""
         return {
-            "dim": self.z.shape[1], "n_objects": len(self.scenes.present),
-            "n_slots": self.scenes.n_slots, "n_missing_scenes": self.completeness.missing,
+            "split_by": self.split_by, "dim": self.z.shape[1],
+            "n_objects": len(self.scenes.present), "n_slots": self.scenes.n_slots,
+            "n_missing_scenes": self.completeness.missing,
             "flags": ";".join(sorted([*self.flags, *more])),
         }  # fmt: skip
 
@@ -99,8 +107,15 @@ def _scores(accuracy: Accuracy) -> Row:
         "chance": number(accuracy.chance),
         "bag_of_concepts_floor": number(accuracy.bag_of_concepts_floor),
         "bag_of_concepts_guess": number(accuracy.bag_of_concepts_guess),
+        "gain": number(accuracy.gain), "gain_low": number(accuracy.gain_low),
+        "gain_high": number(accuracy.gain_high), "n_resampled": accuracy.n_resampled,
         "n_scenes": accuracy.n_scenes, "n_skipped": accuracy.n_dropped,
     }  # fmt: skip
+
+
+def _interval(name: str, found: Interval) -> Row:
+    ends = (("", found.value), ("_low", found.low), ("_high", found.high))
+    return {f"{name}{end}": number(value) for end, value in ends}
 
 
 def recognised(found: Sequence[Recognition]) -> Iterator[Row]:
@@ -136,29 +151,51 @@ def geometry_rows(
     other
         The same scenes in the other modality, (n, d'), where there are any.
     """
-    z, scenes, test = embedded.z, embedded.scenes, embedded.test
-    asked, about = scenes.take(test), embedded.about()
-    for name, readout in {"probes": embedded.readout, **(queries or {})}.items():
-        for row in recognised(recognise(readout, z[test], asked)):
-            yield {"analysis_kind": "recognition", "variant": name, "level": 0, **row, **about}
+    kinds: dict[str, tuple[Iterator[Row], ...]] = {
+        "recognition": (recognition_rows(embedded, queries or {}),),
+        "decomposition": (decomposition_rows(embedded, estimators),),
+        "removal": (removal_rows(embedded),),
+        "alignment": () if other is None else (alignment_rows(embedded, other),),
+    }
+    about = embedded.about()
+    for kind, parts in kinds.items():
+        for row in chain.from_iterable(parts):
+            yield {"analysis_kind": kind, **about, **row}
+
+
+def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iterator[Row]:
+    """Yield what probes and queries recognise in scenes whose objects probes were not fitted on."""
+    read = embedded.parts.read
+    asked = embedded.scenes.take(read)
+    for name, readout in {"probes": embedded.readout, **queries}.items():
+        for row in recognised(recognise(readout, embedded.z[read], asked)):
+            yield {"variant": name, "level": 0, **row}
+
+
+def decomposition_rows(embedded: Embedded, estimators: Sequence[Estimator]) -> Iterator[Row]:
+    """Yield how far scenes are sums of vectors that were estimated from others."""
+    parts, scenes = embedded.parts, embedded.scenes
     for found in decompositions(
-        z, scenes, embedded.readout, tuple(estimators), single=embedded.single
-    ):
+        embedded.z, scenes, embedded.readout, tuple(estimators), single=embedded.single,
+        fit=parts.estimated, scored=parts.scored,
+    ):  # fmt: skip
         for row in _decomposed(found, len(scenes)):
-            kind = {"variant": found.estimator, "level": found.level}
-            yield {"analysis_kind": "decomposition", **kind, **row, **about}
-    for left in removals(z, scenes, embedded.train, test):
-        more = [] if left.converged else ["refit_not_converged"]
-        explained = scalar("explained", left.explained, (len(scenes), 0))
-        for row in (explained, *recognised(left.probed)):
-            yield {"analysis_kind": "removal", "variant": left.removed, "level": 0,
-                   **row, **embedded.about(*more)}  # fmt: skip
-    if other is not None:
-        for row in _aligned(embedded, other):
-            yield {"analysis_kind": "alignment", **row, **about}
+            yield {"variant": found.estimator, "level": found.level, **row}
 
 
-def _aligned(embedded: Embedded, other: Floats) -> Iterator[Row]:
+def removal_rows(embedded: Embedded) -> Iterator[Row]:
+    """Yield what is recognised after a part was subtracted."""
+    parts = embedded.parts
+    # What is fitted to the probes' scenes leaves nothing there that a linear probe could learn.
+    fit = parts.probed if embedded.split_by == "objects" else parts.estimated
+    for rest in removals(embedded.z, embedded.scenes, parts.probed, parts.scored, fit=fit):
+        flags = {} if rest.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
+        explained = scalar("explained", rest.explained, (len(parts.scored), 0))
+        for row in (explained, *recognised(rest.probed)):
+            yield {"variant": rest.removed, "level": 0, **row, **flags}
+
+
+def alignment_rows(embedded: Embedded, other: Floats) -> Iterator[Row]:
     """Yield how vectors of half of the objects, or values, lie on those of the other modality."""
     scenes = embedded.scenes
     both = [object_vectors(z, scenes, "avg").without_slots for z in (embedded.z, other)]
@@ -179,10 +216,9 @@ def _aligned(embedded: Embedded, other: Floats) -> Iterator[Row]:
 
 def _alignment(found: Alignment) -> Iterator[Row]:
     counts = (found.n_held_out, found.n_skipped)
-    cosine = found.cosine
     yield {
-        **scalar("cosine", cosine.value, counts),
-        "value_low": number(cosine.low), "value_high": number(cosine.high),
+        **scalar("cosine", found.cosine.value, counts), **_interval("value", found.cosine),
+        **(_interval("gain", found.gain) if found.gain else {}), "n_resampled": found.n_held_out,
     }  # fmt: skip
     yield scalar("retrieval_held_out", found.retrieval, counts, found.chance)
     yield scalar("retrieval_of_all", found.retrieval_all, counts, found.chance_all)
@@ -202,14 +238,18 @@ def editing_rows(
     embedded: Embedded, estimators: Sequence[Estimator], strengths: Sequence[float]
 ) -> Iterator[Row]:
     """Yield rows of `concept_editing`: an edit per slot and scene that changes one value."""
-    z, scenes = embedded.z, embedded.scenes
-    by_type: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
+    z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
+    every: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
+    by_type = [edits.take(np.isin(edits.base, parts.scored)) for edits in every]
+    estimated = parts.estimated if embedded.split_by == "objects" else None
     for estimator in estimators:
         vectors = embedded.vectors(estimator)
         for k, edits in enumerate(by_type):
             if not len(edits.base):
                 continue
-            for one in edited(z, scenes, vectors, embedded.readout, edits, tuple(strengths)):
+            for one in edited(
+                z, scenes, vectors, embedded.readout, edits, tuple(strengths), estimated=estimated
+            ):
                 scores = _scores(one.accuracy)
                 del scores["n_skipped"]
                 yield {

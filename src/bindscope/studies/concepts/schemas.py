@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, PIXELS, STRATA, TARGETS
+from bindscope.studies.concepts.marks import CANDIDATES, FLAGS, STRATA, TARGETS
 from bindscope.studies.concepts.registry import ENCODERS
 from bindscope.tables.schema import (
     KEYS,
@@ -18,7 +18,7 @@ from bindscope.tables.schema import (
     share,
 )
 
-_ENTRY = "config `dual_encoders[]`, `pixel_encoders[]`"
+_ENTRY = "config `dual_encoders[]`"
 _EVALUATION = "`studies.concepts.dual.evaluation`"
 _TRAINING = "`studies.concepts.dual.training`"
 _SCENES = "share of scenes"
@@ -62,8 +62,7 @@ _SCORES: tuple[Column, ...] = (
 )  # fmt: skip
 
 _ABOUT: tuple[Column, ...] = (
-    label("kind", "Kind of encoder; `pixels`: of images and captions.", _ENTRY,
-          values=(*ENCODERS, PIXELS)),
+    label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS)),
     count("n_types", "types", "Concept types.", _ENTRY),
     count("n_space", "objects", "Objects that there are.", _ENTRY),
     count("n_train_objects", "objects", "Objects of training scenes.",

@@ -11,7 +11,7 @@ Source: specification, section 2.2.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Literal, TypeVar
@@ -19,7 +19,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy.special import gammaln
 
-from bindscope.statistics.bootstrap import resampled_means
+from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
+from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 
 RESAMPLES = 1000
@@ -67,8 +68,16 @@ class Expected:
     floor: Doubles
     guess: Doubles
 
+    @classmethod
+    def joined(cls, parts: Sequence[Expected]) -> Expected:
+        """Return what several sets of scenes come to, one after the other."""
+        names = ("chance", "floor", "guess")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> Expected:
+
+def expected_of_objects(
+    scenes: Scenes, candidates: Integers | None = None, among: Flags | None = None
+) -> Expected:
     """Return what recognising objects among candidates comes to without binding.
 
     Parameters
@@ -77,6 +86,8 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
         The scenes.
     candidates
         Objects that are scored; default: those present in some scene.
+    among
+        Which of them are, of each scene, bool (n, J); default: all. There is no guess then.
 
     Notes
     -----
@@ -96,8 +107,13 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
         )
         positives = part.contains()[:, candidates]
         here = slice(start, start + len(part))
-        separated[here] = set_separation(np.asarray(overlap, np.float32), positives)
+        scores = np.asarray(overlap, np.float32)
+        if among is not None:
+            scores = np.where(among[here], scores, -np.inf)
+        separated[here] = set_separation(scores, positives)
         count[here] = positives.sum(axis=1)
+    if among is not None:
+        return Expected(chance(count, among.sum(axis=1)), separated, np.full(len(scenes), np.nan))
     guess = np.where(count > 0, 1 / _agreeing_sets(scenes, candidates), np.nan)
     return Expected(chance(count, len(candidates)), separated, guess)
 
@@ -151,12 +167,17 @@ class Accuracy:
     stratum
         `all` scenes, those whose objects have a `shared` value, or `none`.
     value, low, high
-        Share of scenes that are recognised, and its 95 % interval: percentiles over resampled
-        groups of scenes with the same objects.
+        Share of scenes that are recognised, and its 95 % interval over resampled objects
+        (`statistics.node_bootstrap`); where all scenes, or none, are recognised, Wilson's with the
+        number of objects for that of trials.
     chance, bag_of_concepts_floor, bag_of_concepts_guess
         Means over the same scenes; NaN for concepts.
+    gain, gain_low, gain_high
+        The share minus the guess, and its interval over the same resamples; NaN for concepts.
     n_scenes, n_dropped
         Scenes that count, and those that do not: without a positive candidate, or without a vector.
+    n_resampled
+        Objects that the interval resamples.
     """
 
     stratum: str
@@ -166,14 +187,18 @@ class Accuracy:
     chance: float
     bag_of_concepts_floor: float
     bag_of_concepts_guess: float
+    gain: float
+    gain_low: float
+    gain_high: float
     n_scenes: int
     n_dropped: int
+    n_resampled: int
 
 
 def accuracies(
     hits: Mapping[Key, Doubles],
     expected: Mapping[Key, Expected],
-    clusters: Integers,
+    members: Integers,
     strata: Mapping[str, Flags],
     *,
     resamples: int = RESAMPLES,
@@ -186,8 +211,8 @@ def accuracies(
         Name of what was measured -> 1, 0, or NaN for scenes that do not count, (n,).
     expected
         The same names, of the same scenes.
-    clusters
-        Scenes with the same number are resampled together, (n,).
+    members
+        The objects of each scene, (n, m), which intervals resample.
     strata
         Name -> which scenes, bool (n,).
     resamples
@@ -196,26 +221,43 @@ def accuracies(
     found = []
     for stratum, mask in strata.items():
         own = np.stack([values[mask] for values in hits.values()], axis=1)
+        guesses = np.stack([expected[name].guess[mask] for name in hits], axis=1)
         counted = ~np.isnan(own)
-        ends = np.full((2, len(hits)), np.nan)
+        columns = [np.where(counted, x, 0) for x in (own, own - guesses)]
+        ends = np.full((2, 2, len(hits)), np.nan)
         if resamples and counted.any():
-            columns = np.concatenate([np.where(counted, own, 0), counted], axis=1)
-            means = resampled_means(columns, resamples, 0, clusters[mask])
-            hit, share = np.split(means, 2, axis=1)
-            ratio = np.divide(hit, share, out=np.zeros_like(hit), where=share > 0)
-            ends = np.quantile(ratio, (0.025, 0.975), axis=0)
+            ends = _ends(columns, counted, members[mask], resamples)
         for i, name in enumerate(hits):
-            beside = expected[name]
-            values = [own[:, i], *(x[mask] for x in (beside.chance, beside.floor, beside.guess))]
-            found.append((name, _accuracy(stratum, values, counted[:, i], ends[:, i])))
+            here = counted[:, i]
+            beside = [x[mask][here] for x in vars(expected[name]).values()]
+            n_objects = len(np.unique(members[mask][here]))
+            triple = [columns[0][here, i], *beside]
+            found.append((name, _accuracy(stratum, triple, ends[:, :, i], len(here), n_objects)))
     return found
 
 
-def _accuracy(stratum: str, values: list[Doubles], counted: Flags, ends: Doubles) -> Accuracy:
-    n = int(counted.sum())
-    value, by_chance, floor, guess = (float(x[counted].mean()) if n else np.nan for x in values)
-    low, high = map(float, ends) if n else (np.nan, np.nan)
-    return Accuracy(stratum, value, low, high, by_chance, floor, guess, n, len(counted) - n)
+def _ends(columns: Sequence[Doubles], counted: Flags, members: Integers, resamples: int) -> Doubles:
+    """Return the ends of shares and of gains, (2 ends, 2, hits), over the same resamples."""
+    means = resampled_set_means(np.concatenate([*columns, counted], axis=1), members, resamples)
+    share, gain, of_all = np.split(means, 3, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = [np.where(of_all > 0, part / of_all, np.nan) for part in (share, gain)]
+    return np.stack([set_interval(ratio) for ratio in ratios], axis=1)
+
+
+def _accuracy(
+    stratum: str, values: Sequence[Doubles], ends: Doubles, n_all: int, n_objects: int
+) -> Accuracy:
+    n = len(values[0])
+    value, by_chance, floor, guess = (float(x.mean()) if n else np.nan for x in values)
+    share, gain = ends.T
+    if value in (0, 1) and np.isfinite(share).all():
+        share = np.array(wilson_interval(value * n_objects, n_objects))
+        gain = share - guess
+    return Accuracy(
+        stratum, value, float(share[0]), float(share[1]), by_chance, floor, guess,
+        value - guess, float(gain[0]), float(gain[1]), n, n_all - n, n_objects,
+    )  # fmt: skip
 
 
 def strata_of(scenes: Scenes) -> dict[str, Flags]:

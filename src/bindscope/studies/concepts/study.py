@@ -22,16 +22,16 @@ EMBEDDING_TABLES = {
 
 
 def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows = [*graph.of("dual_encoder"), *graph.of("pixel_encoder")]
+    rows = graph.of("dual_encoder")
     return Request({"rows": rows}) if rows else None
 
 
 def _models_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
     recognised = _generalization_rows(graph, shared, section)
-    measured = {"geometry": graph.of("dual_geometry"), "pixels": graph.of("pixel_encoder")}
-    if recognised is None or not any(measured.values()):
+    measured = graph.of("dual_geometry")
+    if recognised is None or not measured:
         return None
-    return Request({**recognised.inputs, **measured}, reads={"pixels": ("geometry",)})
+    return Request({**recognised.inputs, "geometry": measured})
 
 
 def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -116,4 +116,6 @@ STUDY = Study(
         _figure("dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
+    claims=f"{_HERE}.claims:CLAIMS",
+    planted=f"{_HERE}.cases:CASES",
 )

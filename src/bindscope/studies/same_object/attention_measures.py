@@ -2,7 +2,8 @@
 
 Source: arXiv 2510.24709, section 4.3 and appendix A.5 (the correlation). The paper leaves open
 whether heads are averaged, whether weights are renormalised, and whether scores are probabilities:
-all are measured.
+all are measured. That attention correlates with scores does not show that it follows objects: both
+may go by class, by distance or by the cosine of tokens. `beyond_rivals` therefore takes the labels.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from torch import Tensor
 from bindscope.models.attention import BlockAttention
 
 CERTAIN = 1 - 1e-9  # a correlation of 1 would be an infinite z
+FREEDOM = 8  # pairs of an image beyond what rivals have parameters, at least
+DISTANCES = 24  # bins of the distance, at most
+SMALLEST = 1e-30  # of a weight, whose logarithm is taken
 Floats = NDArray[np.float64]
+Ints = NDArray[np.integer]
+Bools = NDArray[np.bool_]
 
 
 def heads_of(found: BlockAttention) -> Iterator[Tensor]:
@@ -54,9 +60,7 @@ def share_of_object(among: Tensor, same: Tensor, own: Tensor) -> Tensor:
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
 
 
-def correlations(
-    attention: Floats, scores: Floats, places: Floats, tokens: Floats
-) -> dict[str, Floats]:
+def correlations(attention: Floats, scores: Floats) -> dict[str, Floats]:
     """Correlate the attention of each head with a probe's scores, over ordered pairs of an image.
 
     Parameters
@@ -65,40 +69,96 @@ def correlations(
         (H, m, m): weights among m patches, rows are queries.
     scores
         (m, m): logits of the probe, symmetric.
-    places
-        (m, 2): where the patches are.
-    tokens
-        (m, d): what the block reads.
 
     Returns
     -------
     Measure -> (H,): `pearson` with probabilities, `pearson_logit` with logits, both of the weights
     as they are; `pearson_renormalised` after each row was divided by its sum over the others;
-    `spearman`; `partial`, given distance and cosine. NaN where either side does not vary.
+    `spearman`. NaN where either side does not vary.
     """
-    m = len(scores)
-    pairs = ~np.eye(m, dtype=bool)
+    pairs = ~np.eye(len(scores), dtype=bool)
     weights, logits = attention[:, pairs], scores[pairs]
     rows = (attention * pairs).sum(-1, keepdims=True)
     renormalised = (attention / np.maximum(rows, 1e-300))[:, pairs]
     probability = expit(logits)
-    distance = np.linalg.norm(places[:, None] - places[None], axis=-1)[pairs]
-    unit = tokens / np.maximum(np.linalg.norm(tokens, axis=1, keepdims=True), 1e-300)
-    given = np.stack([np.ones_like(distance), distance, (unit @ unit.T)[pairs]], axis=1)
-    u, s, _ = np.linalg.svd(given, full_matrices=False)
-    basis = u[:, s > 1e-9 * s[0]]
-
-    def rest(values: Floats) -> Floats:
-        left: Floats = values - (values @ basis) @ basis.T
-        return left
-
     return {
         "pearson": _correlation(weights, probability),
         "pearson_logit": _correlation(weights, logits),
         "pearson_renormalised": _correlation(renormalised, probability),
         "spearman": _correlation(rankdata(weights, axis=-1), rankdata(logits)),
-        "partial": _correlation(rest(weights), rest(probability), weights, probability),
     }
+
+
+def beyond_rivals(
+    attention: Floats, same: Bools, classes: Ints, places: Floats, tokens: Floats
+) -> Floats:
+    """Correlate log attention with the labels, given what else it may go by; (H + 1,).
+
+    Both sides are regressed on the query, the key, the ordered pair of classes, the distance (in
+    bins, and as a quadratic), row and column steps, and two cosines and the inner product of the
+    tokens. A softmax is additive in logarithms, so that attention that goes by any function of
+    class or distance, or by the cosine, leaves nothing.
+
+    Parameters
+    ----------
+    attention
+        (H, m, m): weights among m patches, rows are queries.
+    same
+        bool (m, m): patches of the same object.
+    classes
+        (m,): class of each patch.
+    places
+        (m, 2): row and column.
+    tokens
+        (m, d): what the block reads.
+
+    Returns
+    -------
+    Of each head and, last, of the mean of their logarithms. NaN where classes and distances decide
+    the labels, or where too few pairs are left.
+    """
+    m = len(same)
+    pairs = ~np.eye(m, dtype=bool)
+    logs = np.log(np.maximum(attention, SMALLEST))[:, pairs]
+    logs = np.concatenate([logs, logs.mean(0, keepdims=True)])
+    given = _rivals(classes, places, tokens)[pairs.ravel()]
+    u, s, _ = np.linalg.svd(given, full_matrices=False)
+    basis = u[:, s > 1e-9 * s[0]]
+    if len(basis) - basis.shape[1] < FREEDOM:
+        return np.full(len(logs), np.nan)
+
+    def rest(values: Floats) -> Floats:
+        left: Floats = values - (values @ basis) @ basis.T
+        return left
+
+    labels = same[pairs].astype(np.float64)
+    return _correlation(rest(logs), rest(labels), logs, labels)
+
+
+def _rivals(classes: Ints, places: Floats, tokens: Floats) -> Floats:
+    """Return what attention may go by besides objects, of all ordered pairs; (m m, columns)."""
+    m = len(classes)
+    step = places[:, None] - places[None]
+    distance = np.linalg.norm(step, axis=-1)
+    near = np.unique(np.round(distance, 6))
+    if len(near) > DISTANCES:
+        near = np.quantile(distance, np.arange(1, DISTANCES) / DISTANCES)
+    number = np.unique(classes, return_inverse=True)[1]
+    groups = (
+        np.repeat(np.arange(m), m),
+        np.tile(np.arange(m), m),
+        (number[:, None] * (number.max() + 1) + number[None]).ravel(),
+        np.searchsorted(near, np.round(distance, 6)).ravel(),
+    )
+    dummies = [np.eye(int(group.max()) + 1)[group] for group in groups]
+    products = [tokens @ tokens.T]
+    for one in (tokens, tokens - tokens.mean(1, keepdims=True)):  # raw, and as a norm leaves them
+        unit = one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
+        products.append(unit @ unit.T)
+    numbers = [distance, distance**2, *np.moveaxis(step, -1, 0), *np.abs(np.moveaxis(step, -1, 0))]
+    columns = np.stack([one.ravel() for one in (*numbers, *products)], axis=1)
+    columns = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-300)
+    return np.concatenate([*dummies, columns], axis=1)
 
 
 def _correlation(

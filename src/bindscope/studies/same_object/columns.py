@@ -75,7 +75,7 @@ NAMES: tuple[Column, ...] = (
         values=CONTROLS,
     ),
     Column(
-        "rank", "int64", "", "Rank of a probe whose rank is chosen; 0 of the others.",
+        "rank", "int64", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
         "config `probes[].ranks`", "never", 0,
     ),
     count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
@@ -83,7 +83,8 @@ NAMES: tuple[Column, ...] = (
 
 _ACCURACIES: tuple[Column, ...] = (
     share(
-        "accuracy", _PAIRS, "Pairs whose logit has the right sign.", _METRICS,
+        "accuracy", _PAIRS, "Pairs whose logit has the right sign after Platt's map of validation.",
+        _METRICS,
         null="never", reference="close",
     ),
     *_ends("accuracy", _PAIRS),
@@ -95,16 +96,13 @@ _ACCURACIES: tuple[Column, ...] = (
     ),
     *_ends("balanced_accuracy", "share"),
     share(
-        "auc", "probability",
-        "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
+        "auc_within", "probability",
+        "Area under the ROC curve within images: of a pair of the same object and a pair of "
+        "different ones of one image, how often the first has the greater logit; couples of all "
+        "images count alike. What is constant in an image is worth 0.5.",
         _METRICS, null="allowed", reference="close",
     ),
-    share(
-        "auc_error", "probability",
-        "How far `auc` may be off, as logits are counted in bins: half the share of couples of "
-        "both kinds in one bin.",
-        "`studies.same_object.histogram`", null="allowed", high=0.5,
-    ),
+    *_ends("auc_within", "probability"),
     _bits("loss_bits", "Cross-entropy of the logits.", _METRICS, to="close"),
 )  # fmt: skip
 
@@ -120,18 +118,22 @@ _SIZES: tuple[Column, ...] = (
     ),
 )  # fmt: skip
 
+_IMAGE_MAJORITY = share(
+    "image_majority_accuracy",
+    _PAIRS,
+    "The more frequent answer of every test image for its pairs: the most that is right "
+    "without anything of the patches.",
+    _METRICS,
+    null="never",
+    reference="exact",
+)
 _BASES: tuple[Column, ...] = (
     _bits("base_entropy_bits", "Entropy of `positives`.", _METRICS, to="exact"),
     share(
         "majority_accuracy", _PAIRS, "The more frequent answer for all pairs.", _METRICS,
         null="never", reference="exact",
     ),
-    share(
-        "image_majority_accuracy", _PAIRS,
-        "The more frequent answer of every test image for its pairs: the most that is right "
-        "without anything of the patches.",
-        _METRICS, null="never", reference="exact",
-    ),
+    _IMAGE_MAJORITY,
     share(
         "class_oracle_accuracy", _PAIRS,
         '"The same object where the same class", of true classes.', _METRICS,
@@ -209,8 +211,22 @@ _FITS: tuple[Column, ...] = (
     label("options", "Options of the probe, JSON.", "config `probes[]`"),
 )  # fmt: skip
 
+_POOLED: tuple[Column, ...] = (
+    share(
+        "auc", "probability",
+        "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    share(
+        "auc_error", "probability",
+        "How far `auc` may be off, as logits are counted in bins: half the share of couples of "
+        "both kinds in one bin.",
+        "`studies.same_object.histogram`", null="allowed", high=0.5,
+    ),
+)  # fmt: skip
+
 SAME_OBJECT_COLUMNS: tuple[Column, ...] = (
-    *NAMES, *_SIZES, *_ACCURACIES, *_BASES, *_CALIBRATION, *_FITS, *KEYS,
+    *NAMES, *_SIZES, *_ACCURACIES, *_POOLED, *_BASES, *_CALIBRATION, *_FITS, *KEYS,
 )  # fmt: skip
 
 STRATA_COLUMNS: tuple[Column, ...] = (
@@ -245,6 +261,7 @@ STRATA_COLUMNS: tuple[Column, ...] = (
     ),
     *_SIZES,
     *_ACCURACIES,
+    _IMAGE_MAJORITY,
     *KEYS,
 )  # fmt: skip
 
@@ -268,7 +285,7 @@ def _image_majority(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _ordered(frame: pd.DataFrame) -> pd.Series[bool]:
     good = pd.Series(True, index=frame.index)
-    for name in ("accuracy", "balanced_accuracy", "auc", "loss_bits"):
+    for name in ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits"):
         if f"{name}_low" in frame:
             low, high = frame[f"{name}_low"], frame[f"{name}_high"]
             good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())

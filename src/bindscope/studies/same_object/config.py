@@ -14,8 +14,7 @@ from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonMod
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.effects_config import Effects
-from bindscope.studies.same_object.effects_problems import effects_problems
+from bindscope.studies.same_object.effects.config import Effects, effects_problems
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.planted_config import Planted
@@ -29,7 +28,7 @@ Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
 # Families whose score of a pair follows from the tokens and places of its two patches alone.
 MAPPED = (
-    "linear", "diagonal", "quadratic", "low_rank", "quadratic_position", "class_pointwise",
+    "linear", "diagonal", "quadratic", "quadratic_position", "class_pointwise",
 )  # fmt: skip
 
 
@@ -40,7 +39,11 @@ class UsedScenes(SplitCounts):
 class PairFits(Grid):
     """A grid of fits: datasets x models x layers x probes x seed blocks x controls."""
 
-    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    probes: tuple[Slug, ...] = Field(
+        min_length=1,
+        description="Names of probes. Those that a claim compares with a quadratic one are also "
+        "fitted to the other layers to which an entry fits a quadratic one of the same model.",
+    )
     controls: tuple[Control, ...] = Field(
         ("none",),
         description="`permuted_images` gives every image the labels of another one, "
@@ -85,7 +88,7 @@ class Maps(Model):
     probes: tuple[Slug, ...] = Field(
         min_length=1,
         description="Names of probes whose scores are shown: of a form (linear, diagonal, "
-        "quadratic, low_rank, quadratic_position), or class_pointwise.",
+        "quadratic, quadratic_position), or class_pointwise.",
     )
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 

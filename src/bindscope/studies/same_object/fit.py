@@ -16,6 +16,7 @@ from bindscope.core.files import canonical_json
 from bindscope.core.registries import resolve
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.histogram import UNCHANGED
 from bindscope.studies.same_object.metrics import measure, tally, validated
 from bindscope.studies.same_object.registry import FAMILIES
 from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
@@ -43,7 +44,7 @@ class ProbeResult:
     history
         Rows {seed, rank, step, split, loss_bits}.
     of_images
-        float32 (n, 2): pairs of each test image that are told right, and its pairs.
+        float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
     """
 
     row: dict[str, Any]
@@ -84,7 +85,7 @@ def fit_probe(
 
     Returns
     -------
-    One result per seed; of `low_rank`, per rank.
+    One result per seed. A quadratic probe with `ranks` has one per rank before its own.
 
     Raises
     ------
@@ -146,7 +147,9 @@ def _measured(
         Pairs(split, fitted.scaling, fitted.norm, device=task.device) for split in (task.val, test)
     )
     calibration, edges = validated(fitted.scorer, val)
-    found = tally(fitted.scorer, last, edges)
+    if not fitted.calibrated:
+        calibration = UNCHANGED
+    found = tally(fitted.scorer, last, edges, calibration)
     row, strata = measure(found, calibration, bootstrap_samples, bootstrap_seed)
     columns = dict(fitted.columns) | _graded(fitted, last)
     flags = {*columns.pop("flags", ()), *(() if found.fine.finite else ("diverged",))}

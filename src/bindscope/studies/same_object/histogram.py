@@ -58,13 +58,14 @@ class Histogram:
         if not good.all():
             self.finite, logits, same = False, logits[good], same[good]
         keys = ordered_keys(logits)
+        bins, keys = np.unique(keys, return_inverse=True)
         for label in (0, 1):
-            self.counts[label] += np.bincount(keys[same == label], minlength=BINS)
-        self.sums += np.bincount(keys, weights=logits, minlength=BINS)
+            self.counts[label, bins] += np.bincount(keys[same == label], minlength=len(bins))
+        self.sums[bins] += np.bincount(keys, weights=logits, minlength=len(bins))
 
     def occupied(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Return the mean logit (k,) of each bin that holds any, and its counts (2, k)."""
-        where = self.counts.any(0)
+        where = np.flatnonzero(self.counts[0] + self.counts[1])
         counts = self.counts[:, where]
         return self.sums[where] / counts.sum(0), counts
 

@@ -1,12 +1,14 @@
 """Features of patches whose binding is known: the gates of the study.
 
-    h = Q [binding e(image, object); classes c(class); position q(row, column); nuisance u] + noise
+    h = Q [binding e(image, object); classes c(class); position q(row, column); image v(share);
+           nuisance u] + offset + noise
 
-e is drawn anew for every object of every image, c once for every class, u for every patch, and q is
-smooth in the place. Each has dimensions of its own; Q is the identity (the binding is axis-aligned)
-or a rotation of all of them. So what a scorer can find is known: a quadratic form of rank `rank`
-reads e, the class alone cannot tell two objects of a class apart, a sum of two patches cannot tell
-anything of e.
+e is drawn anew for every object of every image, c once for every class, u for every patch; q is
+smooth in the place, and v in the share of the image's pairs that are of one object. With
+`histogram` every token has the mean c of its image too. Each has dimensions of its own; Q is the
+identity (the binding is axis-aligned) or a rotation of all of them. So what a scorer can find is
+known: a quadratic form of rank `rank` reads e, the class alone cannot distinguish two objects of a
+class, and a sum of two patches predicts nothing from e.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
 from bindscope.studies.same_object.planted_config import Planted
 
-CLASS, PLACE, ROTATION, IMAGE = range(4)  # what a generator is for
+CLASS, PLACE, ROTATION, IMAGE, SHARE = range(5)  # what a generator is for
 
 
 def planted_tokens(
@@ -48,7 +50,8 @@ def planted_tokens(
     n, m = instances.shape
     own = np.zeros((n, m, planted.dim))
     where = np.split(
-        np.arange(planted.dim), np.cumsum([planted.rank, planted.class_dims, planted.place_dims])
+        np.arange(planted.dim),
+        np.cumsum([planted.rank, planted.class_dims, planted.place_dims, planted.image_dims]),
     )
     for i in range(n):
         generator = rng(planted.seed, IMAGE, first + i)
@@ -58,17 +61,21 @@ def planted_tokens(
         if planted.shuffled == "image":
             bound = bound[generator.permutation(m)]
         own[i, :, where[0]] = bound.T
-        own[i, :, where[3]] = planted.nuisance * generator.standard_normal((len(where[3]), m))
-    if planted.classes:
-        own[..., where[1]] = planted.classes * _class_parts(classes, planted)
+        own[i, :, where[4]] = planted.nuisance * generator.standard_normal((len(where[4]), m))
+    if planted.classes or planted.histogram:
+        parts = _class_parts(classes, planted)
+        own[..., where[1]] = planted.classes * parts
+        own[..., where[1]] += planted.histogram * parts.mean(1, keepdims=True)
     if planted.position:
         own[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
+    if planted.image:
+        own[..., where[3]] = planted.image * _image_parts(instances, planted)[:, None]
     if planted.rotated:
         draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
         own = own @ np.linalg.qr(draw)[0].T
     for i in range(n):
         noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(own[i].shape)
-        own[i] += planted.noise * noise
+        own[i] += planted.noise * noise + planted.offset
     return own.astype(np.float32)
 
 
@@ -94,4 +101,14 @@ def _place_parts(
     parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(
         np.asarray(positions, np.float64) / grid @ waves + phases
     )
+    return parts
+
+
+def _image_parts(instances: Array, planted: Planted) -> npt.NDArray[np.float64]:
+    """Return cosines of each image's share of pairs of one object, (n, image_dims)."""
+    generator = rng(planted.seed, SHARE)
+    waves = generator.uniform(0, 4 * np.pi, planted.image_dims)
+    phases = generator.uniform(0, 2 * np.pi, planted.image_dims)
+    share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
+    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(share[:, None] * waves + phases)
     return parts

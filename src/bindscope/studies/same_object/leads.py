@@ -16,27 +16,34 @@ from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.marks import weights_name
 from bindscope.tables.rows import Row, read_rows, rerun
 
+RIGHT, PAIRS, MAJORITY = range(3)  # columns of what is counted of each image
 # Family -> the column that says by how much it is ahead; of positions: how far behind.
 RIVALS = {
     "quadratic": "quadratic_lead",
     "quadratic_position": "quadratic_position_lead",
     "position": "position_lead",
 }
-Samples = Mapping[int, NDArray[np.float64]]
+LEADS = (*RIVALS.values(), "image_majority_lead", "last_layer_lead")
 
 
-def rows_with_leads(fits: Sequence[Given], n_samples: int, seed: int) -> list[Row]:
+def rows_with_leads(
+    fits: Sequence[Given], depths: Mapping[str, int | None], n_samples: int, seed: int
+) -> list[Row]:
     """Read the rows of fits, and add to each by how much others are ahead of it, or it of others.
 
     Added are `quadratic_lead` and `quadratic_position_lead`, the accuracy of those probes of the
-    same tokens minus the row's, and `position_lead`, the row's accuracy minus that of the probe
-    that reads positions alone; each with a 95 % interval over test images that are drawn for both
-    probes at once. None where there is no such probe, and for shuffled labels.
+    same tokens minus the row's; `position_lead`, the row's accuracy minus that of the probe that
+    reads positions alone; `image_majority_lead`, minus that of each image's more frequent answer;
+    `last_layer_lead`, minus that of the same probe after the last block. Each has a 95 % interval
+    over test images that are drawn for both at once. None where there is no such probe, and for
+    shuffled labels.
 
     Parameters
     ----------
     fits
         Products with `images`: what is right of each test image.
+    depths
+        Blocks of each model.
     n_samples, seed
         Resamples of the test images.
 
@@ -45,12 +52,12 @@ def rows_with_leads(fits: Sequence[Given], n_samples: int, seed: int) -> list[Ro
     StoreError
         If probes of one grid were not asked about the same pairs.
     """
-    found = [
-        (row, _of_images(given, row)) for given in fits for row in read_rows(given)
-    ]  # fmt: skip
+    found = [(row, _of_images(given, row)) for given in fits for row in read_rows(given)]
+    for row, _ in found:
+        row["n_layers"] = depths.get(row["model"])
     true = [one for one in found if one[0]["control"] == "none"]
     for _, group in groupby(sorted(true, key=_pairs_key), key=_pairs_key):
-        _add(list(group), n_samples, seed)
+        add_leads(list(group), n_samples, seed)
     return [row for row, _ in found]
 
 
@@ -63,33 +70,62 @@ def _of_images(given: Given, row: Row) -> NDArray[np.float64]:
     return arrays[weights_name(row["layer"], row["seed"], row["rank"])].astype(np.float64)
 
 
-def _add(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int) -> None:
-    """Add the leads of all rows about the same pairs, from the same resamples."""
-    pairs = found[0][1][:, 1]
+def add_leads(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int) -> None:
+    """Add the leads of all rows about the same pairs, from the same resamples.
+
+    Parameters
+    ----------
+    found
+        Rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
+    n_samples, seed
+        As in `rows_with_leads`.
+    """
+    pairs, majority = found[0][1][:, PAIRS], found[0][1][:, MAJORITY]
     for row, counts in found:
-        if not np.array_equal(counts[:, 1], pairs):
+        if not np.array_equal(counts[:, [PAIRS, MAJORITY]], found[0][1][:, [PAIRS, MAJORITY]]):
             where = " ".join(str(row[name]) for name in ("dataset", "model", "layer", "probe"))
             raise StoreError(where, "was measured on other pairs than its rivals", rerun(where))
-    right = np.column_stack([counts[:, 0] for _, counts in found])
+    right = np.column_stack([*(counts[:, RIGHT] for _, counts in found), majority])
     drawn = resampled_means(np.column_stack([right, pairs]), n_samples, seed)
     shares = drawn[:, :-1] / drawn[:, -1:]
     accuracies = right.sum(0) / pairs.sum()
     rows = [row for row, _ in found]
+    for row in rows:
+        row |= {f"{column}{end}": None for column in LEADS for end in ("", "_low", "_high")}
+
+    def add(i: int, column: str, ahead: int, behind: int) -> None:
+        value = float(accuracies[ahead] - accuracies[behind])
+        low, high = interval(shares[:, ahead] - shares[:, behind])
+        rows[i][column] = value
+        rows[i][f"{column}_low"], rows[i][f"{column}_high"] = min(low, value), max(high, value)
+
     for i, row in enumerate(rows):
+        add(i, "image_majority_lead", i, len(rows))
+        if (last := _last_layer(rows, row)) is not None:
+            add(i, "last_layer_lead", i, last)
         for family, column in RIVALS.items():
             j = _rival(rows, row, family)
             if j is None or rows[j] is row:
                 continue
-            sign = -1 if family == "position" else 1
-            row[column] = sign * float(accuracies[j] - accuracies[i])
-            ends = interval(sign * (shares[:, j] - shares[:, i]))
-            row[f"{column}_low"], row[f"{column}_high"] = ends
+            add(i, column, *((i, j) if family == "position" else (j, i)))
+
+
+def _last_layer(rows: Sequence[Row], row: Row) -> int | None:
+    """Return the number of the row of the same probe after the model's last block, or none."""
+    same = ("model", "probe", "rank", "seed")
+    for j, other in enumerate(rows):
+        is_last = row["n_layers"] and other["layer"] == str(row["n_layers"])
+        if is_last and other is not row and all(other[name] == row[name] for name in same):
+            return j
+    return None
 
 
 def _rival(rows: Sequence[Row], row: Row, family: str) -> int | None:
     """Return the number of the first row of a family that reads the same tokens, or none."""
     for j, other in enumerate(rows):
         reads_the_same = all(other[name] == row[name] for name in ("model", "layer"))
+        if other["rank"]:
+            continue  # a truncated form is no rival
         if other["family"] == family and (family == "position" or reads_the_same):
             return j
     return None

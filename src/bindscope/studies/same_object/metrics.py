@@ -17,15 +17,16 @@ from torch.nn.functional import softplus
 
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.histogram import Calibration, Histogram, area
+from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
 from bindscope.studies.same_object.scorers.base import LN2, Scorer
 from bindscope.studies.same_object.strata import CELLS, MEMBERS, STRATA, cells, same_class
 
 COARSE = 256  # bins of logits that are kept for every image, for intervals of the area
+QUANTILES = 64  # of an image's own logits, for the areas of strata within it
 # What is summed of the pairs of a cell.
 PAIRS, SAME, RIGHT_SAME, RIGHT_DIFFERENT, LOSS = range(5)
 SUMS = 5
-INTERVALS = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
+INTERVALS = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,8 +43,9 @@ class Tally:
         float64 (n,): pairs that "same object where same class" is right about.
     coarse
         float32 (n, 2, COARSE): pairs of different and of the same objects by coarse logit.
-    by_cell
-        int64 (CELLS, 2, COARSE): the same over all images, per cell.
+    won, couples
+        float64 (n, strata): of each image the couples of a pair of the same object and a pair of
+        different ones, and those in which the first has the greater logit, a tie counting one half.
     fine
         All pairs by fine logit.
     """
@@ -51,36 +53,62 @@ class Tally:
     sums: Floats
     oracle: Floats
     coarse: npt.NDArray[np.float32]
-    by_cell: npt.NDArray[np.int64]
+    won: Floats
+    couples: Floats
     fine: Histogram
 
     def of_images(self) -> npt.NDArray[np.float32]:
-        """Return pairs that are told right, and pairs, of each image; (n, 2)."""
+        """Return right pairs, pairs, right pairs of the image's majority, couples won and couples.
+
+        float32 (n, 5), of all pairs of each image.
+        """
         sums = self.sums[:, 0]
         right = sums[:, RIGHT_SAME] + sums[:, RIGHT_DIFFERENT]
-        return np.stack([right, sums[:, PAIRS]], axis=1).astype(np.float32)
+        columns = [right, sums[:, PAIRS], _majority(sums), self.won[:, 0], self.couples[:, 0]]
+        return np.stack(columns, axis=1).astype(np.float32)
 
 
-def tally(scorer: Scorer, pairs: Pairs, edges: npt.NDArray[np.float32]) -> Tally:
-    """Go once over a split; `edges` (COARSE - 1,) are those between the coarse bins."""
-    n = pairs.data.n_images
+def tally(
+    scorer: Scorer,
+    pairs: Pairs,
+    edges: npt.NDArray[np.float32],
+    calibration: Calibration = UNCHANGED,
+) -> Tally:
+    """Go once over a split.
+
+    Parameters
+    ----------
+    scorer, pairs
+        Gives logits; the split.
+    edges
+        Between the coarse bins, (COARSE - 1,).
+    calibration
+        The map of logits whose sign is the decision.
+    """
+    n, strata = pairs.data.n_images, len(STRATA)
     found = Tally(
-        np.zeros((n, len(STRATA), SUMS)), np.zeros(n), np.zeros((n, 2, COARSE), np.float32),
-        np.zeros((CELLS, 2, COARSE), np.int64), Histogram(),
+        np.zeros((n, strata, SUMS)), np.zeros(n), np.zeros((n, 2, COARSE), np.float32),
+        np.zeros((n, strata)), np.zeros((n, strata)), Histogram(),
     )  # fmt: skip
     for block in pairs.blocks():
-        _add(found, block, scorer.logits(block), edges)
+        _add(found, block, scorer.logits(block), edges, calibration)
     return found
 
 
-def _add(found: Tally, block: Block, logits: torch.Tensor, edges: npt.NDArray[np.float32]) -> None:
+def _add(
+    found: Tally,
+    block: Block,
+    logits: torch.Tensor,
+    edges: npt.NDArray[np.float32],
+    calibration: Calibration,
+) -> None:
     same = block.same
     g, truth, image, cell = (
         v.cpu().numpy() for v in (logits.float(), same, block.image, cells(block))
     )
     found.fine.add(g, truth)
     loss = softplus(torch.where(same, -logits, logits)).double().cpu().numpy()
-    right = (g > 0) == truth
+    right = (calibration.scale * g + calibration.offset > 0) == truth
     b, rows = len(block.valid), slice(block.first, block.first + len(block.valid))
     place, size = image * CELLS + cell, b * CELLS
     values = (None, truth, right & truth, right & ~truth, np.where(np.isfinite(loss), loss, 0.0))
@@ -95,8 +123,42 @@ def _add(found: Tally, block: Block, logits: torch.Tensor, edges: npt.NDArray[np
     both = truth * COARSE + coarse
     counted = np.bincount(image * 2 * COARSE + both, minlength=b * 2 * COARSE)
     found.coarse[rows] = counted.reshape(b, 2, COARSE)
-    counted = np.bincount(cell * 2 * COARSE + both, minlength=CELLS * 2 * COARSE)
-    found.by_cell += counted.reshape(CELLS, 2, COARSE)
+    found.won[rows], found.couples[rows] = _within(g, truth, image, cell, b)
+
+
+def _within(
+    g: npt.NDArray[np.float32],
+    same: npt.NDArray[np.bool_],
+    image: npt.NDArray[np.int64],
+    cell: npt.NDArray[np.int64],
+    b: int,
+) -> tuple[Floats, Floats]:
+    """Return the couples won and the couples of each image and stratum, (b, strata) each.
+
+    Of all pairs they are counted from exact ranks, of strata in quantiles of the image's logits.
+    """
+    order = np.lexsort((g, image))
+    sorted_image, sorted_g = image[order], g[order]
+    n = np.bincount(image, minlength=b)
+    new = np.ones(len(g), bool)
+    new[1:] = (np.diff(sorted_image) != 0) | (sorted_g[1:] != sorted_g[:-1])
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.append(starts, len(g)))
+    before = np.repeat(n.cumsum() - n, n)
+    rank = np.empty(len(g))
+    rank[order] = np.repeat(starts + (sizes - 1) / 2, sizes) - before
+    ones = np.bincount(image, weights=same, minlength=b)
+    won_all = np.bincount(image[same], weights=rank[same], minlength=b) - ones * (ones - 1) / 2
+    place = np.minimum((rank + 0.5) / n[image] * QUANTILES, QUANTILES - 1).astype(np.int64)
+    present, here = np.unique(cell, return_inverse=True)
+    index = ((image * len(present) + here) * 2 + same) * QUANTILES + place
+    counted = np.bincount(index, minlength=b * len(present) * 2 * QUANTILES)
+    by_cell = counted.reshape(b, len(present), 2 * QUANTILES).astype(np.float32)
+    members = MEMBERS[:, present].astype(np.float32)
+    counts = np.matmul(members, by_cell).reshape(b, len(STRATA), 2, QUANTILES).astype(np.float64)
+    won, couples = _won(counts)
+    won[:, 0], couples[:, 0] = won_all, ones * (n - ones)
+    return won, couples
 
 
 def validated(scorer: Scorer, pairs: Pairs) -> tuple[Calibration, npt.NDArray[np.float32]]:
@@ -120,13 +182,26 @@ def ratios(sums: Floats) -> dict[str, Floats]:
         }
 
 
+def _won(counts: Floats) -> tuple[Floats, Floats]:
+    """Return couples won and couples (...) of counts (..., 2, bins)."""
+    different, same = counts[..., 0, :], counts[..., 1, :]
+    below = different.cumsum(-1) - different / 2
+    return (below * same).sum(-1), different.sum(-1) * same.sum(-1)
+
+
 def areas(coarse: Floats) -> Floats:
     """Return areas under the ROC curve of counts (..., 2, COARSE), NaN of one label."""
-    different, same = coarse[..., 0, :], coarse[..., 1, :]
-    below = different.cumsum(-1) - different / 2
+    return _ratio(*_won(coarse))
+
+
+def _ratio(hits: Floats, n: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = (below * same).sum(-1) / (different.sum(-1) * same.sum(-1))
-    return found
+        return np.asarray(hits / n)
+
+
+def _majority(sums: Floats) -> Floats:
+    """Return right answers of the more frequent answer, of sums (..., SUMS) of an image."""
+    return np.maximum(sums[..., SAME], sums[..., PAIRS] - sums[..., SAME])
 
 
 def entropy_bits(share: float) -> float:
@@ -150,29 +225,31 @@ def measure(
     """
     used = found.sums[:, 0, PAIRS] > 0
     sums = found.sums[used]
-    flat = np.concatenate(
-        [sums.reshape(len(sums), -1), found.coarse[used].reshape(len(sums), -1)], axis=1
-    )
+    parts: list[npt.NDArray[Any]] = [
+        sums, found.won[used], found.couples[used], found.coarse[used],
+    ]  # fmt: skip
+    flat = np.concatenate([part.reshape(len(sums), -1) for part in parts], axis=1)
+    ends = np.cumsum([part[0].size for part in parts])[:-1]
     means = resampled_means(flat, n_samples, seed)
-    width = len(STRATA) * SUMS
-    drawn, drawn_coarse = means[:, :width].reshape(-1, len(STRATA), SUMS), means[:, width:]
+    drawn, won, couples, drawn_coarse = np.split(means, ends, axis=1)
+    drawn, within = drawn.reshape(-1, len(STRATA), SUMS), _ratio(won, couples)
     row = _whole(found, sums[:, 0], calibration)
-    samples = ratios(drawn[:, 0])
+    samples = ratios(drawn[:, 0]) | {"auc_within": within[:, 0]}
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
     samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
-    return row, _strata(found, sums, drawn)
+    return row, _strata(found, sums, drawn, within)
 
 
 def _whole(found: Tally, of_images: Floats, calibration: Calibration) -> dict[str, Any]:
     total = of_images.sum(0)
     share = float(total[SAME] / total[PAIRS])
-    majority = np.maximum(of_images[:, SAME], of_images[:, PAIRS] - of_images[:, SAME])
     row: dict[str, Any] = {name: _number(value) for name, value in ratios(total).items()}
     auc = found.fine.auc()
     return row | {
         "auc": None if auc is None else auc[0],
         "auc_error": None if auc is None else auc[1],
+        "auc_within": _number(_ratio(found.won[:, 0].sum(), found.couples[:, 0].sum())),
         "loss_calibrated_bits": found.fine.loss_bits(calibration),
         "ece": found.fine.calibration_error(),
         "ece_calibrated": found.fine.calibration_error(calibration),
@@ -181,27 +258,27 @@ def _whole(found: Tally, of_images: Floats, calibration: Calibration) -> dict[st
         "positives": share,
         "base_entropy_bits": entropy_bits(share),
         "majority_accuracy": max(share, 1 - share),
-        "image_majority_accuracy": float(majority.sum() / total[PAIRS]),
+        "image_majority_accuracy": float(_majority(of_images).sum() / total[PAIRS]),
         "class_oracle_accuracy": float(found.oracle.sum() / total[PAIRS]),
     }
 
 
-def _strata(found: Tally, sums: Floats, drawn: Floats) -> list[dict[str, Any]]:
+def _strata(found: Tally, sums: Floats, drawn: Floats, within: Floats) -> list[dict[str, Any]]:
     rows = []
-    for i, (stratum, inside) in enumerate(zip(STRATA, MEMBERS, strict=True)):
+    for i, stratum in enumerate(STRATA):
         total = sums[:, i].sum(0)
         if total[PAIRS] == 0:
             continue
         values = {name: _number(value) for name, value in ratios(total).items()}
-        auc = area(found.by_cell[inside].sum(0))
-        samples = ratios(drawn[:, i])
+        area = _ratio(found.won[:, i].sum(), found.couples[:, i].sum())
+        values["auc_within"] = _number(area)
+        samples = ratios(drawn[:, i]) | {"auc_within": within[:, i]}
         rows.append(
             stratum._asdict()
             | values
-            | _ends(values, samples, ("accuracy", "balanced_accuracy"))
+            | _ends(values, samples, ("accuracy", "balanced_accuracy", "auc_within"))
             | {
-                "auc": None if auc is None else auc[0],
-                "auc_error": None if auc is None else auc[1],
+                "image_majority_accuracy": float(_majority(sums[:, i]).sum() / total[PAIRS]),
                 "n_images": int((sums[:, i, PAIRS] > 0).sum()),
                 "n_pairs": int(total[PAIRS]),
                 "positives": float(total[SAME] / total[PAIRS]),

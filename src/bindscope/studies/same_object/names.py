@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
+from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,8 @@ _FAMILIES: Final = {
     "quadratic_position": Shown(
         "quadratic + position", "the quadratic probe with positions", BLUE, "^"
     ),
-    "low_rank": Shown("low rank", "the low-rank probe", SKY, "X"),
     "dot": Shown("dot product", "the dot product", AMBER, "<"),
     "cosine": Shown("cosine", "the cosine", AMBER, ">"),
-    "mlp": Shown("perceptron", "the perceptron", INK, "*"),
-    "self_attention": Shown("self-attention", "the probe with self-attention", SKY, "d"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }
 FAMILY_ORDER: Final = tuple(_FAMILIES)

@@ -16,9 +16,20 @@ class Planted(Model):
     rank: PositiveInt = Field(16, description="Dimensions of e, the rank of the binding.")
     class_dims: PositiveInt = Field(12, description="Dimensions of the class part.")
     place_dims: PositiveInt = Field(8, description="Dimensions of the part of the place.")
+    image_dims: NonNegativeInt = Field(0, description="Dimensions of the image-level part.")
     binding: NonNegativeFloat = Field(1.0, description="Size of e.")
     classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
     position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
+    image: NonNegativeFloat = Field(
+        0.0,
+        description="Size of the image-level part, the same in all tokens of an image: smooth "
+        "functions of the image's share of pairs of one object.",
+    )
+    histogram: NonNegativeFloat = Field(
+        0.0,
+        description="Size of the mean class part of the image's patches, added to all of them.",
+    )
+    offset: float = Field(0.0, description="Common to all numbers of all tokens.")
     nuisance: NonNegativeFloat = Field(
         0.0, description="Deviation of noise in the dimensions that hold nothing else."
     )
@@ -31,9 +42,10 @@ class Planted(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        parts = self.rank + self.class_dims + self.place_dims
+        parts = self.rank + self.class_dims + self.place_dims + self.image_dims
         if parts > self.dim:
             raise ValueError(
-                f"rank, class_dims and place_dims take {parts} dimensions of {self.dim}; raise dim"
+                f"rank, class_dims, place_dims and image_dims take {parts} dimensions of "
+                f"{self.dim}; raise dim"
             )
         return self

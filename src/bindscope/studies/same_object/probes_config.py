@@ -54,6 +54,11 @@ class QuadraticScorer(_Convex):
     """g = x' W y + the linear form, W symmetric and of full rank."""
 
     family: Literal["quadratic"]
+    ranks: tuple[PositiveInt, ...] = Field(
+        (),
+        description="Ranks at which the fitted W is also measured: its eigenvalues beyond the "
+        "largest ones by size are set to 0; a row of the table for each rank.",
+    )
 
 
 class QuadraticPositionScorer(_Convex):
@@ -62,15 +67,6 @@ class QuadraticPositionScorer(_Convex):
     family: Literal["quadratic_position"]
     position_l2: tuple[NonNegativeFloat, ...] = Field(
         (1e-2, 1e-3, 1e-4), min_length=1, description="Of the table alone, as of `position`."
-    )
-
-
-class LowRankScorer(_Convex):
-    """g = sum_k s_k (A_k x)(A_k y) + the linear form; from the truncated quadratic, refined."""
-
-    family: Literal["low_rank"]
-    ranks: tuple[PositiveInt, ...] = Field(
-        (1, 2, 4, 8, 16, 32), min_length=1, description="Ranks; each is a row of the table."
     )
 
 
@@ -117,27 +113,6 @@ class IdentityScorer(_Descended):
         description="What a query and an object that are matched pay: `likelihood`: the "
         "cross-entropy of the object's patches; `masks` (the paper's): 5 x cross-entropy plus "
         "5 x Dice of the mask, patches of no object left out.",
-    )
-
-
-class MlpScorer(_Descended):
-    """A perceptron on [x * y, |x - y|]: what capacity alone gains."""
-
-    family: Literal["mlp"]
-    hidden: PositiveInt = Field(64, description="Hidden units.")
-
-
-class SelfAttentionScorer(_Descended):
-    """A layer of attention over the image's patches, read by the quadratic form it starts from."""
-
-    family: Literal["self_attention"]
-    heads: PositiveInt = Field(4, description="Heads of the attention.")
-    width: PositiveInt = Field(16, description="Numbers of a head's queries, keys and values.")
-    l2: tuple[NonNegativeFloat, ...] = Field(
-        (1.0, 0.1, 0.01, 0.001), min_length=1, description="Of the quadratic form, as there."
-    )
-    quadratic_steps: PositiveInt = Field(
-        150, description="L-BFGS iterations of each strength of the quadratic form, at most."
     )
 
 
@@ -192,12 +167,9 @@ AnyScorer = Annotated[
     | DiagonalScorer
     | QuadraticScorer
     | QuadraticPositionScorer
-    | LowRankScorer
     | ClassScorer
     | ClassPosition
     | IdentityScorer
-    | MlpScorer
-    | SelfAttentionScorer
     | DotScorer
     | CosineScorer
     | PositionScorer

@@ -27,7 +27,7 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.effects_products import EFFECTS, HEADS, add_effects
+from bindscope.studies.same_object.effects.products import EFFECTS, HEADS, add_effects
 from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -38,7 +38,13 @@ _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 WITHOUT_MODEL = ("position", "baseline")
 # The fit of any other probe has one optimum.
-SEEDED = ("identity_pointwise", "mlp", "self_attention")
+SEEDED = ("identity_pointwise",)
+LEADING = ("quadratic", "quadratic_position")  # families whose gains over others are judged
+# Families that a claim about a leading probe compares it with, at whatever layer it is judged.
+RIVALS = (
+    "linear", "diagonal", "quadratic_position", "class_pointwise", "class_position",
+    "identity_pointwise",
+)  # fmt: skip
 
 
 def _fit_outputs(base: str) -> dict[str, str]:
@@ -136,8 +142,6 @@ def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> Non
                     content = {
                         **{key: known[key] for key in ("layers", "background", "intervals")},
                         "token_norm": probe.model_dump()["token_norm"],
-                        "cross_images": geometry.cross_images,
-                        "cross_steps": geometry.cross_steps,
                         "threads": probe.threads,
                     }
                     graph.add(
@@ -199,6 +203,29 @@ class _Fits:
                 for layers in self._layer_blocks():
                     for control in self.block.controls:
                         self._fit(probe, seeds, layers, control, samples)
+        for probe, seeds in self._rivals():
+            for layers in self._layer_blocks():
+                self._fit(probe, seeds, layers, "none", samples)
+
+    def _rivals(self) -> list[tuple[AnyScorer, tuple[int, ...]]]:
+        """Return probes that other entries fit to these tokens and that a claim may need here.
+
+        A claim is judged at the layer that validation prefers for a leading probe, which is not
+        known beforehand: so its rivals are fitted to every layer that a leading probe is fitted to.
+        """
+        known = {probe.name: probe for probe in self.section.probes}
+        if "none" not in self.block.controls or not any(
+            known[name].family in LEADING for name in self.block.probes
+        ):
+            return []
+        found: dict[tuple[str, tuple[int, ...]], AnyScorer] = {}
+        for block in self.section.fits:
+            if self.dataset.name in block.datasets and self.model.name in block.models:
+                for probe in (known[name] for name in block.probes):
+                    if probe.family in RIVALS and probe.name not in self.block.probes:
+                        seeds = block.seed_blocks if probe.family in SEEDED else ((0,),)
+                        found |= {(probe.name, each): probe for each in seeds}
+        return [(probe, seeds) for (_, seeds), probe in found.items()]
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""

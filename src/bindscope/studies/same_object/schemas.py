@@ -47,6 +47,8 @@ _ABOUT = (
         "Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
     ),
     *_lead("position_lead", "This accuracy, minus that of the probe of positions alone."),
+    *_lead("image_majority_lead", "This accuracy, minus `image_majority_accuracy`."),
+    *_lead("last_layer_lead", "This accuracy, minus that of the same probe after the last block."),
 )  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def probabilities(
     asked = torch.take_along_dim(x, places[:, :, None], 1)
     if "weights" in part:
         p, q = (v.matmul(part["weights"]).add(part["bias"]).softmax(-1) for v in (asked, x))
-        scores = torch.bmm(p, q.transpose(1, 2))
+        scores = torch.bmm(p * part["shares"], q.transpose(1, 2))
     else:
         own = x @ part["linear"]
         g = _products(part, asked) @ x.transpose(1, 2) + own[:, None, :] + part["bias"]
@@ -120,8 +120,6 @@ def _products(part: Mapping[str, torch.Tensor], asked: torch.Tensor) -> torch.Te
         return asked @ part["matrix"]
     if "diagonal" in part:
         return asked * part["diagonal"]
-    if "rows" in part:
-        return (asked @ part["rows"].t() * part["signs"]) @ part["rows"]
     return torch.zeros_like(asked)
 
 
@@ -134,16 +132,6 @@ def _of_places(
     across = (places[:, :, None] % columns - every % columns).abs()
     offset = part["offsets"][rows * columns + across]
     return offset + part["places"][places][:, :, None] + part["places"]
-
-
-def largest_rank(weights: Arrays, layer: str, seed: int) -> str:
-    """Return the name of a layer's weights, of the largest rank where there are several."""
-    ranks = {
-        int(name.split("/")[2].partition(".")[0])
-        for name in weights
-        if name.startswith(f"{layer}/{seed}/")
-    }
-    return weights_name(layer, seed, max(ranks))
 
 
 def score_maps(
@@ -182,7 +170,7 @@ def score_maps(
     scores = {
         f"scores-{layer}": probabilities(
             weights,
-            largest_rank(weights, str(layer), seed),
+            weights_name(str(layer), seed, 0),
             tokens[str(layer)],
             queries,
             norm,

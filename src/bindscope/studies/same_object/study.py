@@ -12,8 +12,6 @@ from bindscope.studies.same_object.config import PairSection, problems
 from bindscope.studies.same_object.products import STEPS, add_products
 
 _HERE = "bindscope.studies.same_object"
-_PUBLISHED = "resources/published/same_object.csv"
-_ABLATION = "resources/published/same_object_ablation.csv"
 
 
 def _fits(graph: Graph) -> dict[str, list[Product]]:
@@ -63,24 +61,15 @@ def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
 
 
 def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    """Ask for the weights of the quadratic fits too, where forms of low rank stand beside them."""
-    families = {probe.name: probe.family for probe in section.probes}
+    """Ask for the weights of the quadratic fits that are also measured truncated."""
+    ranked = {p.name for p in section.probes if p.family == "quadratic" and p.ranks}
     fits = graph.of("same_object_fit", control="none")
-    if not any(families[fit.wildcards["probe"]] == "low_rank" for fit in fits):
+    quadratic = [fit for fit in fits if fit.wildcards["probe"] in ranked]
+    if not quadratic:
         return None
-    quadratic = [fit for fit in fits if families[fit.wildcards["probe"]] == "quadratic"]
     about = _about_table(graph, shared, section)
     inputs = {**about.inputs, "fits": quadratic}
     return Request(inputs, about.content, {"fits": ("weights",)})
-
-
-def _skipped(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    """Ask for what is known of images that are read; every scene that is drawn shows objects."""
-    read = {name for name, dataset in shared.datasets.items() if dataset.source is not None}
-    samples = [p for p in graph.of("patch_samples") if p.wildcards["dataset"] in read]
-    used = {p.wildcards["dataset"] for p in samples}
-    records = [p for p in graph.of("records") if p.wildcards["dataset"] in used]
-    return Request({"samples": samples, "records": records}) if samples else None
 
 
 def _geometry_rows(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -105,8 +94,6 @@ def _attention(graph: Graph, shared: Shared, section: PairSection) -> Request | 
 
 
 def _retrained(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    if section.effects is None or section.effects.retrained is None:
-        return None
     rows = graph.of("same_object_effects")
     return Request({"effects": rows}, reads={"effects": ("retrained",)}) if rows else None
 
@@ -141,15 +128,14 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
-        TableEntry("same_object_skipped", f"{_HERE}.skipped:SKIPPED", _skipped),
         TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
-        TableEntry("same_object_ablation", f"{_HERE}.effects_tables:ABLATION", _edits),
-        TableEntry("same_object_retrained", f"{_HERE}.effects_tables:RETRAINED", _retrained),
-        TableEntry("same_object_attention", f"{_HERE}.effects_tables:ATTENTION", _attention),
+        TableEntry("same_object_ablation", f"{_HERE}.effects.tables:ABLATION", _edits),
+        TableEntry("same_object_retrained", f"{_HERE}.effects.tables:RETRAINED", _retrained),
+        TableEntry("same_object_attention", f"{_HERE}.effects.tables:ATTENTION", _attention),
     ),
     figures=(
         _figure("same_object_layers", "Same object: layer by layer", _measured),
-        _figure("same_object_models", "Same object: model by model", _measured, _PUBLISHED),
+        _figure("same_object_models", "Same object: model by model", _measured),
         _figure("same_object_strata", "Same object: two of one class", _by_stratum),
         _figure("same_object_ranks", "Same object: how many directions", _ranks),
         _figure("same_object_maps", "Same object: what a patch is said to go with", _maps),
@@ -160,15 +146,14 @@ STUDY = Study(
             "same_object_attention",
             "Same object: where attention goes",
             _about_attention,
-            _PUBLISHED,
         ),
         _figure(
             "same_object_edits",
             "Same object: edits of what the probe reads",
             _about_edits,
-            _ABLATION,
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
-    resources=(_PUBLISHED, _ABLATION),
+    claims=f"{_HERE}.claims:CLAIMS",
+    planted=f"{_HERE}.planted:CASES",
 )

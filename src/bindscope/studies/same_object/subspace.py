@@ -4,12 +4,16 @@ In token space: b = P (h - m), with P = U U' for an orthonormal basis U (d, k) a
 of train; f = h - b. Taken about the mean, to remove b is to replace it by its mean, and what is
 left has the mean that the later blocks know.
 
+The directions that a probe reads most also hold the class and the position, by which most pairs are
+predicted. Claims are therefore about `beyond`: the part of the probe's subspace outside those in
+which tokens differ by class and by position.
+
 Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of b).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -19,9 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
+from bindscope.studies.same_object.marks import JUDGED
 
 EditName = Literal["shuffle", "inject", "remove", "weights"]
-SubspaceName = Literal["probe", "random", "matched", "variance", "mean"]
+SubspaceName = Literal["probe", "beyond", "random", "matched", "variance", "mean"]
 BASIS, ORDER, MATCHED = 21, 22, 23  # what generators are for
 DRAWS = 64  # of which the one whose variance is nearest is kept
 TINY = 1e-12
@@ -40,10 +45,11 @@ class Intervention(NamedTuple):
         `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
         object's mean replaces; `remove` and `weights`: 1. At 0 nothing changes.
     subspace
-        Whose b: `probe`; controls: `random` (as many random directions), `matched` (random ones
-        that hold as much variance as the probe's), `variance` (the directions of most variance, the
-        change of each token as long as that of `probe`, but for `weights`), `mean` (no subspace:
-        the whole token moves to the mean token, as far as `probe` moves it).
+        Whose b: `probe`: the directions that the probe reads most; `beyond`: the part of them
+        outside the subspaces of class and position. Controls of `beyond`: `random` (as many random
+        directions), `matched` (random ones that hold as much variance), `variance` (the directions
+        of most variance, the change of each token as long as that of `beyond`, but for `weights`),
+        `mean` (no subspace: the whole token moves to the mean token, as far as `beyond` moves it).
     """
 
     edit: EditName
@@ -52,11 +58,11 @@ class Intervention(NamedTuple):
 
 
 def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor:
-    """Return what a quadratic or low-rank probe reads most, in token space; float64 (k, d).
+    """Return what a quadratic probe reads most, in token space; float64 (k, d).
 
-    The k eigenvalues of W that are largest by size: of a quadratic probe of W as the tokens of
-    train use it (`scorers.quadratic.eigen`), of a low-rank one of W itself. Tokens are standardised
-    before they are read, so that a row r reads r * scale of a raw token.
+    The k eigenvalues that are largest by size, of W as the tokens of train use it
+    (`scorers.quadratic.eigen`). Tokens are standardised before they are read, so that a row r reads
+    r * scale of a raw token.
 
     Parameters
     ----------
@@ -66,16 +72,62 @@ def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor
         How many; no more than the probe has.
     """
     part = of_name(weights, name)
-    if "eigenrows" in part:
-        rows = part["eigenrows"]
-    else:
-        form = part["rows"].t() * part["signs"] @ part["rows"]
-        values, vectors = torch.linalg.eigh(form)
-        found = values.abs() > values.abs().max() * 1e-9
-        order = values.abs().argsort(descending=True, stable=True)[: int(found.sum())]
-        rows = vectors[:, order].t()
-    found_rows: Tensor = rows[:k] * part["scale"]
-    return found_rows
+    rows: Tensor = part["eigenrows"][:k] * part["scale"]
+    return rows
+
+
+class LabelMeans:
+    """Sums of tokens by label in two halves of the images: the subspace in which labels differ.
+
+    The cross-covariance of the label means of two halves has the between-label covariance as its
+    expectation, whatever noise, object or image the halves hold: these are independent. Its noise
+    is symmetric about 0, so eigenvalues above the size of the lowest one are signal.
+
+    Parameters
+    ----------
+    n_labels, dim
+        Labels 0 to n_labels - 1, and the numbers of a token.
+    """
+
+    def __init__(self, n_labels: int, dim: int) -> None:
+        self.sums = torch.zeros(2, n_labels, dim, dtype=torch.float64)
+        self.counts = torch.zeros(2, n_labels, dtype=torch.float64)
+
+    def add(self, tokens: Tensor, labels: Tensor, half: Tensor) -> None:
+        """Add tokens (k, d) with labels (k,) of images in half 0 or 1 (k,)."""
+        n = self.counts.shape[1]
+        where = half * n + labels
+        self.sums.view(-1, tokens.shape[1]).index_add_(0, where, tokens.double())
+        self.counts.view(-1).index_add_(0, where, torch.ones(len(where), dtype=torch.float64))
+
+    def subspace(self) -> Tensor:
+        """Return an orthonormal basis (d, r); r = 0 where labels do not differ."""
+        both = (self.counts > 0).all(0)
+        dim = self.sums.shape[2]
+        if int(both.sum()) < 2:
+            return torch.zeros(dim, 0, dtype=torch.float64)
+        counts = self.counts[:, both]
+        weights = counts.min(0).values / counts.min(0).values.sum()
+        means = self.sums[:, both] / counts[..., None]
+        means = means - (weights[:, None] * means).sum(1, keepdim=True)
+        crossed = means[0].t() @ (weights[:, None] * means[1])
+        values, vectors = torch.linalg.eigh((crossed + crossed.t()) / 2)
+        edge = max(-float(values[0]), 1e-9 * float(values[-1]), TINY)
+        found: Tensor = vectors[:, values > edge]
+        return found
+
+
+def outside(basis: Tensor, others: Sequence[Tensor]) -> Tensor:
+    """Return the part of a subspace (d, k) that is outside of others, orthonormal (d, k').
+
+    A direction more than half of whose squared length lies in the others is of them, and is left
+    out.
+    """
+    nuisance, sizes, _ = torch.linalg.svd(torch.cat(list(others), 1), full_matrices=False)
+    nuisance = nuisance[:, sizes > 1e-6]
+    u, left, _ = torch.linalg.svd(basis - nuisance @ (nuisance.t() @ basis), full_matrices=False)
+    found: Tensor = u[:, left.square() > 0.5]
+    return found
 
 
 def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]:
@@ -118,6 +170,8 @@ def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
     seed
         Of the draws.
     """
+    if not probe.shape[1]:
+        return probe
     values, vectors = torch.linalg.eigh(covariance)
     k, wanted = probe.shape[1], held_variance(covariance, probe)
     means = values.flip(0).cumsum(0) / torch.arange(1, len(values) + 1)
@@ -133,7 +187,7 @@ def overlap(first: Tensor, second: Tensor) -> float:
 
     The mean squared cosine of the principal angles of orthonormal bases (d, k).
     """
-    share = float((first.t() @ second).square().sum()) / first.shape[1]
+    share = float((first.t() @ second).square().sum()) / max(first.shape[1], 1)
     return min(share, 1.0)  # a subspace of itself, but for rounding
 
 
@@ -149,8 +203,8 @@ def edited_layers(what: Intervention, layer: int, layers: Iterable[Any]) -> list
 
 def variance_basis(covariance: Tensor, k: int) -> Tensor:
     """Return the k directions of most variance, float64 (d, k)."""
-    vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors
-    return vectors[:, -k:].flip(1)
+    vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors.flip(1)
+    return vectors[:, :k]
 
 
 def order_of_patches(n_images: int, n_patches: int, seed: int) -> Tensor:
@@ -225,7 +279,7 @@ class Editor:
     Attributes
     ----------
     bases
-        `probe`, `random`, `matched` and `variance`: orthonormal (d, k).
+        `probe`, `beyond`, `random`, `matched` and `variance`: orthonormal (d, k).
     mean
         Mean token of train (d,).
     order
@@ -274,9 +328,9 @@ class Editor:
             return (new - b) @ basis.t()
 
         if what.subspace == "variance":
-            made = as_long_as(change("variance"), change("probe"))
+            made = as_long_as(change("variance"), change(JUDGED))
         elif what.subspace == "mean":
-            made = as_long_as(-centred, change("probe"))
+            made = as_long_as(-centred, change(JUDGED))
         else:
             made = change(what.subspace)
         return tokens + made

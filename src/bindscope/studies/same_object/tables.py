@@ -19,9 +19,9 @@ class SameObjectTable:
         """Build the table of the rows of the `fits`; as content come `n_layers`, by model."""
         depths, intervals = inputs.content["n_layers"], inputs.content["intervals"]
         rows = rows_with_leads(
-            inputs.of("fits"), intervals["bootstrap_samples"], intervals["bootstrap_seed"]
+            inputs.of("fits"), depths, intervals["bootstrap_samples"], intervals["bootstrap_seed"]
         )
-        return table_of([row | {"n_layers": depths.get(row["model"])} for row in rows], self.schema)
+        return table_of(rows, self.schema)
 
 
 SAME_OBJECT = SameObjectTable()

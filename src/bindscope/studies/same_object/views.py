@@ -14,7 +14,7 @@ from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
-SCORES = ("accuracy", "balanced_accuracy", "auc", "loss_bits")
+SCORES = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
 
 
 def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
@@ -45,7 +45,15 @@ def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.
 
 
 def fitted(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of probes that read tokens and true labels, with `x`, the layer's place."""
+    """Return the rows of probes that read tokens and true labels, with `x`, the layer's place.
+
+    Truncated forms (`rank` above 0) have a figure of their own and are left out.
+    """
+    return with_layer_places(table[table["rank"] == 0])
+
+
+def with_layer_places(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the same rows, those of truncated forms included."""
     rows = table[(table["model"] != NO_MODEL) & (table["control"] == "none")].copy()
     last = rows["layer"] == "final"
     rows["x"] = pd.to_numeric(rows["layer"].mask(last, "0")).astype(float)

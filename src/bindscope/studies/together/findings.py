@@ -17,25 +17,30 @@ from bindscope.report.chapter import (
     Warned,
     page_table,
 )
+from bindscope.report.claims import claims_section, read_rates
+from bindscope.statistics.claims import Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS
+from bindscope.studies.together.claims import CLAIMS, Judged, judged, use_effects
 from bindscope.studies.together.names import TOKENS
 from bindscope.studies.together.use_findings import use_of
-from bindscope.studies.together.views import Judged, judged, left_out, over_groups, points
-from bindscope.studies.together.words import CLAIM, correlation, counted, in_short
+from bindscope.studies.together.views import left_out, over_groups, points
+from bindscope.studies.together.words import correlation, counted, in_short
 
 _INTRODUCTION = (
-    "Two studies look at the same models on the same scenes. One asks how many bits of what goes "
-    "with what a probe reads out of [CLS], beyond what occurs and how many there are of each; the "
-    "other whether two patches are told to be of one object or of two (IsSameObject), and by how "
-    "much more often than from the places of the patches alone."
+    "Two studies measure the same models on the same scenes. One bounds how many bits of the "
+    "pairing (which feature belongs to which) a linear probe decodes from [CLS], beyond which "
+    "features occur and how often. The other measures how often a quadratic probe classifies "
+    "correctly whether two patches belong to one object (IsSameObject), and its accuracy gain over "
+    "a probe of the patches' positions."
 )
 _HOW = (
     "[CLS] is read after the last block, patches at the layer that the validation split prefers. "
-    "Bits are lower bounds: a linear probe that finds few has not shown that there are few. The "
-    "correlation is Spearman's, of the means of groups: models that differ in their training seed "
-    "alone are one group. Its 95 % interval resamples groups, and models within groups; of fewer "
-    f"than {FEWEST_GROUPS} groups there is none, and the verdict is `undecided`. A correlation of "
-    "models does not say that one causes the other."
+    "Bits are lower bounds, so the correlation is one of what a probe decodes. It is Spearman's, "
+    "of the means of groups (models that differ only in their training seed are one group), and "
+    "partial, given the depth of [CLS], where depths differ. Its 95 % interval resamples groups, "
+    f"and models within groups; with fewer than {FEWEST_GROUPS} groups the claim is not testable. "
+    "Recipes that share what could explain both numbers belong in one group. A correlation does "
+    "not show that one causes the other."
 )
 
 
@@ -76,28 +81,43 @@ _ROWS = (
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what several studies found together; see `core.interfaces.Findings`."""
-    use = use_of(tables["pairing_use"]) if "pairing_use" in tables else Chapter()
+    use, verdicts = Chapter(), []
+    if "pairing_use" in tables:
+        use = use_of(tables["pairing_use"])
+        verdicts = judge(CLAIMS, use_effects(tables["pairing_use"]))
     if "together" not in tables:
-        return use
-    own = _correlated(tables["together"], inputs)
-    return replace(
+        return _with_claims(use, verdicts, inputs)
+    found = _judged(tables["together"], inputs)
+    own = _correlated(tables["together"], found)
+    verdicts = [*(one.judgment for one in found), *verdicts]
+    both = replace(
         own,
         headline=(*own.headline, *use.headline),
         findings=(*own.findings, *use.findings),
         notes=(*own.notes, *use.notes),
         sections=(*own.sections, *use.sections),
     )
+    return _with_claims(both, verdicts, inputs)
 
 
-def _correlated(table: pd.DataFrame, inputs: Inputs) -> Chapter:
-    """Say whether models whose patches tell objects apart also bind in [CLS]."""
+def _with_claims(made: Chapter, verdicts: list[Judgment], inputs: Inputs) -> Chapter:
+    """Add the section with all verdicts."""
+    section = claims_section(verdicts, read_rates(inputs.resources["claims"]), "together")
+    return replace(made, sections=(section, *made.sections))
+
+
+def _judged(table: pd.DataFrame, inputs: Inputs) -> list[Judged]:
     section = inputs.content["studies"]["together"]
+    return judged(points(table), section["bootstrap_samples"], section["bootstrap_seed"])
+
+
+def _correlated(table: pd.DataFrame, verdicts: list[Judged]) -> Chapter:
+    """Say whether bits in [CLS] follow the leads of patches."""
     shown = points(table)
-    verdicts = judged(shown, section["bootstrap_samples"], section["bootstrap_seed"])
     groups = page_table("Groups", _GROUPS, _in_percent(over_groups(shown)))
     rows = page_table("All joined rows", _ROWS, _in_percent(table), folded=True)
     return Chapter(
-        lead=tuple(f"That {CLAIM}: {in_words(found)}" for found in verdicts),
+        lead=tuple(in_words(found) for found in verdicts),
         headline=("together",),
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(_key_number(found) for found in verdicts),
@@ -112,9 +132,12 @@ def _correlated(table: pd.DataFrame, inputs: Inputs) -> Chapter:
 
 def in_words(found: Judged) -> str:
     """Say the verdict on one dataset in a sentence."""
-    few = found.n_groups < FEWEST_GROUPS
-    why = f" (fewer than {FEWEST_GROUPS} groups have no interval)" if few else ""
-    return f"{found.verdict} on {found.dataset}, {in_short(found).rpartition(':')[0]}{why}."
+    claim, _, reason = found.judgment.claim.sentence, found.dataset, found.judgment.reason
+    why = f" ({reason})" if reason else ""
+    return (
+        f"{claim} On {found.dataset}: {found.judgment.verdict}{why}, "
+        f"{in_short(found).rpartition(':')[0]}."
+    )
 
 
 def _key_number(found: Judged) -> KeyNumber:
@@ -122,8 +145,7 @@ def _key_number(found: Judged) -> KeyNumber:
     return KeyNumber(
         correlation(found),
         "rank correlation",
-        f"between bits of what goes with what in [CLS] and IsSameObject, of {of} on "
-        f"{found.dataset}",
+        f"between bits of pairing decoded from [CLS] and IsSameObject, of {of} on {found.dataset}",
     )
 
 

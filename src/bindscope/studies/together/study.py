@@ -94,4 +94,6 @@ STUDY = Study(
         FigureEntry.of(_HERE, "pairing_use", "What can be read, and what is used", _use_figure),
     ),
     findings=f"{_HERE}.findings:chapter",
+    claims=f"{_HERE}.claims:CLAIMS",
+    planted=f"{_HERE}.planted:CASES",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Study one reads the pairing information of a toy's image tokens, layer by layer; the study of
 binding IDs replaces the same tokens by those of the same scene paired anew, and asks again. Both
-rules are fixed here, before the measurement.
+rules (`claims`) were fixed before the measurement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import pandas as pd
 
 from bindscope.core.files import canonical_json, sha256
 from bindscope.core.interfaces import Inputs
-from bindscope.statistics.verdict import verdict
+from bindscope.statistics.claims import judge
+from bindscope.studies.together.claims import (
+    AFTER_ALL,
+    ANSWERS,
+    CHANGED,
+    CLAIMS,
+    NO_ANSWERS,
+    NOT_REPLACED,
+    READABLE,
+    use_effects,
+)
 from bindscope.studies.together.names import BINDING_ID, BITS, MEASURED
 from bindscope.studies.together.sides import ENDS, ENTROPY, bits_columns, pairing_of
 from bindscope.tables.rules import is_ratio
@@ -32,9 +42,6 @@ from bindscope.tables.schema import (
 )
 from bindscope.tables.write import read_table
 
-READABLE: Final = 0.5  # of H(O|M), that the whole interval of the bound must be above
-USED: Final = 0.05  # share of rows whose answer must change, at least
-ANSWERS: Final = 0.75  # share of right answers without which unused says nothing
 IMAGES, CONNECTED = 1, 2  # layers of a toy: its tower, and what enters decoder layer 0
 # Column -> condition of the experiment, and whether it is edited from a layer on, or there alone.
 EFFECTS: Final = {
@@ -48,10 +55,8 @@ _WHO = {
     "frozen": "by the question (the context is frozen)",
 }
 _WHERE = {"from": "this decoder layer and those after it", "at": "this decoder layer alone"}
-YES, NO, OPEN = "yes", "no", "undecided"
-AFTER_ALL = "nothing reads it"
-NO_ANSWERS = "does not answer"
-NOT_REPLACED = "not replaced here"
+YES, NO, OPEN = "yes", "no", "not significant"
+UNTESTED = "not testable"
 NOT_SHOWN = "not shown"
 VERDICTS: Final = {
     (YES, YES): "read and used",
@@ -99,11 +104,15 @@ PAIRING_USE_SCHEMA = TableSchema(
         *(column for name in EFFECTS for column in _effect(name)),
         share("answered", "share of rows", "Right answers without intervention.",
               f"`{BINDING_ID}`", null="allowed"),
-        label("read", f"`{YES}`: the whole interval of the bits is above {READABLE} of H(O|M); "
-              f"`{NOT_SHOWN}`: it is not, which does not say that they are not there; empty: no "
-              "number.", f"`{BITS}`", null="allowed"),
-        label("used", f"`{YES}`: the whole interval of `anew_from` (of `frozen_from`, where "
-              f"nothing can be computed anew) is above {USED}; `{NO}`: none of it is; "
+        count("n_scenes", "scenes", "Test scenes of the bits.", f"`{BITS}`", null="allowed"),
+        count("n_rows", "pairs of contexts", "Those that were asked about.", f"`{BINDING_ID}`",
+              null="allowed"),
+        label("read", f"`{YES}`: the bits are above {READABLE} of H(O|M), significantly after "
+              f"Holm's correction over the table's claims; `{NOT_SHOWN}`: they are not, which does "
+              "not say that they are not there; empty: no number.", f"`{BITS}`", null="allowed"),
+        label("used", f"`{YES}`: `anew_from` (`frozen_from`, where nothing can be computed anew) "
+              f"is significantly above {CHANGED}; `{NO}`: significantly below; "
+              f"`{OPEN}`: neither; "
               f"`{AFTER_ALL}`: no layer comes after it; `{NO_ANSWERS}`: right without "
               f"intervention in {ANSWERS} of the rows or less; `{NOT_REPLACED}`: the tower's "
               "tokens, or a layer that the sweep skips.", f"`{BINDING_ID}`"),
@@ -129,7 +138,7 @@ class PairingUseTable:
         asked = read_table(inputs.paths(BINDING_ID)[0])
         asked = asked[(asked["experiment"] == "pairing") & (asked["query"] == "all")]
         rows = [row for join in inputs.content["joins"] for row in _joined(join, read, asked)]
-        return table_of(rows, self.schema)
+        return table_of(_judged(rows), self.schema)
 
 
 def _joined(
@@ -146,8 +155,9 @@ def _joined(
                 "suite": suite, "layer": int(layer), "place": place_of(int(layer), join["depth"]),
                 "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
                 **pairing_of(here, "patches"), **_effects(own, int(layer)), **_keys(here, own),
+                "n_scenes": here["n_test"].max(), "n_rows": own["n_rows"].max(),
             }  # fmt: skip
-            found.append(row | _judged(row, join["depth"]))
+            found.append(row)
     return found
 
 
@@ -176,25 +186,20 @@ def _effects(rows: pd.DataFrame, layer: int) -> dict[str, Any]:
     return found
 
 
-def _judged(row: Mapping[str, Any], depth: int) -> dict[str, str | None]:
-    read = None
-    if row["patches_status"] == MEASURED:
-        above = row["patches_pairing_bits_low"] > READABLE * row["pairing_entropy_bits"]
-        read = YES if above else NOT_SHOWN
-    used = _used(row, depth)
-    return {"read": read, "used": used, "verdict": VERDICTS.get((str(read), used), OPEN)}
-
-
-def _used(row: Mapping[str, Any], depth: int) -> str:
-    if row["answered"] is None or not row["answered"] > ANSWERS:
-        return NO_ANSWERS
-    if row["layer"] == depth:
-        return AFTER_ALL
-    name = next((one for one in ("anew_from", "frozen_from") if one in row), None)
-    if name is None:
-        return NOT_REPLACED
-    found = verdict(row[f"{name}_low"], row[f"{name}_high"], "above", USED)
-    return {"holds": YES, "does not": NO, "undecided": OPEN}[found]
+def _judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add to all rows of the table what is read, what is used, and both together."""
+    names = [column.name for column in PAIRING_USE_SCHEMA.columns]
+    effects = use_effects(pd.DataFrame(rows, columns=names))
+    judgments = judge(CLAIMS, effects)
+    found = []
+    for row, of_read, of_used in zip(rows, judgments[::2], judgments[1::2], strict=True):
+        read = YES if of_read.verdict == "holds" else NOT_SHOWN
+        read_or_none = read if row["patches_status"] == MEASURED else None
+        used = {"holds": YES, "does not hold": NO, "not significant": OPEN}.get(of_used.verdict)
+        used = used or of_used.reason
+        both = VERDICTS.get((str(read_or_none), used), UNTESTED if used == NO_ANSWERS else OPEN)
+        found.append(row | {"read": read_or_none, "used": used, "verdict": both})
+    return found
 
 
 def _keys(*parts: pd.DataFrame) -> dict[str, str]:

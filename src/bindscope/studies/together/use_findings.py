@@ -5,15 +5,17 @@ from __future__ import annotations
 import pandas as pd
 
 from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
-from bindscope.studies.together.use import ANSWERS, OPEN, READABLE, USED, VERDICTS
+from bindscope.studies.together.claims import ANSWERS, CHANGED, READABLE
+from bindscope.studies.together.use import OPEN, UNTESTED, VERDICTS
 
 _INTRODUCTION = (
     "Is what can be read also used? Study one reads, layer by layer, how many bits of what goes "
     "with what the image tokens of a toy vision-language model hold; the study of binding IDs "
     "replaces the same tokens, from that layer on, by those of the same scene whose things have "
-    "each other's colours, and asks again. Read: the whole interval of the lower bound is above "
-    f"{READABLE:.0%} of all that there is. Used: of the answers, more than {USED:.0%} go over to "
-    "the other thing's item, with the whole interval. Toys were trained here on this task alone; "
+    "each other's colours, and asks again. Read: the lower bound is significantly above "
+    f"{READABLE:.0%} of all that there is. Used: significantly more than {CHANGED:.0%} of the "
+    "answers go over to the other thing's item (Holm's correction over all layers and toys). "
+    "Toys were trained here on this task alone; "
     "nothing of this is about models that people use."
 )
 _HOW = (
@@ -61,7 +63,7 @@ def _sentences(table: pd.DataFrame) -> list[tuple[str, str]]:
         ["dataset", "model", "suite", "task"], sort=False
     ):
         words = []
-        for one in dict.fromkeys([*VERDICTS.values(), OPEN]):
+        for one in dict.fromkeys([*VERDICTS.values(), OPEN, UNTESTED]):
             places = list(part.sort_values("layer")["place"][part["verdict"] == one])
             if places:
                 words.append(f"{one}: {', '.join(places)}")

@@ -1,15 +1,13 @@
-"""What figure and report read of the table: a point per model, means of groups, the verdict."""
+"""What figure and report read of the table: a point per model, means of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 
 from bindscope.statistics.means import mean_interval
-from bindscope.statistics.rank_correlation import rank_correlation
-from bindscope.statistics.verdict import Verdict, verdict
 from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.sides import ENDS
 from bindscope.tables.rules import layer_number
@@ -18,31 +16,6 @@ BITS: Final = "cls_pairing_bits"
 LEAD: Final = "position_lead"
 MEANS: Final = (BITS, "same_object_accuracy", LEAD, "class_position_lead")
 _LABELS = ("pairing_entropy_bits", "cls_pairing_ratio")
-
-
-class Judged(NamedTuple):
-    """The claim on one dataset, and its verdict.
-
-    Attributes
-    ----------
-    dataset
-        Its scenes.
-    correlation, low, high
-        Spearman's rank correlation of the groups' means, and its 95 % interval over groups and
-        their models; the ends are NaN where there are too few groups.
-    n_models, n_groups
-        Number of models, and of groups: models that differ in their training seed alone are one.
-    verdict
-        `holds`, `does not`, `undecided`.
-    """
-
-    dataset: str
-    correlation: float
-    low: float
-    high: float
-    n_models: int
-    n_groups: int
-    verdict: Verdict
 
 
 def points(table: pd.DataFrame) -> pd.DataFrame:
@@ -120,23 +93,6 @@ def _most(name: str, part: pd.DataFrame) -> float:
     if name == LEAD:  # over one rival of all models, who leaves no more than this to be ahead by
         return float((1 - part["same_object_accuracy"] + part[LEAD]).mean())
     return 1.0
-
-
-def judged(shown: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
-    """Judge of every dataset that models whose patches tell objects apart also bind in [CLS].
-
-    Ahead of positions by more is right more often, as positions are the same for all models.
-    """
-    found = []
-    for dataset, part in shown.groupby("dataset", sort=False):
-        groups = [rows[[BITS, LEAD]].to_numpy(float) for _, rows in part.groupby("group")]
-        value, low, high = rank_correlation(groups, n_samples, seed)
-        found.append(
-            Judged(
-                str(dataset), value, low, high, len(part), len(groups), verdict(low, high, "above")
-            )
-        )
-    return found
 
 
 def in_order(shown: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bindscope.report.chapter import number
-from bindscope.studies.together.views import Judged
-
-CLAIM = "models whose patches tell objects apart also bind in [CLS]"
+from bindscope.studies.together.claims import Judged
 
 
 def counted(n: int, noun: str) -> str:
@@ -15,12 +13,13 @@ def counted(n: int, noun: str) -> str:
 
 def correlation(found: Judged) -> str:
     """Write the rank correlation with its interval, where it has them."""
-    low, high = number(found.low), number(found.high)
+    effect = found.judgment.effect
+    value, low, high = map(number, (effect.value, effect.low, effect.high))
     ends = f" ({low} to {high})" if low and high else ""
-    return f"{number(found.correlation)}{ends}" if number(found.correlation) else "none"
+    return f"{value}{ends}" if value else "none"
 
 
 def in_short(found: Judged) -> str:
     """Say on one line what was found: correlation, number of models, verdict."""
     of = f"{counted(found.n_models, 'model')} in {counted(found.n_groups, 'group')}"
-    return f"rank correlation {correlation(found)}, {of}: {found.verdict}"
+    return f"rank correlation {correlation(found)}, {of}: {found.judgment.verdict}"

@@ -198,6 +198,69 @@ def effects(
     return found
 
 
+def normalized_effect(
+    answers: Answers, trial: int, expected: NDArray[np.int64], samples: int, seed: int
+) -> Interval | None:
+    """Return how far a trial moves the lead of expected answers, as a share of the control's lead.
+
+    0: the expected items lead as they do in the control, or not at all where the control already
+    answers with them. 1: they lead as clearly as the things' own items lead in the control. A model
+    that weighs two mechanisms in every answer is between, though its most probable item is always
+    that of the stronger one.
+
+    Parameters
+    ----------
+    answers
+        The experiment.
+    trial
+        Which of its conditions.
+    expected
+        Place of the expected candidate, int64 (n, queries); negative where none is expected.
+    samples, seed
+        Of the bootstrap over rows.
+
+    Returns
+    -------
+    Interval or None
+        None where the control does not lead with the things' own items.
+    """
+    rows = (expected >= 0).any(axis=1)
+    if not rows.any():
+        return None
+    own = np.full_like(expected, -1)
+    for query, candidate in answers.expected[0].items():
+        own[:, answers.queries.index(query)] = answers.candidates.index(candidate)
+    columns = np.stack(
+        [
+            _lead_of(answers.logs[:, trial], expected), _lead_of(answers.logs[:, 0], expected),
+            _lead_of(answers.logs[:, 0], own),
+        ],
+        axis=1,
+    )[rows]  # fmt: skip
+    means = resampled_means(columns, samples, seed)
+    if interval(means[:, 2])[0] <= 0:
+        return None
+
+    def ratio(means: Doubles) -> Doubles:
+        after, before, full = means.T
+        start = np.minimum(before, 0)
+        return np.asarray((after - start) / (full - start), np.float64)
+
+    value = float(ratio(columns.mean(axis=0)[None])[0])
+    low, high = interval(ratio(means))
+    return Interval(value, min(low, value), max(high, value))
+
+
+def _lead_of(logs: Doubles, expected: NDArray[np.int64]) -> Doubles:
+    """Return by how much expected candidates lead the mean of the others, nats (n,); else 0."""
+    own = np.take_along_axis(logs, np.maximum(expected, 0)[..., None], axis=-1)[..., 0]
+    others = (logs.sum(axis=-1) - own) / (logs.shape[-1] - 1)
+    there = expected >= 0
+    return np.asarray(
+        ((own - others) * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1), np.float64
+    )
+
+
 def adjusted(p_values: Sequence[float]) -> list[float]:
     """Adjust the p-values of one experiment (one figure) by Holm's procedure."""
     return [float(p) for p in holm(p_values)] if p_values else []

@@ -29,7 +29,6 @@ from bindscope.studies.binding_id.mixture_names import ACCOUNTS, DISAGREEING, PA
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 
-_PRIOR, _STEPS = 100.0, 60  # of weights that add up: variance; steps of Newton's
 _BETTER = 1e-7  # nats per answer
 _N = len(ACCOUNTS)
 FOLDS = 5  # of rows, that shares are fitted without and tested on
@@ -78,63 +77,28 @@ class Fit:
     ended: NDArray[np.bool_]
 
 
-def fit(counts: Doubles, parts: dict[float, Doubles], width: Doubles | None = None) -> Fit:
-    """Fit shares to data sets, and the width where none is given.
+def fit(counts: Doubles, parts: dict[float, Doubles]) -> Fit:
+    """Fit shares and the width to data sets.
 
     Parameters
     ----------
     counts
         Floats (B, ...): answers by outcome.
     parts
-        Width -> probabilities of the same outcomes, floats (..., m).
-    width
-        Of each data set, (B,); None: of all in `parts` the likeliest, of equal ones the first.
+        Width -> probabilities of the same outcomes, floats (..., m). The likeliest width is taken,
+        of equal ones the first.
     """
     flat = counts.reshape(len(counts), -1)
     found = Fit(np.zeros((len(flat), next(iter(parts.values())).shape[-1])),
                 np.zeros(len(flat)), np.zeros(len(flat), bool))  # fmt: skip
     best = np.full(len(flat), -np.inf)
     for size, part in parts.items():
-        asked = np.arange(len(flat)) if width is None else np.flatnonzero(width == size)
-        if not len(asked):
-            continue
-        shares, log_likelihood, gap = mixture_shares(flat[asked], part.reshape(flat.shape[1], -1))
+        shares, log_likelihood, gap = mixture_shares(flat, part.reshape(flat.shape[1], -1))
         # Where nobody answers by slots all widths are alike, up to what fits are off.
-        better = log_likelihood > best[asked] + _BETTER
-        place = asked[better]
-        best[place], found.width[place] = log_likelihood[better], size
-        found.shares[place], found.ended[place] = shares[better], gap[better] <= TOLERANCE
+        better = log_likelihood > best + _BETTER
+        best[better], found.width[better] = log_likelihood[better], size
+        found.shares[better], found.ended[better] = shares[better], gap[better] <= TOLERANCE
     return found
-
-
-def fit_place(counts: Doubles, parts: dict[float, Doubles], role: int, whole: Fit) -> Fit:
-    """Fit shares to the questions about one place; all guesses are one share, the last.
-
-    Which items are guessed is taken from the questions about all places, in which it is told from
-    what content predicts. Where both are the same here, answers count as guesses: beside each data
-    set stands a guess of the weight of 1e-4 of it, which decides that and changes nothing else.
-
-    Parameters
-    ----------
-    counts
-        Floats (B, conditions, items).
-    parts
-        Of all places, as in `fit`.
-    role
-        The place.
-    whole
-        The fit to the questions about all places; its widths are kept.
-    """
-    guesses = whole.shares[0, _N:]
-    spread = (guesses + 1e-6 / len(guesses)) / (guesses.sum() + 1e-6)  # even where there are none
-    own = {}
-    for width, part in parts.items():
-        there = part[:, role].reshape(-1, part.shape[-1])
-        there = np.column_stack([there[:, :_N], there[:, _N:] @ spread])
-        own[width] = np.vstack([there, np.eye(_N + 1)[-1]])
-    flat = counts.reshape(len(counts), -1)
-    beside = 1e-4 * flat.sum(axis=1, keepdims=True)
-    return fit(np.hstack([flat, beside]), own, whole.width)
 
 
 def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
@@ -156,23 +120,46 @@ def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
     asked = {width: part[1:] for width, part in parts.items()}  # all but the control
     whole = fit(counts[:, 1:], asked)
     bits = dict(held_out(rows[:, 1:], asked, samples, seed))
-    for name, row in _shares(whole, "all", n):
-        yield {**row, **ends("bits", bits.get(name))}
-    for name in ("mixture", "added", "saturated"):
-        yield {"role": "all", "conditions": DISAGREEING, "account": name, "n_rows": n,
-               "ended": 1, **ends("bits", bits[name])}  # fmt: skip
-    for role in range(things):
-        own = fit_place(counts[:, 1:, role], asked, role, whole)
-        for _, row in _shares(own, str(role), n):
-            yield row
+    weights = dict(evidence(answers, samples, seed))
+    for name, row in _shares(whole, n):
+        yield {**row, **ends("bits", bits.get(name)), **ends("effect", weights.get(name))}
+    for name in ("mixture", "saturated"):
+        yield {"conditions": DISAGREEING, "account": name, "n_rows": n, "ended": 1,
+               **ends("bits", bits[name])}  # fmt: skip
     yield from _answered(counts, parts[float(whole.width[0])] @ whole.shares[0], n)
 
 
-def _shares(found: Fit, role: str, n: int) -> Iterator[tuple[str, Row]]:
+def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, Interval]]:
+    """Yield the weight of each account in the log-probabilities, over the lead in the control.
+
+    Least squares over all conditions but the control. Shares say which account decides an answer;
+    where an answer weighs several, the strongest one decides all of them, and weights differ.
+    Nothing is yielded where the control has no lead.
+    """
+    things = answers.logs.shape[-1]
+    centered = answers.logs - answers.logs.mean(axis=-1, keepdims=True)
+    design = parts_of(things, 0.0)[..., :_N]
+    design = design - design.mean(axis=2, keepdims=True)
+    flat = centered[:, 1:].reshape(len(centered), -1)
+    weights = flat @ np.linalg.pinv(design[1:].reshape(-1, _N)).T
+    own = design[0, ..., :1].reshape(-1)
+    lead = centered[:, 0].reshape(len(centered), -1) @ own / (own @ own)
+    columns = np.column_stack([weights, lead])
+    drawn = resampled_means(columns, samples, seed)
+    if interval(drawn[:, -1])[0] <= 0:
+        return
+    means = columns.mean(axis=0)
+    for i, name in enumerate(ACCOUNTS):
+        low, high = interval(drawn[:, i] / drawn[:, -1])
+        value = float(means[i] / means[-1])
+        yield name, Interval(value, min(low, value), max(high, value))
+
+
+def _shares(found: Fit, n: int) -> Iterator[tuple[str, Row]]:
     shares = np.column_stack([found.shares[:, :_N], found.shares[:, _N:].sum(axis=1)])
     for i, name in enumerate(PARTS):
         row = {
-            "role": role, "conditions": DISAGREEING, "account": name, "n_rows": n,
+            "conditions": DISAGREEING, "account": name, "n_rows": n,
             "ended": int(found.ended.all()), **ends("share", _interval(shares[:, i], n)),
         }  # fmt: skip
         # Who has no share has no width.
@@ -205,7 +192,7 @@ def _answered(counts: Doubles, fitted: Doubles, n: int) -> Iterator[Row]:
             cells = there[:, None, None] & (labels == label)
             values = counts[:, cells].sum(axis=1) / questions
             yield {
-                "role": "all", "conditions": pattern, "account": who(int(label)), "n_rows": n,
+                "conditions": pattern, "account": who(int(label)), "n_rows": n,
                 "ended": 1, **ends("share", _interval(values, n)),
                 "fitted": float(fitted[cells].sum() / questions),
             }  # fmt: skip
@@ -242,10 +229,9 @@ def held_out(
     """Yield the bits that accounts save per answer of rows which they were not fitted to.
 
     Chance saves 0 bits, an account that is always right log2 k. Each account alone has a share of
-    guesses of its own. `added`: accounts do not take turns but add up, so that the probability of
-    an item is proportional to exp of the sum of weights of those that predict it, and of its own.
-    `saturated`: each set of agreeing accounts has a share of its own in each kind of condition, the
-    most that a fit can save which takes roles alike and knows no places near each other.
+    guesses of its own. `saturated`: each set of agreeing accounts has a share of its own in each
+    kind of condition, the most that a fit can save which takes roles alike and knows no places near
+    each other.
 
     Parameters
     ----------
@@ -265,7 +251,6 @@ def held_out(
                                    (at_zero if i else parts).items()})
               for i, name in enumerate(ACCOUNTS)}  # fmt: skip
     models["mixture"] = _mixed(train, parts)
-    models["added"] = added(train, parts[0.0])
     models["saturated"] = saturated(train, things)
     n_train = np.array([max((folds != fold).sum(), 1) for fold in present])[:, None, None, None]
     for name, probable in models.items():
@@ -282,49 +267,6 @@ def _mixed(train: Doubles, parts: dict[float, Doubles]) -> Doubles:
     found = fit(train, parts)
     return np.stack([parts[width] @ shares
                      for width, shares in zip(found.width, found.shares, strict=True)])  # fmt: skip
-
-
-def added(train: Doubles, predicted: Doubles) -> Doubles:
-    """Return the probabilities of accounts whose evidence adds up, fitted to data sets.
-
-    Multinomial logistic regression by Newton's steps, each as much shorter as it takes to gain.
-    Weights have a normal prior of standard deviation 10 with the strength of one answer, so that
-    they end where an account is always right.
-
-    Parameters
-    ----------
-    train
-        float64 (B, conditions, roles asked for, items).
-    predicted
-        float64 (conditions, roles asked for, items, m): 1 where it has the weight.
-    """
-    totals = train.sum(axis=-1, keepdims=True)
-
-    def objective(weights: Doubles) -> tuple[Doubles, Doubles]:
-        probable = _softmax(weights, predicted)
-        logs = (train * np.log(probable)).sum(axis=(1, 2, 3))
-        return logs - (weights**2).sum(axis=1) / _PRIOR / 2, probable
-
-    weights, length = np.zeros((len(train), predicted.shape[-1])), np.ones(len(train))
-    value, probable = objective(weights)
-    for _ in range(_STEPS):
-        slope = np.einsum("bcrj,crji->bi", train - totals * probable, predicted) - weights / _PRIOR
-        centred = predicted - np.einsum("bcrj,crji->bcri", probable, predicted)[:, :, :, None]
-        bend = np.einsum("bcrj,bcrji,bcrjh->bih", totals * probable, centred, centred)
-        bend = bend + np.eye(weights.shape[1]) / _PRIOR
-        move = np.linalg.solve(bend, slope[..., None])[..., 0]
-        tried = weights + length[:, None] * move
-        new, after = objective(tried)
-        gains = new >= value
-        weights[gains], value[gains], probable[gains] = tried[gains], new[gains], after[gains]
-        length = np.where(gains, np.minimum(2 * length, 1), length / 2)
-    return probable
-
-
-def _softmax(weights: Doubles, predicted: Doubles) -> Doubles:
-    scores = np.einsum("bi,crji->bcrj", weights, predicted)
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=-1, keepdims=True), np.float64)
 
 
 def saturated(train: Doubles, things: int) -> Doubles:

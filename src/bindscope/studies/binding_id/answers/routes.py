@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from bindscope.statistics.claims import Effect, judge
+from bindscope.studies.binding_id.claims import HEAD
 from bindscope.studies.binding_id.names import ALL
 from bindscope.studies.binding_id.views import MODEL, named, rows_with
 
-CARRIES = 0.05  # of the lead that is lost where no head sees the group
 WORDS = {"object": "objects", "item": "items", "colour": "colours"}
 
 
@@ -32,7 +33,7 @@ class Route:
     layer
         What is lost in that head's layer: with all its heads blind, and as a sum over single ones.
     carriers
-        Rows of the heads that carry more than `CARRIES`, largest first.
+        Rows of the heads of which `claims.HEAD` holds, largest first.
     n_heads
         Heads that were blinded one by one.
     """
@@ -68,11 +69,24 @@ def routes(table: pd.DataFrame) -> Iterator[Route]:
             here = rows_with(rows, layer=best["layer"])
             (together,) = rows_with(here, head=ALL)["change"]
             singly = here[here["head"] != ALL]["change"].sum()
-            carriers = heads[heads["effect_low"] > CARRIES].to_dict("records")
+            carriers = _carriers(heads)
             yield Route(
-                name, group, whole, best, (-float(together), -float(singly)), tuple(carriers),
-                len(heads),
-            )  # fmt: skip
+                name, group, whole, best, (-float(together), -float(singly)), carriers, len(heads)
+            )
+
+
+def _carriers(heads: pd.DataFrame) -> tuple[dict[Any, Any], ...]:
+    """Return the heads of which the claim holds, with Holm's correction over those of the group."""
+    rows = heads.to_dict("records")
+    effects = [
+        Effect(
+            HEAD.name, f"{row['layer']}.{row['head']}", row["effect"], row["effect_low"],
+            row["effect_high"], int(row["n_rows"]), "scenes",
+        )
+        for row in rows
+    ]  # fmt: skip
+    judged = zip(rows, judge([HEAD], effects), strict=True)
+    return tuple(row for row, one in judged if one.verdict == "holds")
 
 
 def sentences(table: pd.DataFrame) -> tuple[tuple[str, str], ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
+from bindscope.studies.binding_id.answers.accounts import NONE, Predictions, account_rows
 from bindscope.studies.binding_id.answers.metrics import (
     Answers,
     adjusted,
@@ -16,6 +17,7 @@ from bindscope.studies.binding_id.answers.metrics import (
     ends,
     lead,
     median_calibrated,
+    normalized_effect,
     null_calibrated,
     paired_change,
     right,
@@ -30,47 +32,83 @@ from bindscope.studies.binding_id.experiments.trials import Trial
 from bindscope.studies.binding_id.tasks.task import Scenes
 
 Row = dict[str, Any]
-DETAILED = ("factorizability", "signatures", "mean", "cyclic")
+DETAILED = ("factorizability", "signatures", "mean")
 """Experiments whose every cell (query, candidate) has a row; points of a plane always have."""
 
 
 def rows_of(
-    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
-) -> Iterator[Row]:
-    """Yield a row per trial, and per cell where the experiment is shown in full."""
+    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int,
+    predictions: Predictions | None = None, rivals: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[Row]:  # fmt: skip
+    """Yield a row per trial, and per account and cell where there are any.
+
+    Parameters
+    ----------
+    experiment
+        Its name.
+    answers, trials
+        What was answered; the first trial is the control.
+    samples, seed
+        Of the bootstrap.
+    predictions, rivals
+        Of accounts, as of `accounts.account_rows`; None: no rows of accounts.
+    """
     calibrated: Row = {"median": None, "null": None}
     if answers.in_context:
         calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
-    references = [_reference(trials, i) for i in range(len(trials))]
-    found = effects(answers, references, samples, seed)
+    found = _effects(answers, trials, samples, seed)
     tests = [_change(answers, i, samples, seed) for i in range(len(trials))]
     p_adjusted = adjusted([p for _, p in tests[1:]])
+    names = [{"experiment": experiment, **_names(one)} for one in trials]
     for i, one in enumerate(trials):
-        names = {
-            "experiment": experiment, "condition": one.condition.name, "layers": one.layers,
-            "dose": _dose(one.dose), "second_dose": _dose(one.second_dose),
-            "n_rows": len(answers.logs),
-            **({"found_by": one.found_by} if one.found_by else {}),
-            **({} if one.ended is None else {"fit_ended": int(one.ended)}),
-        }  # fmt: skip
-        per_row = right(answers, answers.logs, i, one.expected)
-        leads = resampled_means(lead(answers, i, one.expected)[:, None], samples, seed)[:, 0]
-        value = float(lead(answers, i, one.expected).mean())
-        swapped, guessed = swaps(answers, i, one.expected)
         yield {
-            **names, "query": "all", "candidate": "expected", "expected": 1,
-            **ends("share", share(per_row)),
-            **ends("lead", Interval(value, *interval(leads))),
-            **ends("swap", share(swapped)),
-            "swap_chance": float(1 - per_row.mean()) * guessed,
-            **_calibrated_shares(answers, calibrated, i, one),
-            **ends("effect", found[i]),
+            **names[i], **_summary(answers, i, one, samples, seed),
+            **_calibrated_shares(answers, calibrated, i, one), **ends("effect", found[i]),
             **(ends("change", tests[i][0]) if i else {}),
             **({"p_value": tests[i][1], "p_adjusted": p_adjusted[i - 1]} if i else {}),
         }  # fmt: skip
         if experiment in DETAILED or not np.isnan(one.second_dose):
             for row in _cells(answers, calibrated, i, one, samples, seed):
-                yield {**names, **row}
+                yield {**names[i], "n_rows": len(answers.logs), **row}
+    for i, row in account_rows(answers, trials, predictions or {}, rivals or {}, samples, seed):
+        yield {**names[i], **row}
+
+
+def _names(one: Trial) -> Row:
+    return {
+        "condition": one.condition.name, "layers": one.layers, "dose": _dose(one.dose),
+        "second_dose": _dose(one.second_dose), "length": one.length,
+    }  # fmt: skip
+
+
+def _summary(answers: Answers, trial: int, one: Trial, samples: int, seed: int) -> Row:
+    """Return what a trial's answers are, over all questions that something is expected of."""
+    per_row = right(answers, answers.logs, trial, one.expected)
+    own = right(answers, answers.logs, trial, answers.expected[0])
+    leads = lead(answers, trial, one.expected)
+    means = resampled_means(leads[:, None], samples, seed)[:, 0]
+    swapped, guessed = swaps(answers, trial, one.expected)
+    return {
+        "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(answers.logs),
+        **ends("share", share(per_row)), **ends("own", share(own)),
+        **ends("lead", Interval(float(leads.mean()), *interval(means))),
+        **ends("swap", share(swapped)), "swap_chance": float(1 - per_row.mean()) * guessed,
+    }  # fmt: skip
+
+
+def _effects(
+    answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+) -> list[Interval | None]:
+    """Return normalized effects: of a sweep against all layers, else against the control."""
+    swept = effects(answers, [_reference(trials, i) for i in range(len(trials))], samples, seed)
+    for i, one in enumerate(trials):
+        if one.layers == "all":
+            expected = np.full((len(answers.logs), len(answers.queries)), NONE)
+            for query, candidate in one.expected.items():
+                place = answers.candidates.index(candidate)
+                expected[:, answers.queries.index(query)] = place
+            swept[i] = normalized_effect(answers, i, expected, samples, seed)
+    return swept
 
 
 def _dose(value: float) -> float | None:

@@ -1,19 +1,18 @@
 """The experiments of the paper, and those that tell mechanisms apart.
 
 Every function takes a batch and returns a plan: what to ask. Expectations are those of the slot
-account; `mechanisms` compares what comes out with other accounts.
+account; `answers.accounts` says what each account predicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import State
 from bindscope.studies.binding_id.experiments.interventions import (
-    Add,
     Intervention,
     Knockout,
     Layers,
@@ -75,7 +74,7 @@ def signatures(batch: Batch) -> Plan:
         (None, [batch.control(), *exchanged]),
         (batch.reshaped, [trial("other shapes", same, new)]),
         (batch.recoloured, [trial("other colours", same, batch.identity())]),
-        (batch.moved, [trial("from other slots", moved, batch.from_other_slots())]),
+        (batch.moved, [trial("from other slots", moved, batch.shifted(1))]),
     ]
     return Plan(plans, batch.all_queries(), batch.own_answers())
 
@@ -185,29 +184,6 @@ def knockout(batch: Batch) -> Plan:
             name = f"{SHORT[seen_by]} without {SHORT[group]}"
             trials.append(trial(name, hidden, expected, frozen=False))
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
-
-
-def cyclic(batch: Batch) -> Plan:
-    """Move every thing's ID to the next by mean differences (specification, E7).
-
-    With k things the answers after a shift say whether IDs form a list: who answers with the
-    expected item follows, who answers with the thing's own item did not notice.
-    """
-    trials = [batch.control()]
-    for group in _EXCHANGED:
-        trials += _shifts(batch, group)
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
-
-
-def _shifts(batch: Batch, group: Group) -> Iterator[Trial]:
-    effects = batch.estimated.effects[group, "slot"]
-    for step in range(1, batch.things):
-        added: list[Intervention] = []
-        for role in range(batch.things):
-            vectors = effects.towards(batch.pairs.base, role, (role + step) % batch.things)
-            added.append(Add(group, role, vectors))
-        expected = batch.looking_on((group,), step)
-        yield trial(f"{SHORT[group]} by {step}", added, expected, dose=float(step))
 
 
 def rotations(batch: Batch, shares: Sequence[float]) -> Plan:

@@ -11,7 +11,7 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.experiments.core import SHORT
 from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
 from bindscope.studies.binding_id.experiments.interventions import Add, Intervention
-from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, trial
 from bindscope.studies.binding_id.tasks.task import Group
 
 # As in the paper, and beside it colours and items together.
@@ -20,30 +20,37 @@ COMBINATIONS: tuple[tuple[Group, ...], ...] = (
     ("object", "item", "colour"),
 )  # fmt: skip
 NULLS = (
-    "random", "shared direction", "permuted", "without delta", "other thing", "content",
-    "other layer",
+    "shared direction", "permuted", "without delta", "other thing", "content", "other layer",
 )  # fmt: skip
 
 
 def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
-    """Return what makes each role's tokens look like the next role's; of one role or of slots."""
-    effects = batch.estimated.effects[group, levels]
+    """Return what makes each role's tokens look like the next role's; of roles or of slots.
+
+    Of colors it is always that of roles: they are read in another sentence and in the same slot, so
+    that slots have no difference.
+    """
+    effects = batch.estimated.effects[group, "role" if group == "colour" else levels]
     k = batch.things
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
 
 
 def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
-    """Add mean differences to all roles of some groups (Table 1), and random vectors as long."""
+    """Add mean differences to all roles of some groups (Table 1), and random vectors as long.
+
+    Every condition has its null, of the same level and length.
+    """
     trials = [batch.control()]
     for level in levels:
         by = "" if level == "role" else " by slot"
         for groups in COMBINATIONS:
-            name = "+".join(SHORT[group] for group in groups)
+            if level == "slot" and "colour" in groups:
+                continue
+            name = "+".join(SHORT[group] for group in groups) + by
             added = [one for group in groups for one in _added(batch, group, level)]
-            trials.append(trial(name + by, added, batch.looking_on(groups)))
-            if level == "role":
-                noise = [one for group in groups for one in _added(batch, group, level, "random")]
-                trials.append(trial(f"{name} random", noise, batch.identity()))
+            noise = [one for group in groups for one in _added(batch, group, level, "random")]
+            trials.append(trial(name, added, batch.looking_on(groups)))
+            trials.append(trial(f"{name} random", noise, batch.identity()))
     queries = {**batch.own_queries(), **batch.calibrating_query()}
     return Plan([(None, trials)], queries, batch.own_answers())
 
@@ -109,8 +116,9 @@ def as_long_as(wanted: Vectors, direction: NDArray[np.floating]) -> Vectors:
 
 
 def _random(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
-    """Draw a direction for each layer and token (the paper's null)."""
-    return _draw(batch, group, role).standard_normal(vectors.shape[-3:])
+    """Draw a direction for each layer and token, and add it or take it off (the paper's null)."""
+    drawn = _draw(batch, group, 0).standard_normal(vectors.shape[-3:])
+    return np.asarray(drawn * (-1) ** role)
 
 
 def _shared(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
@@ -154,10 +162,9 @@ def _draw(batch: Batch, group: Group, role: int) -> np.random.Generator:
 
 
 _DRAWN: dict[str, Callable[[Batch, Group, int, Vectors], NDArray[np.floating]]] = dict(
-    zip(NULLS, (_random, _shared, _permuted, _without, _other, _content, _other_layer), strict=True)
+    zip(
+        ("random", *NULLS),
+        (_random, _shared, _permuted, _without, _other, _content, _other_layer),
+        strict=True,
+    )
 )
-
-
-def trials_of(plan: Plan) -> list[Trial]:
-    """Return the trials of a plan in the order of its answers."""
-    return [one for _, trials in plan.trials for one in trials]

@@ -1,51 +1,58 @@
 """In how many dimensions binding IDs lie (specification, E6; arXiv 2310.17191).
 
 Mean tokens of the levels (slots, or roles) are fitted so that all content cancels; their principal
-components span nested subspaces. Others are found by discriminants or by gradients (`spans`). If
-one of them holds the IDs and nothing else,
+components span nested subspaces. If one of them holds the IDs and nothing else,
 
-- *within*: two things that exchange their parts inside of it exchange their items, as they keep
-  their contents (things exchanged as a whole keep their items, too);
+- *within*: two things that swap their parts inside of it swap their items, as they keep their
+  contents (things swapped as a whole keep their items, too);
 - *outside*: a thing's part outside of it may come from the same thing as read elsewhere, which as a
-  whole would exchange the answers, and they stay;
-- *random*: parts in a random subspace of equal dimension may be exchanged, and answers stay;
-- *inside*: the part inside of it alone may come from the same thing as read elsewhere, and answers
-  are exchanged: this is what gradients are given to find, so it is asked of those they find. (Two
-  things of a context that exchange content, colours or letters say, exchange answers as well.)
+  whole would swap the answers, and they stay;
+- *random*: parts in a random subspace of equal dimension may be swapped, and answers stay.
 
-The part outside is not exchanged within one context: contents would change places while IDs stay,
-which exchanges answers as well and says nothing of where IDs are.
+The part outside is not swapped within one context: contents would change places while IDs stay,
+which swaps answers as well and says nothing of where IDs are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import State
 from bindscope.studies.binding_id.experiments.core import SHORT
 from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
-from bindscope.studies.binding_id.experiments.interventions import (
-    Add,
-    Intervention,
-    Replace,
-    ReplacePart,
-)
-from bindscope.studies.binding_id.experiments.spans import EXCHANGED, Spans, Way, nested_spans
+from bindscope.studies.binding_id.experiments.interventions import Add, Replace, ReplacePart
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
 from bindscope.studies.binding_id.tasks.task import Group
 
+EXCHANGED: tuple[Group, ...] = ("object", "item")
+Bases = Mapping[tuple[Group, int], Vectors]
+_STREAM = 6  # of random subspaces, among the experiments' random streams
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Nested subspaces by group and dimension, float32 (L, t, r, d), and random ones.
+
+    Rows are orthonormal; rows of zeros count as none.
+    """
+
+    bases: Bases
+    random: Bases
+
+    def sizes(self, group: Group) -> list[int]:
+        """Return the dimensions of a group's subspaces, in order."""
+        return sorted(size for own, size in self.bases if own == group)
+
 
 def subspaces(
-    batch: Batch,
-    level: Levels,
-    dimensions: Sequence[int],
-    coefficients: Sequence[float],
-    ways: Sequence[Way] = ("means",),
+    batch: Batch, level: Levels, dimensions: Sequence[int], coefficients: Sequence[float]
 ) -> Plan:
-    """Exchange parts of tokens in subspaces, and go through the plane of two differences.
+    """Swap parts of tokens in subspaces, and go through the plane of two differences.
 
     Parameters
     ----------
@@ -58,107 +65,84 @@ def subspaces(
     coefficients
         Multiples of each of the two differences, from -0.5 to 1.5 in arXiv 2310.17191; of two
         things there is one difference, and no plane.
-    ways
-        What found the subspaces; all but those of means are in `batch.spans`.
     """
-    asked = [
-        of_means(batch, level, dimensions) if way == "means" else batch.spans[way] for way in ways
-    ]
-    here = [batch.control()]
-    for spans in asked:
-        here += _within(batch, spans)
-    here += _plane(batch, level, coefficients)
-    plans = [(elsewhere(batch, g), list(_elsewhere(batch, g, asked))) for g in EXCHANGED]
+    spans = spans_of_means(batch, level, dimensions)
+    here = [batch.control(), *_within(batch, spans), *_plane(batch, level, coefficients)]
+    plans = [(_elsewhere(batch, g), list(_outside(batch, g, spans))) for g in EXCHANGED]
     return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
 
 
-def of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
-    """Return the subspaces of principal components of mean tokens."""
+def spans_of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
+    """Return the subspaces that the first principal components of mean tokens span."""
     directions = {g: batch.estimated.effects[g, level].directions for g in EXCHANGED}
-    return nested_spans("means", directions, dimensions, batch.seed)
+    sizes = nested(dimensions, min(span.shape[2] for span in directions.values()))
+    noise = {g: random_directions(directions[g], batch.seed, EXCHANGED.index(g)) for g in EXCHANGED}
+
+    def bases(of: Mapping[Group, Vectors]) -> Bases:
+        return {(g, r): of[g][:, :, :r] for g in EXCHANGED for r in sizes}
+
+    return Spans(bases(directions), bases(noise))
 
 
-def from_each_other(group: Group, things: int, bases: Vectors) -> list[ReplacePart]:
-    """Give every role's tokens the next role's part inside subspaces (L, t, r, d)."""
+def nested(dimensions: Sequence[int], most: int) -> list[int]:
+    """Return the dimensions that there are, in order."""
+    return sorted({min(size, most) for size in dimensions})
+
+
+def random_directions(like: Vectors, *seed: int) -> Vectors:
+    """Draw orthonormal directions for each layer and token, float32 (L, t, r, d) as given."""
+    layers, tokens, size, width = like.shape
+    drawn = rng(*seed, _STREAM).standard_normal((layers, tokens, width, size))
+    orthonormal, _ = np.linalg.qr(drawn)
+    return np.asarray(orthonormal.swapaxes(-1, -2), np.float32)
+
+
+def _parts(
+    group: Group, things: int, bases: Vectors, part: Literal["inside", "outside"],
+    context: Literal["source", "base"],
+) -> list[ReplacePart]:  # fmt: skip
+    """Give every role's tokens a part of the next role's."""
     return [
-        ReplacePart(group, role, bases, by=(role + 1) % things, context="base")
+        ReplacePart(group, role, bases, part, by=(role + 1) % things, context=context)
         for role in range(things)
     ]
 
 
-def from_elsewhere(
-    group: Group, things: int, bases: Vectors, part: Literal["inside", "outside"]
-) -> list[ReplacePart]:
-    """Take a part of every role's tokens from the same thing as read in the next one's place.
-
-    What is read elsewhere has another ID and the same content.
-    """
-    return [ReplacePart(group, role, bases, part, by=(role + 1) % things) for role in range(things)]
-
-
-def elsewhere(batch: Batch, group: Group) -> State:
+def _elsewhere(batch: Batch, group: Group) -> State:
     """Return the contexts in which the same things, or items, stand in the next one's place."""
     return batch.items_moved if group == "item" else batch.moved
 
 
-def _trial(
-    name: str, edits: Sequence[Intervention], expected: Mapping[str, str], spans: Spans, size: int,
-    ended: bool | None,
-) -> Trial:  # fmt: skip
-    return trial(name, edits, expected, dose=float(size), found_by=spans.way, ended=ended)
-
-
 def _within(batch: Batch, spans: Spans) -> Iterator[Trial]:
-    """Let things of a context exchange their parts, in the subspaces and in random ones."""
+    """Let things of a context swap their parts, in the subspaces and in random ones."""
 
-    def exchanged(groups: Sequence[Group], size: int, how: str) -> Trial:
+    def swapped(groups: Sequence[Group], size: int, how: str) -> Trial:
         bases = spans.random if how == "random" else spans.bases
-        found = [bases[group, size] for group in groups]
         edits = [
             edit
-            for group, basis in zip(groups, found, strict=True)
-            for edit in from_each_other(group, batch.things, basis.vectors)
+            for group in groups
+            for edit in _parts(group, batch.things, bases[group, size], "inside", "base")
         ]
         expected = batch.identity() if how == "random" else batch.looking_on(groups)
-        ends = [basis.ended for basis in found if basis.ended is not None]
         name = f"{'+'.join(SHORT[group] for group in groups)} {how}"
-        return _trial(name, edits, expected, spans, size, all(ends) if ends else None)
+        return trial(name, edits, expected, dose=float(size))
 
     for group in EXCHANGED:
         for how in ("within", "random"):
             for size in spans.sizes(group):
-                yield exchanged((group,), size, how)
+                yield swapped((group,), size, how)
     for size in spans.sizes("object"):
-        yield exchanged(EXCHANGED, size, "within")
+        yield swapped(EXCHANGED, size, "within")
 
 
-def _elsewhere(batch: Batch, group: Group, asked: Sequence[Spans]) -> Iterator[Trial]:
-    """Take the same things as read in the next one's place: whole, or a part."""
+def _outside(batch: Batch, group: Group, spans: Spans) -> Iterator[Trial]:
+    """Take the same things as read in the next one's place: whole, or all but a part."""
     name, k = SHORT[group], batch.things
     moved = batch.looking_on((group,))
     yield trial(f"{name} elsewhere", [Replace(group, r, by=(r + 1) % k) for r in range(k)], moved)
-    for spans in asked:
-        for size in spans.sizes(group):
-            basis = spans.bases[group, size]
-            edits = from_elsewhere(group, k, basis.vectors, "outside")
-            yield _trial(f"{name} outside", edits, batch.identity(), spans, size, basis.ended)
-        if spans.nulls:
-            yield from _chosen(batch, group, spans)
-
-
-def _chosen(batch: Batch, group: Group, spans: Spans) -> Iterator[Trial]:
-    """Ask of subspaces that were chosen by an effect for just that, and of their nulls."""
-    k = batch.things
-    asked = [("inside", group, size, spans.bases[group, size]) for size in spans.sizes(group)]
-    for (own, size), basis in spans.nulls.items():
-        if own == group:
-            asked.append(("null", own, size, basis))
-        elif group == "object" and own == "colour":
-            asked.append(("inside", own, size, basis))
-    for how, own, size, basis in asked:
-        edits = from_elsewhere(own, k, basis.vectors, "inside")
-        expected = batch.looking_on((own,))
-        yield _trial(f"{SHORT[own]} {how}", edits, expected, spans, size, basis.ended)
+    for size in spans.sizes(group):
+        edits = _parts(group, k, spans.bases[group, size], "outside", "source")
+        yield trial(f"{name} outside", edits, batch.identity(), dose=float(size))
 
 
 def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterator[Trial]:

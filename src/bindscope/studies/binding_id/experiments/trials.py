@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.experiments.estimates import Estimates, read
-from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Intervention
-from bindscope.studies.binding_id.experiments.spans import Spans
+from bindscope.studies.binding_id.experiments.interventions import (
+    CONTROL,
+    Add,
+    Condition,
+    Intervention,
+)
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
 from bindscope.studies.binding_id.tasks.task import (
@@ -27,7 +31,7 @@ from bindscope.studies.binding_id.tasks.task import (
 Source = State | Callable[[], State] | None
 """Where replacements take tokens from; of many sources each is read when it is asked about."""
 
-_TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}  # places, P, have none of their own
+_TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,6 @@ class Trial:
         How much: a factor, a number of dimensions; NaN where there is none.
     second_dose
         How much of a second difference; NaN where there is none.
-    found_by
-        What found the subspace (`spans.Way`); empty where there is none.
-    ended
-        Whether the fit that found it had ended; None where nothing was fitted step by step.
     """
 
     condition: Condition
@@ -58,8 +58,16 @@ class Trial:
     layers: str = "all"
     dose: float = float("nan")
     second_dose: float = float("nan")
-    found_by: str = ""
-    ended: bool | None = None
+
+    @property
+    def length(self) -> float | None:
+        """Mean length of the vectors that it adds; None where it adds none."""
+        added = [one for one in self.condition.interventions if isinstance(one, Add)]
+        lengths = [
+            abs(one.scale) * np.linalg.norm(one.vectors.astype(np.float64), axis=-1).mean()
+            for one in added
+        ]
+        return float(np.mean(lengths)) if added else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +121,6 @@ class Batch:
         A question about what is in no scene of a row, for calibration; None for none.
     seed
         Of what is random.
-    spans
-        Subspaces by what found them, beside those of means.
     """
 
     engine: Engine
@@ -124,7 +130,6 @@ class Batch:
     estimates: Estimates | None = None
     null_query: Question | None = None
     seed: int = 0
-    spans: Mapping[str, Spans] = field(default_factory=dict)
 
     @property
     def estimated(self) -> Estimates:
@@ -179,11 +184,6 @@ class Batch:
     def _read(self, scenes: Scenes) -> State:
         return read(self.engine, scenes, self.pictures)
 
-    @property
-    def names(self) -> tuple[str, str]:
-        """Letters of who is named and of what is asked for: things (O), items (I), places (P)."""
-        return ("O", "I") if self.reading.answer == "item" else ("I", "P")
-
     def own_queries(self) -> dict[str, Question]:
         """Return questions about each thing of the base."""
         return self._queries(self.pairs.base)
@@ -193,73 +193,54 @@ class Batch:
         return {**self.own_queries(), **self._queries(self.pairs.source, "'")}
 
     def _queries(self, scenes: Scenes, mark: str = "") -> dict[str, Question]:
-        named, by = self.names[0], self.reading.by
-        return {f"{named}{r}{mark}": question(scenes, r, by) for r in range(self.things)}
+        return {f"O{r}{mark}": question(scenes, r, self.reading.by) for r in range(self.things)}
 
     def calibrating_query(self) -> dict[str, Question]:
         """Return the question about what is not there, where there is one."""
         return {"null": self.null_query} if self.null_query is not None else {}
 
     def own_answers(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items, or the places, of the base."""
+        """Return the items of the base."""
         return self._answers(self.pairs.base)
 
     def all_answers(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items of the base and of the source, or their places, which are the same."""
-        if self.reading.answer == "slot":
-            return self.own_answers()
+        """Return the items of the base and of the source."""
         return {**self.own_answers(), **self._answers(self.pairs.source, "'")}
 
     def _answers(self, scenes: Scenes, mark: str = "") -> dict[str, NDArray[np.int64]]:
-        values = getattr(scenes, self.reading.answer)
-        return {f"{self.names[1]}{r}{mark}": values[:, r] for r in range(self.things)}
+        return {f"I{r}{mark}": scenes.item[:, r] for r in range(self.things)}
 
     def control(self) -> Trial:
         """Return the trial without intervention."""
         return Trial(CONTROL, self.identity())
 
     def identity(self) -> dict[str, str]:
-        """Return the expectation that each thing has its own item, each item its own place."""
+        """Return the expectation that each thing has its own item."""
         return self.shifted(0)
 
     def shifted(self, step: int) -> dict[str, str]:
-        """Return the expectation that each role has the answer of the one `step` further."""
-        named, asked = self.names
-        return {f"{named}{r}": f"{asked}{(r + step) % self.things}" for r in range(self.things)}
+        """Return the expectation that each role has the item of the one `step` further."""
+        return {f"O{r}": f"I{(r + step) % self.things}" for r in range(self.things)}
 
     def replaced(self, group: Group, roles: Sequence[int]) -> dict[str, str]:
         """Return the expectation after a group of some roles was replaced by the source's.
 
-        Who is replaced is asked about by the source's word: what it points to is at the place of
-        before. Of two hops the places are those of before in any case; an item that was replaced
-        is in the text no more, and nothing is expected of a question about it.
+        A thing that is replaced is asked about by the source's word.
         """
 
         def name(letter: str, role: int) -> str:
             there = role in roles and _TOKENS_OF.get(letter) == group
             return f"{letter}{role}" + "'" * there
 
-        named, asked = self.names
-        return {name(named, role): name(asked, role) for role in range(self.things)}
+        return {name("O", role): name("I", role) for role in range(self.things)}
 
     def looking_on(self, groups: Sequence[Group], step: int = 1) -> dict[str, str]:
         """Return the expectation when tokens look like those of the thing `step` roles further.
 
         An object that looks like another has that one's item. An item that looks like another's is
-        had by that one, so each thing has the item of the one before it; both cancel. Of two hops
-        the item alone decides: it points to the place of the other, while objects that look like
-        others are found by what makes them look so, and the place is read off just that.
+        had by that one, so each thing has the item of the one before it; both cancel.
         """
-        on = ("object" in groups) - ("item" in groups)
-        return self.shifted(step * (on if self.reading.answer == "item" else "item" in groups))
-
-    def from_other_slots(self) -> dict[str, str]:
-        """Return the expectation when things are put where they are, as read in the next's slot.
-
-        What the image encoder said of the place is the next's: its item is answered. Of two hops
-        this is how the item finds it and what is answered, so nothing changes.
-        """
-        return self.shifted(1 if self.reading.answer == "item" else 0)
+        return self.shifted(step * (("object" in groups) - ("item" in groups)))
 
 
 def trial(
@@ -271,9 +252,7 @@ def trial(
     dose: float = float("nan"),
     second_dose: float = float("nan"),
     frozen: bool = True,
-    found_by: str = "",
-    ended: bool | None = None,
 ) -> Trial:
     """Return a trial of some interventions."""
     condition = Condition(name, tuple(interventions), frozen)
-    return Trial(condition, expected, layers, dose, second_dose, found_by, ended)
+    return Trial(condition, expected, layers, dose, second_dose)

@@ -63,8 +63,6 @@ def draw(table: pd.DataFrame) -> Figure:
         note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
         names = names[:MOST_MODELS]
     shown = conditions(table)
-    asked = [rows_with(rows, name=name)["asked"].iloc[0] for name in names]
-    lowest = [one != other for one, other in zip(asked, [*asked[1:], ""], strict=True)]
     figure = new_figure(0.75 + 1.05 * len(names))
     grid = figure.subplots(len(names), len(shown), squeeze=False)
     for i, name in enumerate(names):
@@ -73,7 +71,7 @@ def draw(table: pd.DataFrame) -> Figure:
             if own.empty:
                 grid[i, j].set_axis_off()
                 continue
-            image = _map(grid[i, j], own, first=j == 0, last=lowest[i])
+            image = _map(grid[i, j], own, first=j == 0, last=i == len(names) - 1)
         grid[i, 0].set_ylabel(name.replace(" (", "\n("), fontsize=7)
     for j, condition in enumerate(shown):
         grid[0, j].set_title(_words(condition), fontsize=7.5, fontweight="normal")

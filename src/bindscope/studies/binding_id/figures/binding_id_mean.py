@@ -17,7 +17,6 @@ from bindscope.studies.binding_id.views import (
     left_out,
     most_asked,
     named,
-    own_items,
     summaries,
 )
 from bindscope.tables.write import read_table
@@ -42,7 +41,7 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     asked = table["experiment"].isin(["mean", "nulls", "signatures"])
     table = most_asked(table[asked], MOST_MODELS)
     if "mean" in set(table["experiment"]):
-        found["Mean differences added:\nanswers as before"] = _wide(own_items(table, "mean"))
+        found["Mean differences added:\nanswers as before"] = _wide(summaries(table, "mean"), "own")
     if "nulls" in set(table["experiment"]):
         found["As long, but no mean differences:\nanswers as before"] = _wide(
             summaries(table, "nulls")
@@ -52,9 +51,9 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return found
 
 
-def _wide(rows: pd.DataFrame) -> pd.DataFrame:
+def _wide(rows: pd.DataFrame, values: str = "share") -> pd.DataFrame:
     rows = named(rows)
-    wide = rows.pivot(index="condition", columns="name", values="share")
+    wide = rows.pivot(index="condition", columns="name", values=values)
     return wide.loc[in_order(rows["condition"]), in_order(rows["name"])]
 
 

@@ -1,4 +1,4 @@
-"""Which share of the answers goes by which account of binding: of all, and by place in the text."""
+"""Which share of the answers goes by which account of binding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from bindscope.tables.write import read_table
 # Told apart without colours by their order, from left to right.
 PARTS = {"slot": (BLUE, "slot"), "colour": (AMBER, "colour"), "content": (GREEN, "content"),
          "guess": ("#D0D0D0", "none of them (guesses)")}  # fmt: skip
-PLACES = {"all": "all questions", "0": "first thing", "1": "second", "2": "third", "3": "fourth"}
 LEAST, ROOM = 0.005, 0.12  # shares that have an interval, and that a number fits into
 
 
@@ -36,7 +35,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw a bar per model, and a panel for all questions and for those about each place.
+    """Draw a bar per model.
 
     Parameters
     ----------
@@ -45,22 +44,19 @@ def draw(table: pd.DataFrame) -> Figure:
     """
     rows = named(rows_with(table, conditions=DISAGREEING))
     rows = rows[rows["account"].isin(PARTS)]
-    names, places = in_order(rows["name"]), [one for one in PLACES if one in set(rows["role"])]
+    names = in_order(rows["name"])
     lines = sum(name.count("\n") + 1 for name in names)
     figure = new_figure(0.95 + 0.12 * len(names) + 0.12 * lines)
-    widths = [2.0] + [1.0] * (len(places) - 1)
-    panels = figure.subplots(1, len(places), sharey=True, width_ratios=widths, squeeze=False)[0]
-    for axes, place in zip(panels, places, strict=True):
-        _bars(axes, rows_with(rows, role=place), names, numbers=place == "all")
-        axes.set_title(PLACES[place], fontsize=8)
-    panels[0].set_yticks(range(len(names)), names, fontsize=7)
-    panels[0].invert_yaxis()
-    panels[0].set_xlabel("share of the answers", fontsize=7.5)
+    axes = figure.subplots()
+    _bars(axes, rows, names)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel("share of the answers", fontsize=7.5)
     legend_below(figure, [Patch(color=colour, label=word) for colour, word in PARTS.values()], 4)
     return figure
 
 
-def _bars(axes: Axes, rows: pd.DataFrame, names: list[str], numbers: bool) -> None:
+def _bars(axes: Axes, rows: pd.DataFrame, names: list[str]) -> None:
     """Draw each model's shares side by side, each with its interval at its right end."""
     for at, name in enumerate(names):
         own = {row["account"]: row for row in rows_with(rows, name=name).to_dict("records")}
@@ -74,7 +70,7 @@ def _bars(axes: Axes, rows: pd.DataFrame, names: list[str], numbers: bool) -> No
                 # Beside each other, so that none hides another.
                 height = at - 0.22 + 0.22 * place
                 axes.plot([left + low, left + high], [height, height], color=INK, linewidth=0.9)
-            if numbers and share >= ROOM:
+            if share >= ROOM:
                 light = part in ("slot", "content")
                 axes.text(left + share / 2, at, f"{100 * share:.0f} %", ha="center", va="center",
                           fontsize=6.5, color="white" if light else INK)  # fmt: skip

@@ -30,17 +30,12 @@ WAYS: dict[str, dict[str, Any]] = {
     "within": {},
     "outside": {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"},
     "random": {"linestyle": (0, (1, 1.5)), "marker": "."},
-    "inside": {"linestyle": (0, (4, 1, 1, 1)), "marker": "D", "markersize": 3},
-    "null": {"linestyle": "none", "marker": "x"},
 }
 WORDS = {
     "within": "parts in the subspace exchanged",
     "outside": "all but these from elsewhere",
     "random": "a random subspace",
-    "inside": "that part alone from elsewhere",
-    "null": "a fit to answers by chance",
 }
-FOUND_BY = {"means": "means", "discriminant": "discriminants", "gradients": "gradients"}
 ANSWERS = {"I0": "its own item", "I1": "the second thing's", "I2": "the third thing's"}
 
 
@@ -83,10 +78,9 @@ def draw(table: pd.DataFrame) -> Figure:
     every = summaries(table, "subspaces").dropna(subset=["dose"])
     lines, maps = by_dimension(every), plane(table)
     models = in_order(named(maps)["name"])[:MOST_MODELS] if len(maps) else []
-    more = 1.9 * (lines["found_by"].nunique() - 1)
-    figure = new_figure(3.1 + more + 1.45 * len(models))
+    figure = new_figure(3.1 + 1.45 * len(models))
     if models:
-        ratios = (3.0 + more, 1.4 * len(models))
+        ratios = (3.0, 1.4 * len(models))
         parts = figure.subfigures(2, 1, height_ratios=ratios, squeeze=False)
         _by_dimension(parts[0, 0], named(lines))
         _maps(parts[1, 0], named(maps), models)
@@ -98,25 +92,20 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _by_dimension(figure: Any, rows: pd.DataFrame) -> None:
-    """Draw answers as slots expect, a line per model and way, a row per what found subspaces."""
+    """Draw answers as slots expect, a line per model and way."""
     look = looks(in_order(rows["name"]))
     sizes = sorted(set(rows_with(rows, condition="O within")["dose"]))
-    found_by = [one for one in FOUND_BY if (rows["found_by"] == one).any()]
-    grid = figure.subplots(len(found_by), len(GROUPS), sharey=True, squeeze=False)
-    for own, line in zip(found_by, grid, strict=True):
-        for axes, group in zip(line, GROUPS, strict=True):
-            _lines(axes, rows_with(rows, found_by=own), group, sizes, look)
-        said = f"by {FOUND_BY[own]}\n" if len(found_by) > 1 else ""
-        line[0].set_ylabel(f"{said}answers as slots expect", fontsize=7.5)
-    for top, bottom, words in zip(grid[0], grid[-1], GROUPS.values(), strict=True):
-        top.set_title(words, fontsize=8)
-        bottom.set_xlabel("dimensions", fontsize=7.5)
-    asked = {condition.rpartition(" ")[2] for condition in set(rows["condition"])}
+    panels = figure.subplots(1, len(GROUPS), sharey=True)
+    for axes, (group, words) in zip(panels, GROUPS.items(), strict=True):
+        _lines(axes, rows, group, sizes, look)
+        axes.set_title(words, fontsize=8)
+        axes.set_xlabel("dimensions", fontsize=7.5)
+    panels[0].set_ylabel("answers as slots expect", fontsize=7.5)
     entries = [handle(name.replace("\n", ", "), **style) for name, style in look.items()]
     entries += [
         handle(WORDS[way], **{"color": "#444444", "marker": "o", **more})
-        for way, more in WAYS.items() if way in asked
-    ]  # fmt: skip
+        for way, more in WAYS.items()
+    ]
     legend_below(figure, entries, 3)
 
 

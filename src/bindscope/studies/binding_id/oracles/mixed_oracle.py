@@ -1,7 +1,8 @@
-"""An oracle whose answers go by several mechanisms, by turns, in shares that are planted.
+"""Oracles whose answers go by several mechanisms, in shares that are planted.
 
-Its items take over all that those of the single mechanisms take over: the slot's ID, and what is
-seen of their thing. Each question about a scene then draws by chance which of it is looked up.
+Their items take over all that those of the single mechanisms take over: the slot's ID, and what is
+seen of their thing. By turns: each question about a scene draws by chance which of it is looked up.
+Blended: every answer weighs what all of them find.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bindscope.studies.binding_id.oracles.oracle import (
     OracleState,
 )
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tasks.task import Asked, Attribute, Group, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.task import Attribute, Group, Question, Scenes, Words
 
 _TURNS: tuple[Mechanism, ...] = ("slot", "colour", "gather")
 _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is
@@ -36,21 +37,24 @@ class MixedOracle(Oracle):
     ----------
     shares
         Mechanism -> share of the questions, in sum at most 1; the rest goes by nothing.
-    noise, mention, seed, answer
+    noise, mention, seed
         As of `oracle.Oracle`.
+    blend
+        Whether shares are weights in every answer, instead of how often one of them decides it.
     """
 
     def __init__(
         self, shares: Mapping[Mechanism, float], noise: float = 0.05,
-        mention: Attribute = "colour", seed: int = 0, answer: Asked = "item",
+        mention: Attribute = "colour", seed: int = 0, blend: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__("none", noise, mention, seed, answer)
+        super().__init__("none", noise, mention, seed)
         # In this order, whatever that of the configuration.
+        self.blend = blend
         self._ends = np.cumsum([shares.get(name, 0.0) for name in _TURNS])
         self._parts = [
-            Oracle(name, noise, mention, seed, answer) for name in (*_TURNS, "none")
+            Oracle(name, noise, mention, seed) for name in (*_TURNS, "none")
         ]  # fmt: skip
-        self._taken = [Oracle(name, noise, mention, seed, answer) for name in _SEPARATE]
+        self._taken = [Oracle(name, noise, mention, seed) for name in _SEPARATE]
 
     def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
         """Return what tells one role from another; see `oracle.Oracle`."""
@@ -81,6 +85,13 @@ class MixedOracle(Oracle):
         self, state: OracleState, question: Question, hidden: Hidden
     ) -> tuple[Floats, Floats, Floats]:
         every = [one._asked(state, question, hidden) for one in self._parts]
+        if self.blend:
+            weights = np.diff(self._ends, prepend=0.0, append=1.0)
+            found, second, third = (
+                np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
+                for parts in zip(*every, strict=True)
+            )
+            return found, second, third
         drawn = self.drawn(state.scenes, question)
         rows = np.arange(len(drawn))
         found, second, third = (np.stack(parts)[drawn, rows] for parts in zip(*every, strict=True))
@@ -91,5 +102,5 @@ def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None
 ) -> tuple[MixedOracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    given = (model["noise"], reading.rule.mention, model["seed"], reading.answer)
+    given = (model["noise"], reading.rule.mention, model["seed"])
     return MixedOracle(model["shares"], *given), None

@@ -14,10 +14,6 @@ block 2
 block 3
     it looks at the items for what it found there, and answers.
 
-A question of two hops names an item and asks for the place of its thing. It goes the other way: it
-looks at the items in block 2 and at the image in block 3, for what it found at the item, and
-answers with the ID that it finds, which is that of the place.
-
 Blocks 0 and 1 make the context, so a frozen context is blind to edits before block 2; that the
 layer sweep of an oracle is known exactly is one of its uses.
 """
@@ -25,7 +21,7 @@ layer sweep of an oracle is known exactly is one of its uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -51,7 +47,6 @@ from bindscope.studies.binding_id.oracles.oracle_attention import attend, nearne
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.task import (
     GROUPS,
-    Asked,
     Attribute,
     Group,
     Question,
@@ -64,7 +59,7 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 _SIZES = {"shape": 16, "colour": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
-          "carried_colour": 16}  # fmt: skip
+          "carried_colour": 16, "carried_look": 16, "sentence": 8}  # fmt: skip
 _ENDS = np.cumsum(list(_SIZES.values()))
 PART = {name: slice(int(end) - _SIZES[name], int(end))
         for name, end in zip(_SIZES, _ENDS, strict=True)}  # fmt: skip
@@ -72,15 +67,19 @@ WIDTH = int(_ENDS[-1])
 LAYERS = 4
 CELLS = 2  # image tokens of a slot
 CONFIDENCE = 12.0  # of the answer's logits
+MATCH = 0.85  # products of unit vectors of different words stay below it
 _KIND: dict[Attribute, str] = {
     "shape": "shape", "colour": "colour", "material": "look", "size": "look", "slot": "id",
     "item": "item",
 }  # fmt: skip
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
-    "slot": ("id",), "colour": ("carried_colour",), "gather": ("carried_shape", "carried_colour"),
-    "order": (), "none": (),
+    "slot": ("id",), "colour": ("carried_colour",),
+    "gather": ("carried_shape", "carried_colour", "carried_look"), "order": (), "none": (),
 }  # fmt: skip
+
+
+_CONTENT = ("shape", "colour", "look")
 
 
 @cache
@@ -101,11 +100,15 @@ def mixing(seed: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class OracleState:
-    """Frozen contexts: parts before each block, float32 (L, n, tokens, WIDTH), and positions."""
+    """Frozen contexts: parts before each block, float32 (L, n, tokens, WIDTH), and positions.
+
+    Of several views of the image, one stands after the other.
+    """
 
     scenes: Scenes
     parts: Floats
     positions: Floats
+    views: int = 1
 
     @property
     def image_tokens(self) -> int:
@@ -120,7 +123,9 @@ class OracleState:
         if tokens.support == "background":
             return self._background()
         cells = np.arange(CELLS) if tokens.cells is None else np.array(tokens.cells, np.int64)
-        return np.asarray(self.scenes.slot[:, [role]] * CELLS + cells, np.int64)
+        views = range(self.views) if tokens.views is None else tokens.views
+        offsets = [view * (self.image_tokens // self.views) + cells for view in views]
+        return np.asarray(self.scenes.slot[:, [role]] * CELLS + np.concatenate(offsets), np.int64)
 
     def _background(self) -> Integers:
         """Return the tokens of slots where nothing stands; as many in every scene."""
@@ -150,8 +155,11 @@ class Oracle:
         The attribute by which the text mentions a thing.
     seed
         Of noise and mixing.
-    answer
-        What it is asked for: the item of a thing, or the place of an item's thing.
+    exact
+        Whether a look-up finds nothing where no token matches, so that all items are as probable.
+        Without noise such an oracle says what its mechanism predicts, and where nothing.
+    only_view
+        Which of two views of the image is read; None: there is one view.
     """
 
     abilities: frozenset[Ability] = frozenset({"rotate", "knockout", "propagate"})
@@ -162,10 +170,13 @@ class Oracle:
 
     def __init__(
         self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "colour",
-        seed: int = 0, answer: Asked = "item",
+        seed: int = 0, exact: bool = False, only_view: Literal[0, 1] | None = None,
     ) -> None:  # fmt: skip
         self.mechanism, self.noise, self.mention, self.seed = mechanism, noise, mention, seed
-        self.answer = answer
+        self._least = MATCH if exact else -np.inf
+        self.views, self._only_view = (1 if only_view is None else 2), only_view
+        if only_view is not None:
+            self.abilities = self.abilities | {"views"}
         self._mixing = mixing(seed)
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None = None) -> OracleState:
@@ -173,8 +184,9 @@ class Oracle:
         content = self._content(scenes)
         n, tokens = content.shape[:2]
         positions = np.broadcast_to(np.arange(tokens, dtype=np.float32), (n, tokens))
-        state = OracleState(scenes, np.broadcast_to(content, (LAYERS, *content.shape)), positions)
-        return OracleState(scenes, self._context(state, (), None), positions)
+        parts = np.broadcast_to(content, (LAYERS, *content.shape))
+        state = OracleState(scenes, parts, positions, self.views)
+        return replace(state, parts=self._context(state, (), None))
 
     def residual(
         self, state: OracleState, group: Group, role: int, tokens: Tokens | None = None
@@ -214,8 +226,7 @@ class Oracle:
         candidates: Integers,
     ) -> NDArray[np.float64]:
         """Answer questions under conditions; see `engine.Engine`."""
-        known = base.scenes.words.of(self.answer)
-        table = np.stack([word_vector(_KIND[self.answer], word) for word in known])
+        table = np.stack([word_vector("item", word) for word in base.scenes.words.items])
         found = np.empty((len(candidates), len(conditions), len(questions), candidates.shape[1]))
         for i, condition in enumerate(conditions):
             edited = self._edited(base, source, condition)
@@ -259,7 +270,7 @@ class Oracle:
                 rows = np.arange(len(positions))[:, None]
                 delta = np.broadcast_to(np.asarray(one.delta), (len(positions),))[:, None]
                 positions[rows, base.tokens(one.group, one.role, one.tokens)] += delta
-        return OracleState(base.scenes, parts, positions)
+        return replace(base, parts=parts, positions=positions)
 
     def _edit(
         self, parts: Floats, layer: int, base: OracleState, source: OracleState | None,
@@ -291,15 +302,21 @@ class Oracle:
         n, rows = len(scenes), np.arange(len(scenes))[:, None]
         image = np.zeros((n, len(words.places), WIDTH), np.float32)
         image[:, :, PART["id"]] = _vectors(words, "slot", np.arange(len(words.places)))
-        for attribute in ("shape", "colour", "material", "size"):
-            if words.of(attribute):
+        attributes: tuple[Attribute, ...] = ("shape", "colour", "material", "size")
+        for attribute in attributes:
+            # Values are all 0 where a material or size does not vary.
+            told = attribute in ("shape", "colour") or getattr(scenes, attribute).any()
+            if told and words.of(attribute):
                 values = _vectors(words, attribute, getattr(scenes, attribute))
                 image[rows, scenes.slot, PART[_KIND[attribute]]] += values
         text = np.zeros((n, 2 * k, WIDTH), np.float32)
         said = _vectors(words, self.mention, getattr(scenes, self.mention))
         text[:, 0::2, PART[_KIND[self.mention]]] = said
         text[:, 1::2, PART["item"]] = _vectors(words, "item", scenes.item)
-        content = np.concatenate([np.repeat(image, CELLS, axis=1), text], axis=1)
+        view = np.repeat(image, CELLS, axis=1)
+        content = np.concatenate([view] * self.views + [text], axis=1)
+        if not self.noise:
+            return content
         arrays = (scenes.shape, scenes.colour, scenes.item, scenes.slot)
         entropy = [self.seed, crc32(b"".join(array.tobytes() for array in arrays))]
         draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
@@ -335,10 +352,11 @@ class Oracle:
             added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
         elif self.mechanism in ("slot", "gather"):
             key = PART[_KIND[self.mention]]
-            weights = attend(mentions[:, :, key], now[:, :image, key], hidden[:, None, :image])
-            seen_parts = weights @ now[:, :image]
-            pairs = (("id", "id"),) if self.mechanism == "slot" else (
-                ("shape", "carried_shape"), ("colour", "carried_colour"))  # fmt: skip
+            seen = now[:, :image]
+            weights = self._attend(mentions[:, :, key], seen[:, :, key], self._unread(hidden, seen))
+            seen_parts = weights @ seen
+            pairs = (("id", "id"),) if self.mechanism == "slot" else [
+                (part, f"carried_{part}") for part in _CONTENT]  # fmt: skip
             for read, written in pairs:
                 added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
         return added
@@ -348,15 +366,9 @@ class Oracle:
     ) -> tuple[Floats, Floats, Floats]:
         """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
         image, whole = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
-        to_image, to_items = slice(0, image), slice(image + 1, None, 2)
-        if self.answer == "item":
-            found, whole[0, :, to_image], whole[1, :, to_items] = self._item_of(
-                state, question, hidden
-            )
-        else:
-            found, whole[0, :, to_items], whole[1, :, to_image] = self._place_of(
-                state, question, hidden
-            )
+        found, whole[0, :, :image], whole[1, :, image + 1 :: 2] = self._item_of(
+            state, question, hidden
+        )
         return found, whole[0], whole[1]
 
     def _item_of(
@@ -368,58 +380,60 @@ class Oracle:
         key = PART[_KIND[question.by]]
         asked = _vectors(question.words, question.by, question.values)[:, None]
         seen = state.parts[2][:, :image]
-        first = attend(asked, seen[:, :, key], hidden(2)[:, None, :image])
+        first = self._attend(asked, seen[:, :, key], self._unread(hidden(2), seen))
         thing = first @ seen
-        blocked = hidden(3)[:, None, image + 1 :: 2]
+        blocked = hidden(3)
         if self.mechanism == "order":
             there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
             near = nearness(_rank(state, "object", there), _rank(state, "item"))
-            weights = softmax(np.where(blocked, -np.inf, near[:, None]))
+            near = np.where(blocked[:, image + 1 :: 2], -np.inf, near)
+            weights = softmax(near[:, None]) * (first.sum(axis=-1, keepdims=True) > 0)
         else:
-            weights = self._lookup(question.by, asked, thing, now, blocked)
+            weights = self._lookup(question.by, asked, thing, state, blocked)
         found = np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
         return found, first[:, 0], weights[:, 0]
 
-    def _place_of(
-        self, state: OracleState, question: Question, hidden: Hidden
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return what the question of two hops makes of the image; attention to items and image."""
-        image = state.image_tokens
-        items = state.parts[2][:, image + 1 :: 2]
-        asked = _vectors(question.words, question.by, question.values)[:, None]
-        first = attend(asked, items[:, :, PART["item"]], hidden(2)[:, None, image + 1 :: 2])
-        item, seen = first @ items, state.parts[3][:, :image]
-        blocked = hidden(3)[:, None, :image]
-        if self.mechanism == "order":
-            there = state.positions[:, None, image + 1 :: 2]
-            there = (first * there).sum(axis=(1, 2))[:, None]
-            every = state.positions[:, :image]
-            near = nearness(_rank(state, "item", there), _rank(state, "object", every))
-            weights = softmax(np.where(blocked, -np.inf, near[:, None]))
-        elif self.mechanism == "none":
-            weights = softmax(np.where(blocked, -np.inf, np.zeros(seen.shape[:2])[:, None]))
-        else:
-            # Of all that is seen of a thing `gather` takes the shape here, as for single hops.
-            read, key = {"slot": ("id", "id"), "colour": ("carried_colour", "colour"),
-                         "gather": ("carried_shape", "shape")}[self.mechanism]  # fmt: skip
-            weights = attend(item[:, :, PART[read]], seen[:, :, PART[key]], blocked)
-        found = np.asarray((weights @ seen[:, :, PART["id"]])[:, 0], np.float32)
-        return found, first[:, 0], weights[:, 0]
-
     def _lookup(
-        self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
-    ) -> Floats:
+        self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
+        blocked: NDArray[np.bool_],
+    ) -> Floats:  # fmt: skip
         """Return the attention of the question to items, by what the mechanism compares."""
+        items = state.parts[3][:, state.image_tokens + 1 :: 2]
+        blocked = blocked[:, state.image_tokens + 1 :: 2]
         if self.mechanism == "slot":
-            return attend(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
+            return self._attend(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
         if self.mechanism == "colour":
             found = thing[:, :, PART["colour"]]
-            return attend(found, items[:, :, PART["carried_colour"]], blocked)
+            return self._attend(found, items[:, :, PART["carried_colour"]], blocked)
         if self.mechanism == "gather":
-            kind = by if by in ("shape", "colour") else "shape"
-            found = asked if by == kind else thing[:, :, PART[kind]]
-            return attend(found, items[:, :, PART[f"carried_{kind}"]], blocked)
-        return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2])[:, None]))
+            return self._by_content(by, asked, thing, items, blocked)
+        return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
+
+    def _by_content(
+        self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
+    ) -> Floats:
+        """Compare what is asked with what items carry; a place with all that is seen there."""
+        kind = _KIND[by]
+        if kind in _CONTENT:
+            return self._attend(asked, items[:, :, PART[f"carried_{kind}"]], blocked)
+        seen, carried = (
+            np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
+            for tokens, prefix in ((thing, ""), (items, "carried_"))
+        )
+        squared = np.square(seen).sum(axis=-1, keepdims=True)
+        return self._attend(seen / np.maximum(squared, 1e-6), carried, blocked)
+
+    def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
+        """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
+        tokens = image.shape[1]
+        unread = np.zeros(tokens, bool)
+        if self._only_view is not None:
+            unread[:] = np.arange(tokens) * 2 // tokens != self._only_view
+        return hidden[:, :tokens] | unread
+
+    def _attend(self, queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
+        """Return attention (n, queries, keys) to tokens that are not hidden, bool (n, keys)."""
+        return attend(queries, keys, hidden[:, None], self._least)
 
 
 Hidden = Callable[[int], NDArray[np.bool_]]
@@ -480,7 +494,5 @@ def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> 
 
 def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    oracle = Oracle(
-        model["mechanism"], model["noise"], reading.rule.mention, model["seed"], reading.answer
-    )
+    oracle = Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"])
     return oracle, None

@@ -19,10 +19,12 @@ def softmax(scores: NDArray[Any]) -> Floats:
     return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
 
 
-def attend(queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
-    """Return softmax attention (n, queries, keys)."""
-    scores = SHARPNESS * queries @ keys.swapaxes(-1, -2)
-    return softmax(np.where(hidden, -np.inf, scores))
+def attend(
+    queries: Floats, keys: Floats, hidden: NDArray[np.bool_], least: float = -np.inf
+) -> Floats:
+    """Return softmax attention (n, queries, keys) where products are at least `least`."""
+    products = queries @ keys.swapaxes(-1, -2)
+    return softmax(np.where(hidden | (products < least), -np.inf, SHARPNESS * products))
 
 
 def nearness(rank: Floats, others: Floats) -> Floats:

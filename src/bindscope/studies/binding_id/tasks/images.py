@@ -1,7 +1,7 @@
 """The images of scenes, with exact masks and boxes.
 
 Source of ground, boxes and colours: what was measured on the released images of arXiv 2505.22200.
-Ours are drawn anew, without Blender: parallel projection, so that a thing looks the same in every
+Ours are drawn in NumPy: parallel projection, so that a thing looks the same in every
 slot, and one sun. `looks` has what may differ from image to image.
 """
 

@@ -16,7 +16,6 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 
 Template = Literal["short", "paper", "items_first"]
-Answer = Literal["item", "slot", "colour", "shape"]
 IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
@@ -37,9 +36,6 @@ class Form:
         object."; `short`: "green has J .", its words parted by spaces.
     mention
         The attribute by which the text mentions a thing, see `Rule.mention`.
-    answer
-        What is asked for. `slot` by `item` is the two-hop question: from the item to its thing in
-        the text, from the thing to its place in the image.
     image
         Whether there is one. If not, the text says what it would show, thing by thing from slot to
         slot ("There is a green sphere and a red cube."): the text-only twin.
@@ -50,7 +46,6 @@ class Form:
 
     template: Template = "paper"
     mention: Attribute = "colour"
-    answer: Answer = "item"
     image: bool = True
     extra_spaces: bool = False
 
@@ -82,42 +77,12 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     """
     _check(scenes, questions, form)
     asked = [_questions(question, form) for question in questions]
-    named = {form.mention, form.answer, *(question.by for question in questions)}
+    named = {form.mention, *(question.by for question in questions)}
     shown = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
     return [
         _prompt(scenes, row, tuple(texts[row] for texts in asked), form, shown)
         for row in range(len(scenes))
     ]
-
-
-def answers(scenes: Scenes, form: Form, by: Attribute, question: Question) -> list[str]:
-    """Return the right answer to a question about each scene.
-
-    Parameters
-    ----------
-    scenes
-        n scenes, with one thing each that the question names.
-    form
-        What is asked for.
-    by
-        The attribute that the question names it by.
-    question
-        n questions.
-
-    Raises
-    ------
-    InputError
-        If a scene has no such thing, or several.
-    """
-    named = getattr(scenes, by) == question.values[:, None]
-    if question.words != scenes.words or (named.sum(axis=1) != 1).any():
-        raise InputError(
-            f"questions by {by}",
-            "some scene has no thing, or several, that the question names",
-            "ask by an attribute that tells the things of a scene apart (`Rule.ask`)",
-        )
-    words = scenes.words.of(form.answer)
-    return [words[value] for value in getattr(scenes, form.answer)[named]]
 
 
 def with_image(prompt: Prompt, token: str) -> Prompt:
@@ -142,13 +107,6 @@ def with_image(prompt: Prompt, token: str) -> Prompt:
 def thing_name(by: Attribute, word: str) -> str:
     """Return what a thing is called: "sphere", "green object", "left object"."""
     return word if by == "shape" else f"{word} object"
-
-
-def vocabulary(scenes: Scenes) -> tuple[str, ...]:
-    """Return every word of the short template for these scenes' words, for a toy's tokenizer."""
-    words = scenes.words
-    things = (words.shapes, words.colours, words.items, words.places, words.materials, words.sizes)
-    return ("?", "has", "at", "is", ".", IMAGE, *(word for part in things for word in part))
 
 
 class _Text:
@@ -232,19 +190,10 @@ def _questions(question: Question, form: Form) -> list[str]:
     """Return the text of a question for each scene, from the end of the context on."""
     words = question.texts()
     if form.template == "short":
-        link = {"item": "has", "slot": "at", "colour": "is", "shape": "is"}[form.answer]
-        return [f" ? {word} {link}" for word in words]
-    if question.by == "item":
-        names = [f"object that contains item {word}" for word in words]
-    else:
-        spaced = [EXTRA_SPACES.get(word, word) if form.extra_spaces else word for word in words]
-        names = [thing_name(question.by, word) for word in spaced]
-    asked, start = {
-        "item": ("Which item does the {} contain?", "The {} contains item"),
-        "slot": ("Where is the {}?", "The {} is at the"),
-        "colour": ("Which colour is the {}?", "The {} is"),
-        "shape": ("Which shape is the {}?", "The {} is a"),
-    }[form.answer]
+        return [f" ? {word} has" for word in words]
+    spaced = [EXTRA_SPACES.get(word, word) if form.extra_spaces else word for word in words]
+    names = [thing_name(question.by, word) for word in spaced]
+    asked, start = "Which item does the {} contain?", "The {} contains item"
     text = f"\n\nQuestion: {asked}{ASSISTANT}Answer: {start}"
     return [text.replace("{}", name) for name in names]
 
@@ -265,9 +214,9 @@ def _check(scenes: Scenes, questions: Sequence[Question], form: Form) -> None:
                 f"there are {len(question)} of them for {len(scenes)} scenes",
                 "give each scene its own",
             )
-        if question.by == form.answer:
+        if question.by == "item":
             raise InputError(
-                f"form.answer: {form.answer}",
-                f"a question that names the thing by its {question.by} holds the answer",
+                "questions",
+                "a question that names the thing by its item holds the answer",
                 "ask by another attribute",
             )

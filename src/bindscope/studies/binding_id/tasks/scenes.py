@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.tasks.cutouts import Cutouts
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.tasks.task import Attribute, Integers, Pairs, Scenes, Words
 from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
@@ -54,8 +53,6 @@ class Rule:
         the sizes of things with them. Scenes are the same in both.
     clutter
         Things of a scene that no text mentions.
-    cutouts
-        A user's own things, whose nouns stand where shapes do; None for drawn ones.
     """
 
     layout: LayoutName = "pair"
@@ -66,19 +63,15 @@ class Rule:
     withheld: Withheld = "none"
     look: LookName = "published"
     clutter: int = 0
-    cutouts: Cutouts | None = None
 
     @classmethod
     def of(cls, task: Mapping[str, Any]) -> Rule:
         """Return the rule of a task of a job's specification."""
-        given = {one.name: task[one.name] for one in fields(cls) if one.name in task}
-        own = {"cutouts": Cutouts.of(task["cutouts"])} if task.get("cutouts") else {}
-        return cls(**given | own)
+        return cls(**{one.name: task[one.name] for one in fields(cls) if one.name in task})
 
     def words(self, split: SplitName) -> Words:
         """Return the words of a split."""
-        drawn = words_of(split, self.layout)
-        return drawn if self.cutouts is None else self.cutouts.words(split, drawn)
+        return words_of(split, self.layout)
 
     def _enough(self, attribute: Attribute) -> bool:
         """Whether both splits have a word for each thing."""
@@ -99,11 +92,6 @@ class Rule:
         if self.shared in ("shape", "both"):
             return self.told_by
         return "shape" if self._enough("shape") else "slot"
-
-    @property
-    def needs_image(self) -> bool:
-        """Whether the text alone leaves the answer open."""
-        return self.mention != self.ask
 
 
 def check_rule(rule: Rule, where: str) -> None:
@@ -223,7 +211,7 @@ def _accepted(
 ) -> tuple[Scenes, ...]:
     """Draw scenes, or pairs of them, each with its own setting where images have any."""
     found = _as_withheld(rule, words, n, draw, paired)
-    if rule.look == "published" and not rule.clutter and rule.cutouts is None:
+    if rule.look == "published" and not rule.clutter:
         return found
     return tuple(one.with_(setting=draw.integers(2**31, size=n)) for one in found)
 

@@ -20,8 +20,6 @@ from bindscope.core.errors import InputError
 Group = Literal["object", "item", "colour"]
 GROUPS: tuple[Group, ...] = ("object", "item", "colour")
 Attribute = Literal["shape", "colour", "slot", "item", "material", "size"]
-Asked = Literal["item", "slot"]
-"""What experiments ask for: the item of a thing, or the place of an item's thing (two hops)."""
 Integers = NDArray[np.int64]
 
 

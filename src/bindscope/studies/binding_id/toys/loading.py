@@ -16,8 +16,6 @@ from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.images import draw
 from bindscope.studies.binding_id.tasks.prompts import prompts
 from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
-from bindscope.studies.binding_id.toys.recipe import not_learnt
-from bindscope.studies.binding_id.toys.stored import answers
 from bindscope.studies.binding_id.toys.stored import load as load_toy
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
 from bindscope.studies.binding_id.vlm.base import Options
@@ -42,7 +40,7 @@ def load(
     Raises
     ------
     ConfigError
-        If scenes are not those of toys, or it was not trained on what is asked.
+        If scenes are not those of toys.
     ModelError
         If the toy's files are missing or damaged.
     """
@@ -62,8 +60,6 @@ def load(
     assert weights is not None  # the graph has it
     remedy = REMEDY if "source" in model else None
     toy = load_toy(weights, remedy=remedy)
-    if said := not_learnt(answers(weights), reading.answer):
-        raise ConfigError(where, *said)
     adapter = ToyAdapter(where, toy)
-    options = Options(batch_size=1024, lead="", asked=reading.form.answer)
+    options = Options(batch_size=1024, lead="")
     return FastEngine(adapter, partial(prompts, form=reading.form), options), pictures

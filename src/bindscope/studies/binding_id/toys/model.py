@@ -26,10 +26,8 @@ KEY_HEADS = 2
 TOWER_LAYERS = 1
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
-GOLDEN = 0.618033988749895  # spreads frequencies evenly, without a common period
 LOOK_BACK = (1, 2)  # tokens, of heads 0 and 1, which share key head 0
 LOOKING_LAYERS = 2
-NO_ROTATION = 1e12  # positions count so many times less: keys stay as they are
 MEAN, DEVIATION = 0.8, 0.3  # of pixel values from 0 to 1
 
 
@@ -40,13 +38,11 @@ class ToyModel:
     Attributes
     ----------
     network
-        A `LlavaOnevisionForConditionalGeneration`. Where positions are absolute, its language
-        model adds their vectors to whatever is put in, by `position_ids`, and rotates nothing.
+        A `LlavaOnevisionForConditionalGeneration`.
     vocabulary
         Its tokens.
     patch_px
-        Side in pixels of the image patch that an image token stands for, in raster order. Tokens
-        of a resampler have no place in the image; their number is the same.
+        Side in pixels of the image patch that an image token stands for, in raster order.
     """
 
     network: Any
@@ -90,59 +86,6 @@ class ToyModel:
         return isinstance(self.network.model.vision_tower, ZooTower)
 
 
-class Resampler(nn.Module):
-    """Learned queries attend once to the patches of an image, as in a Perceiver.
-
-    Parameters
-    ----------
-    patch_width, width
-        Of patches, and of the language model.
-    queries
-        How many tokens come out.
-    """
-
-    def __init__(self, patch_width: int, width: int, queries: int) -> None:
-        super().__init__()
-        self.queries = nn.Parameter(torch.empty(queries, width))
-        self.norm = nn.LayerNorm(patch_width)
-        self.key = nn.Linear(patch_width, width)
-        self.value = nn.Linear(patch_width, width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, patches: Tensor) -> Tensor:
-        """Turn patches (n, T, patch_width) into tokens (n, queries, width)."""
-        patches = self.norm(patches)
-        n, heads = len(patches), LANGUAGE_HEADS
-
-        def by_head(values: Tensor) -> Tensor:
-            return values.view(n, -1, heads, values.shape[-1] // heads).transpose(1, 2)
-
-        found = nn.functional.scaled_dot_product_attention(
-            by_head(self.queries.expand(n, -1, -1)),
-            by_head(self.key(patches)),
-            by_head(self.value(patches)),
-        )
-        tokens: Tensor = self.out(nn.functional.gelu(found.transpose(1, 2).flatten(2)))
-        return tokens
-
-
-class _Positions(nn.Module):
-    """Learned vectors of absolute positions."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.vectors = nn.Embedding(LONGEST, width)
-
-    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Add them to what enters a language model (a forward pre-hook with keywords)."""
-        inputs, places = kwargs["inputs_embeds"], kwargs.get("position_ids")
-        if places is None:
-            cache = kwargs.get("past_key_values")
-            before = cache.get_seq_length() if cache is not None else 0
-            places = torch.arange(before, before + inputs.shape[1], device=inputs.device)[None]
-        return args, {**kwargs, "inputs_embeds": inputs + self.vectors(places)}
-
-
 def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
     """Make a toy with initial weights that depend on its configuration and seed alone.
 
@@ -157,29 +100,18 @@ def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
         network = LlavaOnevisionForConditionalGeneration(_config(toy, vocabulary))
     model, patch_px = network.model, toy.patch_px
     del model.image_newline  # one view of an image: there are no ends of rows
-    patch_width = toy.tower_width
     if tower is not None:
-        model.vision_tower, patch_px, patch_width = tower, tower.patch_px, tower.width
-        model.multi_modal_projector.linear_1 = nn.Linear(patch_width, toy.width)
-    made = ToyModel(network, vocabulary, patch_px)
-    if toy.connector == "resampler":
-        model.multi_modal_projector = Resampler(patch_width, toy.width, made.image_tokens)
-    if toy.positions == "absolute":
-        positions = _Positions(toy.width)
-        model.language_model.add_module("absolute_positions", positions)
-        model.language_model.register_forward_pre_hook(positions.enter, with_kwargs=True)
+        model.vision_tower, patch_px = tower, tower.patch_px
+        model.multi_modal_projector.linear_1 = nn.Linear(tower.width, toy.width)
     with torch.no_grad():
         _initialise(network, generator)
         _look_back(model.language_model, toy)
-    return made
+    return ToyModel(network, vocabulary, patch_px)
 
 
 def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     from transformers import LlavaOnevisionConfig, Qwen2Config, SiglipVisionConfig
 
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
-    if toy.positions == "absolute":
-        rope = {"rope_type": "linear", "rope_theta": 1e4, "factor": NO_ROTATION}
     side = SIZE_PX
     made: Any = LlavaOnevisionConfig  # takes more than its annotations say
     return made(
@@ -193,7 +125,7 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
             num_attention_heads=LANGUAGE_HEADS, num_key_value_heads=KEY_HEADS,
             intermediate_size=2 * toy.width, vocab_size=len(vocabulary.tokens),
             max_position_embeddings=LONGEST, tie_word_embeddings=False,
-            rope_parameters=rope,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e4},
         ),
         image_token_id=vocabulary.tokens.index(IMAGE), vision_feature_layer=-1,
         vision_feature_select_strategy="full", image_grid_pinpoints=[[side, side]],
@@ -210,52 +142,22 @@ def _initialise(network: nn.Module, generator: torch.Generator) -> None:
                 module.bias.zero_()
         elif isinstance(module, nn.Embedding):
             module.weight.normal_(generator=generator)
-        elif isinstance(module, Resampler):
-            module.queries.normal_(generator=generator)
 
 
 def _look_back(language: Any, toy: Toy) -> None:
     """Let heads 0 and 1 of the first layers attend to the token one and two places back.
 
-    With rotated keys it is enough to set biases of queries and keys: a constant key at place s and
-    a constant query at place t meet in the sum over frequencies f of cos((t - s - off) f). With
-    absolute positions, as many numbers of the residual stream as a head has are set aside for
-    cos(t f) and sin(t f). Each key is then normalised with what its token says, so that the sum
-    must be small everywhere but at the place meant: frequencies are spread from 0 to pi.
+    It is enough to set biases of queries and keys: a constant key at place s and a constant query
+    at place t meet in the sum over frequencies f of cos((t - s - off) f).
     """
     size = toy.width // LANGUAGE_HEADS
     frequencies = 1e4 ** (-torch.arange(0, size, 2) / size)
-    if toy.positions == "absolute":
-        frequencies = torch.pi * ((1 + torch.arange(size // 2)) * GOLDEN % 1)
-        _set_aside(language, frequencies)
     for layer in language.layers[:LOOKING_LAYERS]:
         queries, keys = layer.self_attn.q_proj, layer.self_attn.k_proj
         keys.weight[:size] *= 0.1
+        keys.bias[: size // 2] = SHARPNESS
         for head, offset in enumerate(LOOK_BACK):
             rows = slice(head * size, (head + 1) * size)
             queries.weight[rows] *= 0.1
-            cos, sin = torch.cos(offset * frequencies), torch.sin(offset * frequencies)
-            if toy.positions == "rope":
-                queries.bias[rows] = SHARPNESS * torch.cat([cos, -sin])
-                continue
-            turned = torch.cat(
-                [torch.cat([cos.diag(), sin.diag()], 1), torch.cat([-sin.diag(), cos.diag()], 1)]
-            )
-            queries.weight[rows, :size] = SHARPNESS * turned
-        if toy.positions == "rope":
-            keys.bias[: size // 2] = SHARPNESS
-        else:
-            keys.weight[:size, :size] = SHARPNESS * torch.eye(size)
-
-
-def _set_aside(language: Any, frequencies: Tensor) -> None:
-    """Keep the first dimensions of the residual stream for cosines and sines of positions."""
-    size = 2 * len(frequencies)
-    angles = torch.arange(LONGEST)[:, None] * frequencies
-    vectors = language.absolute_positions.vectors.weight
-    vectors.zero_()
-    vectors[:, :size] = torch.cat([angles.cos(), angles.sin()], 1)
-    language.embed_tokens.weight[:, :size] = 0
-    for layer in language.layers:
-        layer.self_attn.o_proj.weight[:size] = 0
-        layer.mlp.down_proj.weight[:size] = 0
+            turned = offset * frequencies
+            queries.bias[rows] = SHARPNESS * torch.cat([turned.cos(), -turned.sin()])

@@ -164,21 +164,6 @@ def naming_loss(
     return _named(toy, tokens, scenes, attributes)
 
 
-def lookup_loss(passes: Passes, scenes: Scenes, contexts: Contexts) -> Tensor:
-    """Return the loss of the first of two hops, in nats: which thing the text has an item in.
-
-    Questions "? J at" see of the context its item tokens alone, where heads that look back have
-    gathered the colours; what enters `PROBED_LAYER` at their last token is to have the largest
-    product with the colour's embedding, as image tokens in `naming_loss`. Where they see all, they
-    learn within a few steps to say any colour of the scene, and then no more.
-    """
-    questions, _ = passes.toy.vocabulary.questions(scenes, ["two_hops"])
-    hidden = np.ones((scenes.things, contexts.keys[0].shape[2]), bool)
-    hidden[:, [item_token(passes, role) for role in range(scenes.things)]] = False
-    found = passes.answers(contexts, questions, hidden).residual[PROBED_LAYER]
-    return _named(passes.toy, found, scenes, ("colour",))
-
-
 def _named(toy: ToyModel, tokens: Tensor, scenes: Scenes, attributes: Sequence[Asked]) -> Tensor:
     """Return the loss of reading attributes off a token of every thing (n, k, width)."""
     embeddings = toy.network.get_input_embeddings().weight
@@ -198,21 +183,16 @@ def free_loss(
     images: NDArray[np.uint8],
     kinds: Sequence[Kind],
     probes: SlotProbes | None = None,
-    *,
-    lookup: bool = False,
 ) -> Tensor:
     """Return the loss of answering questions of some kinds about every thing, in nats.
 
-    With probes, the loss of reading slots is beside it, as in interchange training; with `lookup`,
-    that of `lookup_loss`.
+    With probes, the loss of reading slots is beside it, as in interchange training.
     """
     vocabulary = passes.toy.vocabulary
     questions, answers = vocabulary.questions(scenes, kinds)
     contexts = passes.contexts(images, vocabulary.context(scenes))
     said = passes.answers(contexts, questions)
     loss = answer_loss(said.logits, answers)
-    if lookup:
-        loss = loss + lookup_loss(passes, scenes, contexts)
     if probes is None:
         return loss
     return loss + PROBE_WEIGHT * probes.loss(passes, scenes, contexts, said.residual[PROBED_LAYER])

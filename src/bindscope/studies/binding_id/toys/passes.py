@@ -94,16 +94,8 @@ class Passes:
             list(done.hidden_states[: len(layers)]),
         )  # fmt: skip
 
-    def answers(
-        self,
-        contexts: Contexts,
-        questions: NDArray[np.int64],
-        hidden: NDArray[np.bool_] | None = None,
-    ) -> Answers:
-        """Ask questions (n, m, tokens of one) that do not see each other.
-
-        Each of them may have tokens of the context that it does not see: bool (m, T).
-        """
+    def answers(self, contexts: Contexts, questions: NDArray[np.int64]) -> Answers:
+        """Ask questions (n, m, tokens of one) that do not see each other."""
         from transformers import DynamicCache
 
         n, m, length = questions.shape
@@ -113,10 +105,6 @@ class Passes:
         for i, (keys, values) in enumerate(zip(contexts.keys, contexts.values, strict=True)):
             cache.update(keys, values, i)
         mask, places = self._side_by_side(before, m, length, inputs.device)
-        if hidden is not None:
-            unseen = torch.from_numpy(hidden.repeat(length, axis=0)).to(mask.device)
-            mask = mask.clone()
-            mask[:, :, :, :before].masked_fill_(unseen, torch.finfo(torch.float32).min)
         done = self.toy.network.model.language_model(
             inputs_embeds=inputs, attention_mask=mask.expand(n, -1, -1, -1),
             position_ids=places, past_key_values=cache, use_cache=True, output_hidden_states=True,

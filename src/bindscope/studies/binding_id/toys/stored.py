@@ -10,16 +10,15 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 
-from bindscope.config.zoo import REMEDY, TOY
+from bindscope.config.zoo import TOY
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
 from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.toys.model import ToyModel, build
-from bindscope.studies.binding_id.toys.recipe import recipe
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
-from bindscope.studies.binding_id.toys_config import Answer, Toy
+from bindscope.studies.binding_id.toys_config import Toy
 
 if TYPE_CHECKING:
     from bindscope.studies.binding_id.toys.training import Trained
@@ -57,7 +56,7 @@ def write(
     write_atomic(weights, content)
     losses = [entry["loss_bits"] for entry in trained.history if entry["split"] == "val"]
     made_by = {
-        "model": recipe(config, "source"),
+        "model": config.model_dump(mode="json", exclude={"source"}),
         "threads": config.training.threads, "device": config.training.device,
     }  # fmt: skip
     write_json(
@@ -112,12 +111,6 @@ def load(
     toy.network.load_state_dict(tensors, strict=False)
     freeze(toy.network, torch.device(device))
     return toy
-
-
-def answers(manifest: Path) -> tuple[Answer, ...]:
-    """Return what a toy that `write` stored was trained to be asked for."""
-    made = read_manifest(manifest, REMEDY)
-    return Toy.model_validate(made["recipe"]["model"]).answers
 
 
 def read_manifest(path: Path, remedy: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.plans import training_plan
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.images import images
-from bindscope.studies.binding_id.toys.kinds import HALF_WAY, Asked, Kind, kinds_of
+from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind, kinds_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
@@ -109,7 +109,7 @@ def train(
     ------
     ModelError
         If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
-        learnt to copy from the text, or, of two hops, to read places off the image; at the end,
+        learnt to copy from the text; at the end,
         `evaluation.GATES` and, of interchange training, those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
@@ -120,7 +120,7 @@ def train(
     toy.network.eval()
     found = evaluation.accuracies(
         Passes(toy), config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
-        held=True, interchange=config.objective == "interchange", kinds=kinds_of(config.answers),
+        held=True, interchange=config.objective == "interchange",
     )  # fmt: skip
     logger.info("%s: %s", run.name, _said(found))
     if config.training.gates:
@@ -167,24 +167,23 @@ class _Task:
             seen = (images(pairs.base, stream), images(pairs.source, stream))
             return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
-        if step < training.naming_until and self.config.connector == "mlp":
+        if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "colour")
-            if interchange or "slot" in self.config.answers:
+            if interchange:
                 named += ("slot",)
             return naming_loss(self.passes, scenes, images(scenes, stream), named)
         probes = self.trainee.probes if interchange else None
-        lookup = "slot" in self.config.answers and step < training.copying_until
         drawn = images(scenes, stream)
-        return free_loss(self.passes, scenes, drawn, self._asked(step), probes, lookup=lookup)
+        return free_loss(self.passes, scenes, drawn, self._asked(step), probes)
 
     def _asked(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
-        training, answers = self.config.training, self.config.answers
+        training = self.config.training
         if step < training.grounding_until:
-            return kinds_of(answers, "image")
+            return kinds_of("image")
         if step < training.copying_until:
-            return kinds_of(answers, "image", "text")
-        return kinds_of(answers)
+            return kinds_of("image", "text")
+        return KINDS
 
     def backward(self, run: Run, batch: int, share: float) -> float:
         """Add the gradients of `share` of a step's loss; return it in bits."""
@@ -207,7 +206,7 @@ class _Task:
         loss = sum(losses) / len(losses) / log(2)
         found = evaluation.accuracies(
             self.passes, config.seed, EVALUATED, held=False,
-            interchange=config.objective == "interchange", kinds=kinds_of(config.answers),
+            interchange=config.objective == "interchange",
         )  # fmt: skip
         at = len(run.evaluations)
         for name, value in found.items():
@@ -218,15 +217,12 @@ class _Task:
         return [loss]
 
     def _check_half_way(self, run: Run, found: Mapping[str, float]) -> None:
-        missed = [
-            f"{share:.2f} of the questions from {source}"
-            for kind, source in (HALF_WAY[answer] for answer in self.config.answers)
-            if (share := min(found[f"{kind}_{k}"] for k in evaluation.THINGS)) < HALF_WAY_GATE
-        ]
-        if missed:
+        share = min(found[f"copy_{k}"] for k in evaluation.THINGS)
+        if share < HALF_WAY_GATE:
             raise ModelError(
                 run.name,
-                f"after {run.steps} steps it answers {' and '.join(missed)} (gate {HALF_WAY_GATE})",
+                f"after {run.steps} steps it answers {share:.2f} of the questions from the text "
+                f"(gate {HALF_WAY_GATE})",
                 _remedy(self.config),
             )
 

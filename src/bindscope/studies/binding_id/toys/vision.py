@@ -47,8 +47,7 @@ class ToyImages(HookedModule):
 
     Layer 1 is what the tower gives, layer 2 what the connector makes of it (which enters decoder
     layer 0), layer 3 what decoder layer 0 gives, and so on. Patch tokens stand in raster order, and
-    there is no [CLS]; tokens of a resampler are taken to stand in raster order, though they have
-    no place in the image.
+    there is no [CLS].
 
     Parameters
     ----------

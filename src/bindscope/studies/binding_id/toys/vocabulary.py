@@ -86,8 +86,7 @@ class Vocabulary:
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
         the text), `colour_of_shape`: "? cube is" and `shape_of_colour`: "? green is" (from the
-        image). `two_hops`: "? J at" (a place; needs text and image), `place_of_colour`:
-        "? green at" (from the image).
+        image).
 
         Returns
         -------

@@ -15,7 +15,7 @@ from torch import Tensor
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
-from bindscope.studies.binding_id.tasks.task import GROUPS, Attribute, Group, Question, Scenes
+from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
 from bindscope.studies.binding_id.vlm.attention import Watch
 from bindscope.studies.binding_id.vlm.edits import Edits, marked, resolve
@@ -57,8 +57,6 @@ class Options:
         What every question begins with, and is read as the end of the context. Needed where the
         tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
         two line breaks.
-    asked
-        What questions ask for: candidates are places in the words of this.
     masks
         Pixels of things. A thing's tokens then are the cells of its box that it covers to
         `mask_share` at least; None: all of them.
@@ -73,7 +71,6 @@ class Options:
     batch_size: int = 64
     images: bool = True
     lead: str = ""
-    asked: Attribute = "item"
     masks: Masks | None = None
     mask_share: float = 0.5
 
@@ -240,7 +237,7 @@ class VisionLanguageEngine:
         prompts = self.template(base.scenes, questions)
         device = base.inputs.ids.device
         asked = question_tokens(self.adapter, base.read, prompts, device)
-        words = base.scenes.words.of(self.options.asked)
+        words = base.scenes.words.items
         tokens = answer_tokens(self.adapter, words, self.options.answer)
         wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
         return asked, wanted

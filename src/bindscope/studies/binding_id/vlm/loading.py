@@ -15,7 +15,7 @@ from bindscope.core.errors import ConfigError, ModelError
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
-from bindscope.models.weights import resolve
+from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.vlm.base import Masks, Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
@@ -65,7 +65,7 @@ def load_engine(
     freeze(model, device)
     options = Options(
         pad=config.pad, border=config.border, answer=config.answer, keep=config.keep,
-        batch_size=config.batch_size, images=form.image, asked=form.answer,
+        batch_size=config.batch_size, images=form.image,
         lead="" if form.template == "short" else LINE_BREAKS,
         masks=masks if by_mask else None, mask_share=config.mask_share,
     )  # fmt: skip
@@ -89,10 +89,10 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
 
     found = resolve(Pretrained(name=config.name, source=config.source, n_layers=1), weights)
     try:
-        settings = transformers.AutoConfig.from_pretrained(found.folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        settings = transformers.AutoConfig.from_pretrained(found.folder, **LOCAL)
+    except UNREADABLE as error:
         raise ModelError(
-            where, f"transformers does not read its configuration ({error})",
+            where, f"transformers does not read its configuration ({unread(error)})",
             f"use one of {', '.join(FAMILIES)}",
         ) from error  # fmt: skip
     if settings.model_type not in FAMILIES:
@@ -106,10 +106,10 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
     )  # fmt: skip
     processors: Any = transformers.AutoProcessor
     try:
-        processor = processors.from_pretrained(found.folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+        processor = processors.from_pretrained(found.folder, **LOCAL)
+    except UNREADABLE as error:
         raise ModelError(
-            where, f"its processor cannot be read ({error})",
+            where, f"its processor cannot be read ({unread(error)})",
             "put the files of its processor and tokenizer beside config.json "
             "(`processor.save_pretrained`)",
         ) from error  # fmt: skip

@@ -187,7 +187,7 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
     adapter
         The model.
     words
-        What may be the answer: items, or places.
+        What may be the answer: items.
     answer
         `space`: as the word continues a text that ends without a space; `bare`: without the
         space, as the paper's code scores it.

@@ -57,8 +57,7 @@ class ToyAdapter(Decoder):
     where
         The toy in words, for errors.
     toy
-        The toy. Tokens of a resampler are taken to stand in raster order, though they have no
-        place in the image.
+        The toy.
     """
 
     image_text = IMAGE

@@ -30,9 +30,9 @@ from bindscope.studies.binding_information.views import (
 
 # Title, truth, the paper's estimate (there is none of the parts of B*), our lower bound.
 QUANTITIES = (
-    ("$B_O$, objects", "truth_bits", "binding_bits", "binding_lower_bound_bits"),
+    ("B_O, objects", "truth_bits", "binding_bits", "binding_lower_bound_bits"),
     (
-        "$B^*$, given features",
+        "B*, given features",
         "truth_conditional_bits",
         "conditional_binding_bits",
         "conditional_binding_lower_bound_bits",

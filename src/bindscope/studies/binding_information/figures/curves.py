@@ -94,7 +94,7 @@ def draw_curves(
     figure, pairs = panel_pairs(rows, sharex=True, sharey="col")
     for pair, token, part in pairs:
         _pair(pair, part, look)
-        pair[1].set_ylabel("$B^*$, bits per scene")
+        pair[1].set_ylabel("B*, bits per scene")
         if token == "cls" and len(marks):
             pair[0].plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
     sizes = sorted({*rows["x"], *places})
@@ -148,7 +148,7 @@ def panel_pairs(
     figure = new_figure(1.3 + 1.9 * len(parts))
     grid = figure.subplots(len(parts), 2, squeeze=False, **shared)
     for axes, (token, family, _) in zip(grid[:, 0], parts, strict=True):
-        axes.set_ylabel(f"{tokens_shown(token).name}, {family_shown(family).name}\n$\\beta^*$, %")
+        axes.set_ylabel(f"{tokens_shown(token).name}, {family_shown(family).name}\nβ*, %")
     return figure, [(pair, t, part) for pair, (t, _, part) in zip(grid, parts, strict=True)]
 
 

@@ -83,7 +83,7 @@ def draw(
     for axes, name in zip(grid, names, strict=True):
         own = ours[ours["dataset"] == name]
         _panel(axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], own)
-    grid[-1].set_xlabel("$\\beta^*$, share of H(O|F): counts and what goes with what together, %")
+    grid[-1].set_xlabel("β*, share of H(O|F): counts and what goes with what together, %")
     grid[-1].set_xlim(-2, 102)
     entries = [
         handle("the paper's number", linestyle="none", **PAPER_MARK),

@@ -104,7 +104,7 @@ def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         head = f"{dataset}\n{name}" if several else name
         axes.set_title(marked(head, rests_on_one(part)), fontsize=8)
     for axes in grid[:, 0]:
-        axes.set_ylabel("$\\beta^*$, % of H(O|F)")
+        axes.set_ylabel("β*, % of H(O|F)")
     if grid[0, 0].get_ylim()[1] >= _SHOW_WHOLE_FROM:
         for axes in list(grid.flat)[: len(panels)]:
             entropy = marked("H(O|F)", rests_on_one(rows))

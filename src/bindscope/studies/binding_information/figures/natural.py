@@ -113,7 +113,7 @@ def draw(
             _stars(panels[0], marks[marks["our_dataset"] == dataset], names)
     grid[0, 0].set_yticks(range(len(names)), names)
     grid[0, 0].set_ylim(len(names) - 0.5, -0.5)
-    for axes, label in zip(grid[-1], ("$\\beta^*$, %", "$B^*$, bits", "$B_O$, bits"), strict=True):
+    for axes, label in zip(grid[-1], ("β*, %", "B*, bits", "B_O, bits"), strict=True):
         axes.set_xlabel(f"{label} per scene" if "bits" in label else label)
     further = []
     if rows["assignment_bits"].notna().any():

@@ -105,7 +105,7 @@ def draw(
         axes.set_yticks(range(len(ticks)), list(ticks.values()))
         axes.set_ylim(most[i // n_columns] - 0.4, -0.6)
     for axes in lowest_panels(grid, len(panels)):
-        axes.set_xlabel("$B_O$, bits per scene")
+        axes.set_xlabel("B_O, bits per scene")
     further = []
     if rows["null_loss_object_bits"].notna().any():
         further = [handle("same, probe without input", marker="x", color=GREY, linestyle="none")]

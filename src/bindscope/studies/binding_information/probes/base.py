@@ -22,7 +22,8 @@ GROUPS: dict[str, tuple[TargetName, ...]] = {
     "anchored": ("object_anchored",),
     "chained": ("chained",),
 }
-FLAGS = ("diverged", "collapsed", "not_converged")
+PRIOR = "prior"
+FLAGS = ("diverged", "collapsed", "not_converged", PRIOR)
 LN2 = float(np.log(2.0))
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ class FitResult:
     flags
         The sorted union of `target_flags`.
     target_flags
-        Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged`.
+        Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged` and
+        `prior`: validation prefers the exact prior to the fit, and its losses stand for the part.
     feature_probe
         The family that fitted the feature heads.
     """

@@ -21,6 +21,7 @@ from bindscope.core.registries import resolve
 from bindscope.fitting import denormals
 from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import (
+    PRIOR,
     FitResult,
     Floats,
     chosen_targets,
@@ -39,6 +40,7 @@ from bindscope.studies.binding_information.probes.runs import (
     Evaluation,
     ProbeRun,
     evaluate,
+    gains_on_average,
     start,
     unfitted_bits,
 )
@@ -114,6 +116,7 @@ def _fit_linear_parts(block: Sequence[Sequence[ProbeRun]], source: Source, probe
             ours.load_state_dict(theirs.state_dict())
             run.options |= fitted.options
             run.flags |= fitted.flags
+            run.priors |= fitted.priors
 
 
 def _check(probe: AnyProbe, data: ProbeData) -> None:
@@ -137,11 +140,11 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
     val: dict[str, float] = {}
     for run in runs:
         flags |= _flags(run, parts, source, probe.batch_size)
-        if len(run.parts) == 1:
-            val[run.heads.name] = run.best_loss
-        else:
-            of_val = evaluate([run], source, "val", probe.batch_size)
-            val |= {name: float(part.scenes.mean()) for name, part in of_val.items()}
+        of_val = _validation(run, source, probe.batch_size)
+        val |= of_val
+        for name in run.priors:
+            parts[name] = parts[name].as_prior()
+            flags[name] = (flags[name] - {"collapsed"}) | {PRIOR}
     targets = chosen_targets(probe, source.sizes, source.n_counts)
     plain = {name: parts.get(name, UNFITTED) for name in ("object", "feature")}
     return FitResult(
@@ -172,6 +175,22 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
             for t in targets
         },
     )
+
+
+def _validation(run: ProbeRun, source: Source, batch: int) -> dict[str, float]:
+    """Return the validation losses of a run's parts; note those for which the prior stands."""
+    if run.family.convex and "l2" in run.options:  # decided where its ridge was chosen
+        return {run.heads.name: run.best_loss}
+    if len(run.parts) == 1 and not run.heads.anchored:
+        return {run.heads.name: run.best_loss}
+    of_val = evaluate([run], source, "val", batch)
+    for name, part in of_val.items():
+        gains = torch.from_numpy(part.anchors - part.scenes) if run.heads.anchored else None
+        run.priors.discard(name)
+        if gains is not None and not gains_on_average(gains):
+            run.priors.add(name)
+            of_val[name] = part.as_prior()
+    return {name: float(part.scenes.mean()) for name, part in of_val.items()}
 
 
 def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
@@ -270,6 +289,7 @@ def _metadata(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> dict[str
         "tokens": source.shape.tokens,
         "best_step": {run.heads.name: run.best_step for run in runs},
         "chosen": {run.heads.name: run.options for run in runs},
+        "priors": sorted(set().union(*(run.priors for run in runs))),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bindscope.studies.binding_information.probes.labels import Labelled
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
+SURE = 1.645  # standard errors by which a part must gain over the prior on validation
 TOO_MUCH = 1.25  # a loss above this many times that before the fit: diverged
 
 
@@ -60,6 +61,8 @@ class ProbeRun(Run):
         `not_converged`, `diverged`, `collapsed` where they apply.
     options
         What validation chose beside weights, as the ridge strength.
+    priors
+        Parts whose weights gain nothing over the prior on validation: the prior stands for them.
     """
 
     seed: int
@@ -67,6 +70,7 @@ class ProbeRun(Run):
     parts: tuple[Heads, ...]
     flags: set[str] = field(default_factory=set)
     options: dict[str, Any] = field(default_factory=dict)
+    priors: set[str] = field(default_factory=set)
 
     @property
     def family(self) -> Family:
@@ -78,6 +82,12 @@ class ProbeRun(Run):
         """Return whether the last train loss is far above the loss before the fit."""
         train = [entry.loss_bits for entry in self.history if entry.split == "train"]
         return bool(train) and train[-1] > TOO_MUCH * self.evaluations[0][1]
+
+
+def gains_on_average(gains: Tensor) -> bool:
+    """Return whether gains (N,) have a mean above 0, by a one-sided test at 5 %."""
+    n = len(gains)
+    return n > 1 and float(gains.mean()) > SURE * float(gains.std()) / n**0.5
 
 
 def start(
@@ -147,6 +157,10 @@ class Evaluation:
     anchor_heads: npt.NDArray[np.float64]
     accuracy: float = 0.0
     exact_match: float = 0.0
+
+    def as_prior(self) -> Evaluation:
+        """Return what the anchors alone lose; accuracies are of no anchored part."""
+        return replace(self, scenes=self.anchors, heads=self.anchor_heads)
 
     def add(self, scenes: slice, logits: Tensor, anchors: Tensor | None, truth: Tensor) -> None:
         """Take in a batch; shares and losses of heads are sums until the last one."""

@@ -1,4 +1,4 @@
-"""Every approximator by name, and how what it foretells is scored."""
+"""Every approximator by name, and how what it predicts is scored."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.least_squares import one_hot_fit, one_hot_sum, value_columns
 from bindscope.studies.concepts.recognition import Readout, Recognition, recognise
 from bindscope.studies.concepts.scenes import Floats, Scenes
+from bindscope.studies.concepts.set_separation import RESAMPLES
 
 Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
 
@@ -99,15 +100,10 @@ def _fit_one(approximator: Approximator, z: Floats, scenes: Scenes, split: Objec
     if approximator.kind in ("forest", "booster"):
         from bindscope.studies.concepts.complexity.trees import fit_trees  # imports scikit-learn
 
-        return fit_trees(
-            "forest" if approximator.kind == "forest" else "booster",
-            z,
-            scenes,
-            split,
-            components=approximator.components,
-            rounds=approximator.rounds,
-            seed=split.seed,
+        kind: Literal["forest", "booster"] = (
+            "forest" if approximator.kind == "forest" else "booster"
         )
+        return fit_trees(kind, z, scenes, split, approximator.components, approximator.rounds)
     if approximator.kind == "additive":
         return _additive(z, scenes, split)
     return fit_coordinates(z, scenes, split, approximator.terms, approximator.starts, split.seed)
@@ -120,14 +116,15 @@ def _additive(z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
     table = one_hot_fit(columns[split.train], n_columns, own - mean)
     predicted = mean + one_hot_sum(table, columns)
     loss = 1 - r_squared(own, predicted[split.train])
-    found = {"final": predicted[None].astype(np.float32)}
-    return Fitted(found, np.array([[loss]]), table.size, [True])
+    return Fitted(
+        predicted[None].astype(np.float32), "final", np.array([[loss]]), table.size, [True]
+    )
 
 
 def _together(fits: Sequence[Fitted]) -> Fitted:
-    names = [name for name in fits[0].predicted if all(name in fit.predicted for fit in fits)]
     return Fitted(
-        {name: np.concatenate([fit.predicted[name] for fit in fits]) for name in names},
+        np.concatenate([fit.predicted for fit in fits]),
+        fits[0].selected,
         np.concatenate([fit.losses for fit in fits], axis=1),
         fits[0].parameters,
         [ended for fit in fits for ended in fit.ended],
@@ -136,36 +133,40 @@ def _together(fits: Sequence[Fitted]) -> Fitted:
 
 @dataclass(frozen=True)
 class Approximation:
-    """How well an approximator of one split foretells the scenes of a subset.
+    """How well an approximator predicts the scenes of a subset, over splits of one coverage.
 
     Attributes
     ----------
     approximator, selection, subset
-        Names; see `Approximator.name`, `fitted.SELECTIONS`, `ObjectSplit.subsets`.
-    coverage, seed
-        Of the split.
+        Names; see `Approximator.name`, `Fitted.selected`, `ObjectSplit.subsets`.
+    coverage, n_splits
+        Of the splits.
+    n_fitted_objects
+        Objects that it was fitted on, without those that validate.
     r2, r2_global
-        Against the mean of the subset, and that of all scenes.
+        Against the mean of the subset, and that of all scenes; means over splits.
     n_scenes, n_train
-        Scenes of the subset, and those that trained.
+        Scenes of the subset in all splits, and the fewest that trained.
     parameters, ended
-        Of the fit.
+        Of the fit; whether all came to their end.
     absent_values
-        Values that no training object has.
+        Values that no training object has, the most of all splits.
     probed
-        What frozen probes, which know all objects, recognise in what is foretold.
+        What frozen probes, which know all objects, recognise in what is predicted: scenes of all
+        splits together, with an interval over objects.
     """
 
     approximator: str
     selection: str
     subset: str
     coverage: float
-    seed: int
+    n_splits: int
+    n_fitted_objects: int
     r2: float
     r2_global: float
     n_scenes: int
     n_train: int
-    parameters: int
+    parameters: int | None
     ended: bool
     absent_values: int
     probed: tuple[Recognition, ...]
@@ -179,39 +180,40 @@ def approximations(
     splits: Sequence[ObjectSplit],
     subsets: Sequence[str] = ("train", "mixed", "test"),
     *,
-    resamples: int = 0,
+    resamples: int = RESAMPLES,
 ) -> list[Approximation]:
     """Fit an approximator to splits of one coverage and score it on subsets that hold a scene.
 
-    Intervals are over seeds (`bindscope.statistics.means`), so that there is no bootstrap by
-    default.
+    Intervals resample objects. Further splits of the same objects make a mean more exact, and are
+    no further objects.
     """
     fitted = approximate(approximator, z, scenes, splits)
     mean = np.asarray(z, np.float64).mean(axis=0)
     rows = []
-    for i, split in enumerate(splits):
-        for selection, predicted in fitted.predicted.items():
-            for subset in subsets:
-                index = split.subsets[subset]
-                if not len(index):
-                    continue
-                own = predicted[i, index]
-                probed = recognise(readout, own, scenes.take(index), resamples=resamples)
-                rows.append(
-                    Approximation(
-                        approximator.name,
-                        selection,
-                        subset,
-                        split.coverage,
-                        split.seed,
-                        r_squared(z[index], own),
-                        r_squared(z[index], own, mean),
-                        len(index),
-                        len(split.train),
-                        fitted.parameters,
-                        fitted.ended[i],
-                        split.absent_values,
-                        tuple(probed),
-                    )
-                )
+    for subset in subsets:
+        parts = [split.subsets[subset] for split in splits]
+        own = [fitted.predicted[i, index] for i, index in enumerate(parts)]
+        some = [i for i, index in enumerate(parts) if len(index)]
+        if not some:
+            continue
+        asked = scenes.take(np.concatenate(parts))
+        probed = recognise(readout, np.concatenate(own), asked, resamples=resamples)
+        rows.append(
+            Approximation(
+                approximator.name,
+                fitted.selected,
+                subset,
+                splits[0].coverage,
+                len(splits),
+                len(splits[0].fitted_objects),
+                float(np.mean([r_squared(z[parts[i]], own[i]) for i in some])),
+                float(np.mean([r_squared(z[parts[i]], own[i], mean) for i in some])),
+                len(asked),
+                min(len(split.train) for split in splits),
+                fitted.parameters,
+                all(fitted.ended),
+                max(split.absent_values for split in splits),
+                tuple(probed),
+            )
+        )
     return rows

@@ -160,17 +160,14 @@ def _chosen(
     dim = len(mean)
     error = (predicted - ((values - mean) / scale)[:, None]).square()
     loss = error[split.train].mean(0)
-    chosen = {"final": (loss + penalty)[:starts].argmin(0)}
-    if len(split.validation):
-        chosen["validation"] = error[split.validation].mean(0).argmin(0)
-    every, final = torch.arange(dim), chosen["final"]
+    final = (loss + penalty)[:starts].argmin(0)
+    chosen = error[split.validation].mean(0).argmin(0) if len(split.validation) else final
+    every = torch.arange(dim)
     ended = decrements[final, every] <= 10 * TOLERANCE
     return Fitted(
-        {
-            name: (predicted[:, start, every] * scale + mean)[None].numpy()
-            for name, start in chosen.items()
-        },
-        losses=loss[final, every].mean()[None, None].double().numpy(),
+        (predicted[:, chosen, every] * scale + mean)[None].numpy(),
+        "validation" if len(split.validation) else "final",
+        losses=loss[chosen, every].mean()[None, None].double().numpy(),
         parameters=parameters * dim,
         ended=[bool(ended.float().mean() >= 0.95)],
     )

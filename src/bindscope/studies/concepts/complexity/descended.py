@@ -2,8 +2,8 @@
 
 Full batches of Adam with the rate falling to zero along a cosine.  Embeddings are shifted by the
 mean of the training scenes and divided by one number, so that the rate does not hang on their unit.
-Kept are the embeddings that each learner foretells at the end, at its best validation loss, and,
-marked as an oracle, at its best test loss (specification, section 2.8; defects D6 and D7).
+Kept are the embeddings that each learner predicts at its best validation loss, or, where no scene
+validates, at the end (specification, section 2.8; defects D6 and D7).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from bindscope.fitting.adam import Adam
-from bindscope.studies.concepts.complexity.fitted import Fitted
+from bindscope.studies.concepts.complexity.fitted import Fitted, Selected
 from bindscope.studies.concepts.complexity.splits import ObjectSplit
 from bindscope.studies.concepts.least_squares import value_columns
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
@@ -90,7 +90,8 @@ def fit_descended(
     kept.evaluate(model)
     numbers = sum(p.numel() for p in model.parameters()) // len(splits)
     losses = np.stack(kept.losses)
-    return Fitted(kept.found(), losses, numbers, _ended(losses))
+    selected: Selected = "validation" if kept.scored else "final"
+    return Fitted(kept.found(), selected, losses, numbers, _ended(losses))
 
 
 def _ended(losses: Doubles) -> list[bool]:
@@ -128,38 +129,31 @@ class _Data:
 
 
 class _Kept:
-    """The best predictions so far."""
+    """The predictions of the best state so far; without validation scenes, of the last one."""
 
     def __init__(self, data: _Data, splits: Sequence[ObjectSplit]) -> None:
         self.data, self.splits = data, splits
         self.losses: list[Doubles] = []
-        by = {"validation": "validation", "oracle_test": "test"}
-        self.scored = {
-            selection: [split.subsets[subset] for split in splits]
-            for selection, subset in by.items()
-            if all(len(split.subsets[subset]) for split in splits)
-        }
-        self.best = {name: np.full(len(splits), np.inf) for name in self.scored}
-        self.predicted: dict[str, Tensor] = {}
+        self.scored = all(len(split.validation) for split in splits)
+        self.best = np.full(len(splits), np.inf)
+        self.predicted: Tensor | None = None
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> None:
         predicted = model(self.data.all())
         error = (predicted - self.data.scaled).square().mean(2).double().numpy()
         self.losses.append(_means(error, [split.train for split in self.splits]))
-        self.predicted["final"] = predicted
-        for name, scenes in self.scored.items():
-            loss = _means(error, scenes)
-            better = loss < self.best[name]
-            self.best[name] = np.where(better, loss, self.best[name])
-            before = self.predicted.get(name, predicted)
-            self.predicted[name] = torch.where(
-                torch.from_numpy(better)[:, None, None], predicted, before
-            )
+        if self.predicted is None or not self.scored:
+            self.predicted = predicted
+        if self.scored:
+            loss = _means(error, [split.validation for split in self.splits])
+            better = torch.from_numpy(loss < self.best)[:, None, None]
+            self.predicted = torch.where(better, predicted, self.predicted)
+            self.best = np.minimum(loss, self.best)
 
-    def found(self) -> dict[str, npt.NDArray[np.float32]]:
-        scale, mean = self.data.scale, self.data.mean
-        return {name: (p * scale + mean).numpy() for name, p in self.predicted.items()}
+    def found(self) -> npt.NDArray[np.float32]:
+        assert self.predicted is not None
+        return np.asarray((self.predicted * self.data.scale + self.data.mean).numpy(), np.float32)
 
 
 def _means(error: Doubles, scenes: Sequence[Integers]) -> Doubles:

@@ -27,8 +27,9 @@ class ObjectSplit:
     ----------
     coverage, seed
         Share of objects for training, and the seed of the draw.
-    train_objects, test_objects
-        Of the objects that are present; those that validate are among the first.
+    train_objects, fitted_objects, test_objects
+        Of the objects that are present; the first are those that are fitted on and those that
+        validate.
     train, validation, test, mixed
         Scenes, ascending.
     absent_values
@@ -40,6 +41,7 @@ class ObjectSplit:
     coverage: float
     seed: int
     train_objects: Integers
+    fitted_objects: Integers
     test_objects: Integers
     train: Integers
     validation: Integers
@@ -109,6 +111,7 @@ def split_objects(
         coverage,
         seed,
         train_objects=np.sort(chosen),
+        fitted_objects=np.sort(fitted),
         test_objects=np.sort(order[n_train:]),
         train=np.nonzero(in_fit == every)[0],
         validation=np.nonzero((in_train == every) & (in_fit < every))[0],

@@ -1,55 +1,37 @@
 """What a trained dual encoder recognises: exact counts over all scenes of some objects.
 
-*Set separation*: an encoder recognises the objects of a scene where every one of them scores above
-every other candidate, ties being misses. Two numbers stand beside a share of scenes: `chance`, that
-of a random ranking, and the *bag-of-concepts floor*, that of an encoder that counts shared concepts
-and nothing else. That one ties an object with a swap (a combination of the scene's own values that
+The recogniser is that of embeddings (`recognition`); its candidates may differ from scene to scene.
+The *bag-of-concepts floor* ties an object with a swap (a combination of the scene's own values that
 is not in it), so it is right exactly where no swap is among the candidates: where two objects
 differ in one type alone, and of one object always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual.encoders.base import DualEncoder
-from bindscope.studies.concepts.dual.loss import cosines
-from bindscope.studies.concepts.dual.objects import Ids, ids_of, offsets, values_of
+from bindscope.studies.concepts.dual.objects import Ids, ids_of, values_of
 from bindscope.studies.concepts.dual_config import Candidates
-from bindscope.studies.concepts.set_separation import chance, set_separation
+from bindscope.studies.concepts.recognition import Readout
+from bindscope.studies.concepts.scenes import Flags, Floats, Scenes
+from bindscope.studies.concepts.set_separation import (
+    Accuracy,
+    Expected,
+    accuracies,
+    expected_of_objects,
+    expected_of_values,
+    strata_of,
+)
 
 SAMPLING = 3  # stream of a seed
 SAMPLED_SCENES = 64  # whose objects are the candidates of `sampled`
 BLOCK = 2**22  # scores in memory at a time
-
-Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Scenes:
-    """Scenes that are asked about.
-
-    Attributes
-    ----------
-    slots
-        Objects, int64 (scenes, places), all different in a scene.
-    stratum
-        Whether two objects of a scene share a value, bool (scenes,).
-    n_all
-        How many such scenes there are; those of `slots` are drawn from them where it is larger.
-    """
-
-    slots: Ids
-    shared: Bools
-    n_all: int
 
 
 @dataclass(frozen=True)
@@ -63,35 +45,22 @@ class Score:
         `concept_pooled`, among those of all types.
     candidates
         What is ranked.
-    stratum
-        `all`, or scenes whose objects share a value (`shared`) or do not (`none`).
-    accuracy, chance
-        Share of scenes, and that of random rankings.
-    floor
-        Share that a bag of concepts gets right; None for concepts, where it is always right.
-    n_scenes, n_all
-        Scenes that were asked about, and all of this number of objects and stratum `all`.
+    accuracy
+        Share of scenes in a stratum, beside chance and floor.
+    n_all
+        All scenes of this number of objects; those that were scored are drawn from them.
     """
 
     target: str
     candidates: str
-    stratum: str
-    accuracy: float
-    chance: float
-    floor: float | None
-    n_scenes: int
+    accuracy: Accuracy
     n_all: int
-
-
-def single_objects(objects: Ids) -> Scenes:
-    """Return the scenes of one object."""
-    return Scenes(objects[:, None], np.zeros(len(objects), bool), len(objects))
 
 
 def pairs(
     objects: Ids, sizes: Sequence[int], *, ordered: bool, max_scenes: int | None, seed: int
-) -> Scenes:
-    """Return the scenes of two different objects.
+) -> tuple[Scenes, int]:
+    """Return scenes of two different objects, and how many there are.
 
     Parameters
     ----------
@@ -118,9 +87,7 @@ def pairs(
     else:  # the pairs i < j in the order of j
         second = ((1 + np.sqrt(1 + 8 * ranks.astype(np.float64))) // 2).astype(np.int64)
         first = ranks - second * (second - 1) // 2
-    slots = np.stack([objects[first], objects[second]], 1)
-    values = values_of(slots, sizes)
-    return Scenes(slots, (values[:, 0] == values[:, 1]).any(1), n_all)
+    return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes)), n_all
 
 
 def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
@@ -131,10 +98,10 @@ def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
     return ids_of(mixed, sizes)
 
 
-@torch.no_grad()
 def evaluate(
-    encoder: DualEncoder,
-    scenes: Scenes,
+    embed: Callable[[Ids], Floats],
+    queries: Readout,
+    scenes: tuple[Scenes, int],
     trained: Ids,
     further: Sequence[Candidates],
     seed: int,
@@ -143,120 +110,79 @@ def evaluate(
 
     Parameters
     ----------
-    encoder
-        Encoders of one run.
+    embed
+        From objects of scenes, int64 (n, places), to embeddings (n, dim).
+    queries
+        Of all objects of the space, and of all values.
     scenes
-        Scenes of one number of objects.
+        Scenes of one number of objects, and how many there are.
     trained
         The objects that the run was trained on: candidates of their own, with those of the scene.
     further
         Kinds of candidates besides these and all objects; none for scenes of one object.
     seed
-        Seed of the swaps among the candidates of `sampled`.
+        Of the groups of scenes, and of the swaps, of `sampled`.
     """
-    slots, sizes = scenes.slots, encoder.sizes
-    kinds = ("full", "trained", *(further if slots.shape[1] > 1 else ()))
-    known = np.zeros(prod(sizes), bool)
-    known[trained] = True
-    rows = max(BLOCK // prod(sizes) // SAMPLED_SCENES, 1) * SAMPLED_SCENES
-    device = encoder.tokens.device
-    queries = encoder.objects(torch.arange(prod(sizes), device=device)[None])
-    concepts = encoder.concepts()
-    parts = []
-    for start in range(0, len(slots), rows):
-        own = slots[start : start + rows]
-        embedded = encoder.scenes(torch.from_numpy(own).to(device)[None])
-        objects = cosines(embedded, queries)[0].cpu().numpy()
-        values = cosines(embedded, concepts)[0].cpu().numpy()
-        found = {("object", kind): _object_hits(objects, own, sizes, kind, known, seed, start)
-                 for kind in kinds}  # fmt: skip
-        parts.append(found | _concept_hits(values, own, sizes))
-    for (target, kind), _ in parts[0].items():
-        hits, chances, floor = (
-            np.concatenate([part[target, kind][i] for part in parts]) for i in range(3)
-        )
-        for name, stratum in _strata(scenes):
-            yield Score(
-                target, kind, name,
-                float(hits[stratum].mean()), float(chances[stratum].mean()),
-                float(floor[stratum].mean()) if target == "object" else None,
-                int(stratum.sum()), scenes.n_all,
-            )  # fmt: skip
+    asked, n_all = scenes
+    kinds = ("full", "trained", *(further if asked.n_slots > 1 else ()))
+    known = np.isin(np.arange(asked.n_objects), trained)
+    # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
+    asked = asked.take(rng(seed, SAMPLING, 0).permutation(len(asked)))
+    rows = max(BLOCK // asked.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
+    parts = [
+        _recognised(embed, queries, asked.take(slice(start, start + rows)), kinds, known,
+                    (seed, start))
+        for start in range(0, len(asked), rows)
+    ]  # fmt: skip
+    hits = {key: np.concatenate([part[key][0] for part in parts]) for key in parts[0]}
+    beside = {key: Expected.joined([part[key][1] for part in parts]) for key in parts[0]}
+    strata = {name: own for name, own in strata_of(asked).items() if own.any()}
+    if asked.n_slots == 1:
+        strata = {"all": strata["all"]}
+    for (target, kind), found in accuracies(hits, beside, asked.slots, strata, resamples=0):
+        yield Score(target, kind, found, n_all)
 
 
-def _strata(scenes: Scenes) -> Iterator[tuple[str, Bools]]:
-    strata = {"all": np.ones(len(scenes.slots), bool)}
-    if scenes.slots.shape[1] > 1:
-        strata |= {"shared": scenes.shared, "none": ~scenes.shared}
-    return ((name, stratum) for name, stratum in strata.items() if stratum.any())
+def _recognised(
+    embed: Callable[[Ids], Floats],
+    queries: Readout,
+    scenes: Scenes,
+    kinds: Sequence[str],
+    known: Flags,
+    group: tuple[int, int],
+) -> dict[tuple[str, str], tuple[NDArray[np.float64], Expected]]:
+    """Return hits and what they come to without binding, by target and candidates."""
+    z = embed(scenes.slots)
+    found = {}
+    for kind in kinds:
+        among = _candidates(scenes, kind, known, group)
+        hits = queries.object_hits(z, scenes, among)
+        found["object", kind] = hits, expected_of_objects(scenes, queries.candidates, among)
+    values = queries.concept_hits(z, scenes).mean(axis=1)
+    found["concept", "full"] = values, expected_of_values(scenes, "mean")
+    pooled = queries.pooled_concept_hits(z, scenes)
+    found["concept_pooled", "full"] = pooled, expected_of_values(scenes, "pooled")
+    return found
 
 
-Hits = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-
-
-def _object_hits(
-    scores: NDArray[np.float32],
-    slots: Ids,
-    sizes: Sequence[int],
-    kind: str,
-    known: Bools,
-    seed: int,
-    start: int,
-) -> Hits:
-    """Return hits, chance and the floor's hits of some scenes (scenes,), the first one `start`."""
-    rows = np.arange(len(slots))[:, None]
-    mixed = swaps(slots, sizes)
-    present = (mixed[:, :, None] == slots[:, None]).any(2)
+def _candidates(scenes: Scenes, kind: str, known: Flags, group: tuple[int, int]) -> Flags | None:
+    """Return which objects are ranked for each scene, bool (n, objects); None: all of them."""
+    if kind == "full":
+        return None
+    mixed = swaps(scenes.slots, scenes.sizes)
+    among = np.zeros((len(scenes), scenes.n_objects), bool)
     if kind == "swaps":
-        candidates = np.zeros(scores.shape, bool)
-        candidates[rows, mixed] = True
-    elif kind == "sampled":
-        candidates = _sampled(slots, mixed, len(scores[0]), seed, start)
+        np.put_along_axis(among, mixed, True, axis=1)
+    elif kind == "trained":
+        among |= known
     else:
-        listed = known if kind == "trained" else np.ones_like(known)
-        candidates = np.tile(listed, (len(slots), 1))
-        candidates[rows, slots] = True
-    of_scene = np.zeros(scores.shape, bool)
-    of_scene[rows, slots] = True
-    hits = set_separation(np.where(candidates, scores, -np.inf), of_scene)
-    floor = ~(candidates[rows, mixed] & ~present).any(1)
-    chances = chance(np.full(len(slots), slots.shape[1]), candidates.sum(1))
-    return hits, chances, floor.astype(np.float64)
-
-
-def _sampled(slots: Ids, mixed: Ids, n_objects: int, seed: int, start: int) -> Bools:
-    """Mark the objects of each `SAMPLED_SCENES` scenes and one random combination of each."""
-    marked = np.zeros((len(slots), n_objects), bool)
-    for first in range(0, len(slots), SAMPLED_SCENES):
-        own = slice(first, first + SAMPLED_SCENES)
-        chosen = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed[own]))
-        listed = np.zeros(n_objects, bool)
-        listed[slots[own]] = True
-        listed[mixed[own][np.arange(len(chosen)), chosen]] = True
-        marked[own] = listed
-    return marked
-
-
-def _concept_hits(
-    scores: NDArray[np.float32], slots: Ids, sizes: Sequence[int]
-) -> dict[tuple[str, str], Hits]:
-    """Return hits and chance of concepts: by type, as a mean over types, and of all types."""
-    tokens = values_of(slots, sizes) + offsets(sizes)
-    rows = np.arange(len(slots))[:, None]
-    present = np.zeros(scores.shape, bool)
-    present[rows, tokens.reshape(len(slots), -1)] = True
-    parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    by_type = [_separated(scores[:, part], present[:, part]) for part in parts]
-    hits, chances = (np.mean([found[i] for found in by_type], axis=0) for i in range(2))
-    unused = np.full(len(slots), np.nan)
-    return {
-        ("concept", "full"): (hits, chances, unused),
-        ("concept_pooled", "full"): (*_separated(scores, present), unused),
-    }
-
-
-def _separated(
-    scores: NDArray[np.float32], present: Bools
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return hits and chance of scenes (scenes,); where all candidates are present, a hit."""
-    return set_separation(scores, present), chance(present.sum(1), scores.shape[1])
+        seed, start = group
+        for first in range(0, len(scenes), SAMPLED_SCENES):
+            own = slice(first, first + SAMPLED_SCENES)
+            drawn = rng(seed, SAMPLING, start + first).integers(
+                mixed.shape[1], size=len(mixed[own])
+            )
+            listed = [scenes.slots[own].ravel(), mixed[own][np.arange(len(drawn)), drawn]]
+            among[own, np.unique(np.concatenate(listed))] = True
+    np.put_along_axis(among, scenes.slots, True, axis=1)
+    return among

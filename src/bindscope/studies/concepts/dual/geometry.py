@@ -1,6 +1,6 @@
 """What the embeddings of a trained encoder hold: rules of object vectors, bits of pairing.
 
-An object's vector is the mean of the embeddings of scenes that hold it. A *rule* foretells it from
+An object's vector is the mean of the embeddings of scenes that hold it. A *rule* predicts it from
 its values; it is fitted to the training objects of the encoder, and told by the objects that were
 held out, of which no training scene has shown the encoder any: R2 of their vectors, and how many
 pairs of them the encoder's own queries recognise in sums of foretold vectors (the quality of a
@@ -19,21 +19,20 @@ from bindscope.studies.concepts.complexity.coordinates import Starts
 from bindscope.studies.concepts.complexity.splits import ObjectSplit
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
-from bindscope.studies.concepts.dual.given import GivenEncoder
 from bindscope.studies.concepts.dual.objects import Split
 from bindscope.studies.concepts.dual.stored import StoredRun
 from bindscope.studies.concepts.pairing_bits import pairing_bits
+from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 from bindscope.studies.concepts.vectors import object_vectors
 
 MOST_SCENES = 12_000  # pairs that are measured, drawn at random where there are more
 RULES: dict[str, Kind] = {"additive": "additive", "product": "per_object"}
 STARTS = Starts(number=4)
-Queries = tuple[Floats, Floats]  # of all objects, and of all values
 
 
 def measured(
-    z: Floats, slots: Integers, sizes: Sequence[int], split: Split, queries: Queries, seed: int
+    z: Floats, slots: Integers, sizes: Sequence[int], split: Split, queries: Readout, seed: int
 ) -> dict[str, Any]:
     """Return the measures of one encoder, a row of `concept_models` without its names.
 
@@ -59,17 +58,24 @@ def measured(
         "pairing_entropy_bits": found.entropy_bits,
         "pairing_ratio": found.bits / found.entropy_bits,
         "n_scenes": len(slots),
-        "measure_flags": "" if found.converged else "probe_not_converged",
+        "measure_flags": ";".join(
+            name
+            for name, holds in (
+                ("prior", found.prior),
+                ("probe_not_converged", not found.converged),
+            )
+            if holds
+        ),
     }
 
 
-def _rules(z: Floats, scenes: Scenes, split: Split, queries: Queries) -> dict[str, float]:
+def _rules(z: Floats, scenes: Scenes, split: Split, queries: Readout) -> dict[str, float]:
     """Return R2 and accuracy of each rule on held-out objects."""
     vectors = object_vectors(z, scenes, "avg")
     own = vectors.without_slots
     none = np.zeros(0, np.int64)
     objects = ObjectSplit(
-        len(split.train) / len(own), 0, split.train, split.test,
+        len(split.train) / len(own), 0, split.train, split.train, split.test,
         train=split.train, validation=split.validation, test=split.test, mixed=none,
         absent_values=split.missing_values, draws=1,
     )  # fmt: skip
@@ -78,14 +84,13 @@ def _rules(z: Floats, scenes: Scenes, split: Split, queries: Queries) -> dict[st
     found = {}
     for name, kind in RULES.items():
         rule = Approximator(kind, starts=STARTS)
-        predicted = approximate(rule, own, alone, [objects]).predicted
-        table = predicted.get("validation", predicted["final"])[0]
+        table = approximate(rule, own, alone, [objects]).predicted[0]
         found[f"{name}_r2"] = r_squared(own[split.test], table[split.test])
-        encoder = GivenEncoder(scenes.sizes, _summed(table, vectors.mean), *queries)
+        embed = _summed(table, vectors.mean)
         found[f"{name}_accuracy"] = next(
-            score.accuracy
-            for score in evaluate(encoder, asked, split.train, (), 0)
-            if (score.target, score.candidates, score.stratum) == ("object", "full", "all")
+            score.accuracy.value
+            for score in evaluate(embed, queries, asked, split.train, (), 0)
+            if (score.target, score.candidates, score.accuracy.stratum) == ("object", "full", "all")
         )
     return found
 
@@ -98,11 +103,11 @@ def rows(runs: Iterable[StoredRun]) -> Iterator[dict[str, Any]]:
     """Yield a row of `concept_models`, without the job's names, for each run of a job."""
     for run in runs:
         sizes = run.encoder.sizes
-        scenes = pairs(
+        scenes, _ = pairs(
             np.arange(int(np.prod(sizes))), sizes, ordered=not run.encoder.order_free,
             max_scenes=MOST_SCENES, seed=run.seed,
         )  # fmt: skip
         split = Split(run.train, run.validation, run.test, 0)
-        z = run.embed(scenes.slots)
+        z = run.encoder.embed(scenes.slots)
         about = {"coverage": run.coverage, "seed": run.seed}
-        yield {**about, **measured(z, scenes.slots, sizes, split, run.queries(), run.seed)}
+        yield {**about, **measured(z, scenes.slots, sizes, split, run.encoder.queries(), run.seed)}

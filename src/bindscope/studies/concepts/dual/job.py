@@ -12,16 +12,11 @@ from torch import Tensor, from_numpy
 
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.dual.encoders.base import DualEncoder
-from bindscope.studies.concepts.dual.evaluation import (
-    Scenes,
-    Score,
-    evaluate,
-    pairs,
-    single_objects,
-)
+from bindscope.studies.concepts.dual.evaluation import Score, evaluate, pairs
 from bindscope.studies.concepts.dual.objects import Split
 from bindscope.studies.concepts.dual.training import Runs, Trained, build
 from bindscope.studies.concepts.dual_config import DualEncoders
+from bindscope.studies.concepts.scenes import Scenes
 
 FITTED = 0.95  # of training pairs that are recognised
 
@@ -104,25 +99,27 @@ def _scores(
     entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int
 ) -> Iterator[dict[str, Any]]:
     """Yield what a run recognises: of objects it was trained on, and of those for testing."""
+    queries = encoder.queries()
     for name, objects in (("train", split.train), ("held_out", split.test)):
         two = pairs(
             objects, encoder.sizes, ordered=not encoder.order_free,
             max_scenes=entry.evaluation.max_scenes, seed=seed,
         )  # fmt: skip
         further = entry.evaluation.candidates
-        both: tuple[Scenes, Scenes] = (single_objects(objects), two)
-        for n, scenes in enumerate(both, 1):
-            for score in evaluate(encoder, scenes, split.train, further, seed):
+        single = Scenes(objects[:, None], encoder.sizes), len(objects)
+        for n, scenes in enumerate((single, two), 1):
+            for score in evaluate(encoder.embed, queries, scenes, split.train, further, seed):
                 yield scored(name, n, score)
 
 
 def scored(split: str, n_objects: int, score: Score) -> dict[str, Any]:
     """Return the columns of a score: of scenes of so many objects of a split."""
+    found = score.accuracy
     return {
         "split": split, "n_objects": n_objects, "target": score.target,
-        "candidates": score.candidates, "stratum": score.stratum, "accuracy": score.accuracy,
-        "chance": score.chance, "bag_of_concepts_floor": score.floor,
-        "n_scenes": score.n_scenes, "n_all_scenes": score.n_all,
+        "candidates": score.candidates, "stratum": found.stratum, "accuracy": found.value,
+        "chance": found.chance, "bag_of_concepts_floor": _finite(found.bag_of_concepts_floor),
+        "n_scenes": found.n_scenes, "n_all_scenes": score.n_all,
     }  # fmt: skip
 
 

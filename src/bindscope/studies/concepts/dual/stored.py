@@ -8,17 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from safetensors import safe_open
 
 from bindscope.studies.concepts.dual.encoders.base import DualEncoder
 from bindscope.studies.concepts.dual.job import run_of
 from bindscope.studies.concepts.dual.objects import Ids
 from bindscope.studies.concepts.dual_config import DualEncoders, Selected
-
-ROWS = 8192  # embedded at a time
 
 
 @dataclass(frozen=True)
@@ -41,21 +36,6 @@ class StoredRun:
     train: Ids
     validation: Ids
     test: Ids
-
-    @torch.no_grad()
-    def embed(self, slots: Ids) -> NDArray[np.float32]:
-        """Return raw embeddings (scenes, dim) of scenes, objects int64 (scenes, places)."""
-        parts = [
-            self.encoder.scenes(torch.from_numpy(slots[start : start + ROWS])[None])[0].numpy()
-            for start in range(0, len(slots), ROWS)
-        ]
-        return np.concatenate(parts)
-
-    @torch.no_grad()
-    def queries(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return raw embeddings of all objects (objects, dim) and of all values (tokens, dim)."""
-        ids = torch.arange(len(self.encoder.tokens))[None]
-        return self.encoder.objects(ids)[0].numpy(), self.encoder.concepts()[0].numpy()
 
 
 def stored_runs(

@@ -1,4 +1,4 @@
-"""What approximators foretell of embeddings of scenes of objects that they never saw."""
+"""What approximators predict of embeddings of scenes of objects that they never saw."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def draw(table: pd.DataFrame) -> Figure:
     grid = figure.subplots(len(names), 2, squeeze=False, sharex=True, sharey=True)
     for line, name in zip(grid, names, strict=True):
         for axes, (what, means) in zip(line, found.items(), strict=True):
-            lines_by_coverage(axes, rows_with(means, name=name), look, "coverage")
+            lines_by_coverage(axes, rows_with(means, name=name), look, "fitted_share")
             axes.set_ylim(-0.02, 1.02)
             axes.set_title(f"{name.replace(chr(10), ', ')}: {what}s", fontsize=8)
         line[0].set_ylabel("share of scenes")
     for axes in grid[-1]:
-        axes.set_xlabel("coverage: share of objects in training")
+        axes.set_xlabel("share of objects that it is fitted on")
     entries = [handle(name, **style) for name, style in look.items()]
     legend_below(figure, [*entries, handle("bag of concepts", **GREY_FLOOR)], 4)
     return figure

@@ -20,7 +20,6 @@ MARKS: dict[str, dict[str, Any]] = {
     "scene": {"marker": "o", "color": PALETTE[2], "markersize": 4},
     "sum": {"marker": "x", "color": "k", "markersize": 5},
 }
-# Values of the two types, and objects, in the order of `mds.picture`.
 LABELS = {"value": ("A1", "A2", "B1", "B2"), "object": ("A1B1", "A1B2", "A2B1", "A2B2")}
 _WORDS = {"value": "a value", "object": "an object", "scene": "a scene of two objects",
           "sum": "sum of its objects' vectors"}  # fmt: skip

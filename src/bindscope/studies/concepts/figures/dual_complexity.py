@@ -1,4 +1,4 @@
-"""What approximators foretell of dual encoders, against what these were trained on."""
+"""What approximators predict of dual encoders, against what these were trained on."""
 
 from __future__ import annotations
 

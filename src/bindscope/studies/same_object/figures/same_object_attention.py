@@ -1,4 +1,4 @@
-"""Whether attention goes where a probe sees the same object (the paper's Fig. 7)."""
+"""Whether attention goes where a probe predicts the same object."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import BLUE, GREEN, GREY, INK, ORANGE
 from bindscope.figures.style import handle, legend_below, new_figure, styled, zero_line
-from bindscope.studies.same_object.effects_schemas import ATTENTION_SCHEMA
+from bindscope.studies.same_object.effects.tables import ATTENTION_SCHEMA
 from bindscope.studies.same_object.marks import MEAN_HEAD
-from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.views import panels_of, read_shown
 
 _MEASURES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     ("pearson", "Pearson", {"color": BLUE, "marker": "o"}),
     ("spearman", "Spearman", {"color": GREEN, "marker": "s"}),
-    ("partial", "Pearson given distance and cosine", {"color": ORANGE, "marker": "^"}),
+    (
+        "beyond_rivals",
+        "with the labels, given class, distance, cosine",
+        {"color": ORANGE, "marker": "^"},
+    ),
 )
 _HEADS: Final[dict[str, Any]] = {
     "color": BLUE,
@@ -31,14 +34,11 @@ _HEADS: Final[dict[str, Any]] = {
 }
 _SHARE: Final[dict[str, Any]] = {"color": INK, "marker": "o"}
 _UNIFORM: Final[dict[str, Any]] = {"color": GREY, "linestyle": (0, (3, 1.5))}
-_PAPER: Final[dict[str, Any]] = {"color": "#F0E442", "alpha": 0.45, "linewidth": 6}
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and the paper's range."""
-    published = read_published(inputs)
-    values = published.loc[published["quantity"].str.startswith("attention_pearson"), "value"]
-    return {**read_shown(inputs, ATTENTION_SCHEMA), "published": sorted(map(float, values))}
+    """Read the table."""
+    return read_shown(inputs, ATTENTION_SCHEMA)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:
@@ -47,21 +47,19 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 
 @styled
-def draw(
-    table: pd.DataFrame, published: Sequence[float] = (), models: Sequence[str] = ()
-) -> Figure:
+def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Draw correlations and shares on the same object by layer, a column of panels per model.
 
     Parameters
     ----------
-    table, models, published
+    table, models
         As `read` returns them.
     """
     panels = panels_of(table, models)
     figure = new_figure(4.6)
     axes = figure.subplots(2, len(panels), squeeze=False, sharey="row")
     for i, (title, rows) in enumerate(panels):
-        _correlations(axes[0, i], rows, published)
+        _correlations(axes[0, i], rows)
         _shares(axes[1, i], rows)
         axes[0, i].set_title(title, fontsize=8)
         axes[1, i].set_xlabel("layer that the probe reads")
@@ -73,19 +71,15 @@ def draw(
         handle("share on the same object", **_SHARE),
     ]
     entries.append(handle("attention to all alike", **_UNIFORM))
-    if published:
-        entries.append(handle("the paper's middle layers", **_PAPER))
     legend_below(figure, entries, 3)
     return figure
 
 
-def _correlations(axes: Axes, rows: pd.DataFrame, published: Sequence[float]) -> None:
+def _correlations(axes: Axes, rows: pd.DataFrame) -> None:
     mean, heads = rows[rows["head"] == MEAN_HEAD], rows[rows["head"] != MEAN_HEAD]
     axes.plot(heads["layer"].astype(float), heads["pearson"], **_HEADS)
     for name, _, look in _MEASURES:
         _curve(axes, mean, name, 1.0, look)
-    if published:
-        axes.axhspan(published[0], published[-1], color=_PAPER["color"], alpha=0.45, zorder=0)
     zero_line(axes)
 
 

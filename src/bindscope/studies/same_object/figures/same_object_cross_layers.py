@@ -1,4 +1,4 @@
-"""Probes across layers as heat maps: moved from one to another, and fitted to two at once."""
+"""Probes across layers as heat maps: the probe of one layer on the tokens of another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _LOWEST = 0.5
 _ROWS = (
     ("transfer_auc", "probe of layer", "on tokens of layer"),
     ("transfer_rescaled_auc", "probe of layer", "rescaled tokens of layer"),
-    ("cross_auc", "x of layer", "y of layer"),
 )
 
 

@@ -1,11 +1,10 @@
-"""Decoded probability of the same object against the distance of patches, with the fitted decay."""
+"""Decoded probability of the same object against the distance of patches."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +12,6 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, new_figure, styled
-from bindscope.studies.same_object.geometry.exponential import FIELDS, curve
 from bindscope.studies.same_object.geometry.shown import over_seeds, series
 from bindscope.studies.same_object.geometry.table import SCHEMA
 from bindscope.studies.same_object.views import read_shown
@@ -68,14 +66,9 @@ def _panel(axes: Axes, rows: pd.DataFrame, colours: dict[str, Any]) -> None:
     for layer, own in rows.groupby("layer", sort=False):
         colour = colours[str(layer)]
         points = _by_distance(own, "same_by_distance")
-        axes.plot(points["d"], points["value"], "o", color=colour, markersize=3)
+        axes.plot(points["d"], points["value"], "o-", color=colour, markersize=3)
         pairs = _by_distance(own, "all_by_distance")
         axes.plot(pairs["d"], pairs["value"], color=colour, linestyle=(0, (4, 1.5)), linewidth=0.8)
-        fit = own[own["quantity"].isin([f"same_{field}" for field in FIELDS])]
-        if len(fit) == len(FIELDS):
-            theta = fit.set_index("quantity")["value"]
-            d = np.linspace(points["d"].min(), points["d"].max(), 100)
-            axes.plot(d, curve(d, *(theta[f"same_{f}"] for f in FIELDS)), color=colour)
     labels = _by_distance(rows[rows["x"] == rows["x"].min()], "label_by_distance")
     axes.plot(labels["d"], labels["value"], **_LABELS)
     axes.set_ylim(0, 1.02)

@@ -1,4 +1,4 @@
-"""Edits of what a probe reads, and controls, beside the paper's (in the shape of its Table 2)."""
+"""Edits of what a probe reads, and their controls."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, PINK
 from bindscope.figures.style import (
-    PAPER_MARK,
     handle,
     legend_below,
     new_figure,
     note_above,
-    paper_entry,
     styled,
 )
-from bindscope.studies.same_object.effects_schemas import ABLATION_SCHEMA, RETRAINED_SCHEMA
-from bindscope.studies.same_object.published import read_published_ablation
+from bindscope.studies.same_object.effects.tables import ABLATION_SCHEMA, RETRAINED_SCHEMA
 from bindscope.studies.same_object.views import (
     panels_of,
     read_shown,
@@ -29,7 +26,8 @@ from bindscope.studies.same_object.views import (
 )
 
 _SUBSPACES = {
-    "probe": ("what the probe reads", BLUE, "o"),
+    "beyond": ("probe, outside class and position", BLUE, "o"),
+    "probe": ("all that the probe reads", INK, "X"),
     "random": ("random directions", GREY, "s"),
     "matched": ("random ones of as much variance", GREEN, "v"),
     "variance": ("directions of most variance, moved as far", AMBER, "^"),
@@ -37,8 +35,8 @@ _SUBSPACES = {
 }
 _LOSS = "pretraining_loss_change"  # of other units and sizes from one objective to the next
 _MEASURES = (
-    ("accuracy", "pairs right,\nsame layer, %", 100.0),
-    ("later_accuracy", "pairs right,\nlater layer, %", 100.0),
+    ("auc_within", "AUC within images,\nsame layer, %", 100.0),
+    ("later_auc_within", "AUC within images,\nlater layer, %", 100.0),
     ("object_share", "attention on the\nsame object, %", 100.0),
     ("divergence_bits", "attention's\ndivergence, bits", 1.0),
     (_LOSS, "own loss, bits more\nthan without an edit", 1.0),
@@ -53,9 +51,8 @@ _MAJORITY: Final[dict[str, Any]] = {"color": GREY, "linestyle": (0, (1, 1.5)), "
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the tables, and the paper's."""
-    published = read_published_ablation(inputs)
-    found = {**read_shown(inputs, ABLATION_SCHEMA), "published": published, "retrained": None}
+    """Read the tables."""
+    found = {**read_shown(inputs, ABLATION_SCHEMA), "retrained": None}
     if inputs.of("retrained"):
         found["retrained"] = read_shown(inputs, RETRAINED_SCHEMA, "retrained")["table"]
     return found
@@ -69,7 +66,6 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 @styled
 def draw(
     table: pd.DataFrame,
-    published: pd.DataFrame,
     models: Sequence[str] = (),
     retrained: pd.DataFrame | None = None,
 ) -> Figure:
@@ -77,7 +73,7 @@ def draw(
 
     Parameters
     ----------
-    table, models, published, retrained
+    table, models, retrained
         As `read` returns them.
     """
     shown = _with_retrained(where_validation_is_best(table), retrained)
@@ -85,8 +81,7 @@ def draw(
     measures = [m for m in _MEASURES if shown[m[0]].notna().any()]
     conditions = _conditions(shown)
     figure = new_figure(1.3 + 1.35 * len(measures))
-    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(len(panels), 1)).flat
-    grid = left.subplots(len(measures), len(panels), squeeze=False, sharex=True)
+    grid = figure.subplots(len(measures), len(panels), squeeze=False, sharex=True)
     for row, (name, _, _) in zip(grid, measures, strict=True):
         for axes in row[1:] if name != _LOSS else ():
             axes.sharey(row[0])
@@ -98,27 +93,26 @@ def draw(
         _named(grid[-1, i], conditions)
     for axes, (_, words, _) in zip(grid[:, 0], measures, strict=True):
         axes.set_ylabel(words, fontsize=7.5)
-    _published(right, published, conditions)
     used = [_SUBSPACES[name] for name in _SUBSPACES if (shown["subspace"] == name).any()]
     entries = [handle(name, color=c, marker=m, linestyle="none") for name, c, m in used]
-    if "again_accuracy" in shown:
+    if "again_auc_within" in shown:
         entries.append(handle("hollow: probe fitted again", **_AGAIN, linestyle="none"))
-    entries.append(handle("majority; without an edit", **_MAJORITY))
-    legend_below(figure, [*entries, *paper_entry(published)], 3)
+    entries.append(handle("guess; without an edit", **_MAJORITY))
+    legend_below(figure, entries, 3)
     if notes := _notes(shown):
         note_above(figure, " ".join(notes))
     return figure
 
 
 def _with_retrained(shown: pd.DataFrame, retrained: pd.DataFrame | None) -> pd.DataFrame:
-    """Add what the edited probe's kind tells right after it was fitted again, here and later."""
+    """Add the areas of the edited probe after it was fitted again, here and later."""
     if retrained is None:
         return shown
     keys = ["dataset", "model", "probe", "layer", "edit", "strength", "subspace", "grid"]
     own = retrained[retrained["reader"] == retrained["probe"]]
     here = own["read_layer"] == own["layer"]
-    for name, rows in (("again_accuracy", own[here]), ("again_later_accuracy", own[~here])):
-        columns = {f"accuracy{end}": f"{name}{end}" for end in ("", "_low", "_high")}
+    for name, rows in (("again_auc_within", own[here]), ("again_later_auc_within", own[~here])):
+        columns = {f"auc_within{end}": f"{name}{end}" for end in ("", "_low", "_high")}
         shown = shown.merge(rows[[*keys, *columns]].rename(columns=columns), "left", keys)
     return shown
 
@@ -141,7 +135,7 @@ def _notes(shown: pd.DataFrame) -> list[str]:
 
 
 def _conditions(table: pd.DataFrame) -> list[tuple[str, float]]:
-    """Return edits with their strengths, in the order of the paper's table."""
+    """Return edits with their strengths, in order."""
     pairs = table[["edit", "strength"]].drop_duplicates().itertuples(index=False)
     order = ("none", "shuffle", "inject", "remove", "weights")
     return sorted(((str(e), float(s)) for e, s in pairs), key=lambda c: (order.index(c[0]), c[1]))
@@ -170,15 +164,15 @@ def _panel(
     plain = plain.fillna(0.0) if name == _LOSS else plain
     for value in plain.dropna():
         axes.axhline(value, **_MAJORITY)
-    if name.endswith("accuracy"):
-        axes.axhline(scale * rows["majority_accuracy"].iloc[0], **_MAJORITY)
+    if name.endswith("auc_within"):
+        axes.axhline(scale / 2, **_MAJORITY)
     axes.plot([0] * len(plain), plain, color=INK, marker="o", markersize=4)
     again = f"again_{name}"
     if again in rows:
         axes.plot(0.25, scale * rows.loc[rows["edit"] == "none", again].iloc[0], **_AGAIN)
     for i, (subspace, (_, colour, marker)) in enumerate(_SUBSPACES.items()):
         for _, row in rows[rows["subspace"] == subspace].iterrows():
-            x = conditions.index((row["edit"], row["strength"])) + 0.16 * (i - 2)
+            x = conditions.index((row["edit"], row["strength"])) + 0.14 * (i - 2.5)
             for column, filled in ((name, colour), (again, "none")):
                 if column in rows:
                     ends = [scale * float(row[f"{column}{end}"]) for end in ("_low", "_high")]
@@ -187,19 +181,3 @@ def _panel(
                         x, scale * float(row[column]), color=colour, marker=marker,
                         markerfacecolor=filled, markersize=3.5,
                     )  # fmt: skip
-
-
-def _published(side: Any, published: pd.DataFrame, conditions: list[tuple[str, float]]) -> None:
-    """Draw the paper's numbers, a panel per quantity."""
-    quantities = list(dict.fromkeys(published["quantity"]))
-    panels = side.subplots(len(quantities), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, quantity in zip(panels, quantities, strict=True):
-        for _, row in published[published["quantity"] == quantity].iterrows():
-            where = (str(row["edit"]), float(row["strength"]))
-            if where in conditions:
-                axes.plot(conditions.index(where), row["value"], linestyle="none", **PAPER_MARK)
-        axes.set_ylabel(quantity.replace(" mIoU", "\nmIoU, %"), fontsize=7)
-        axes.tick_params(labelsize=7)
-    panels[0].set_title("published: DINOv2-L, ADE20K", fontsize=7)
-    panels[0].set_xlim(-0.5, len(conditions) - 0.5)
-    _named(panels[-1], conditions)

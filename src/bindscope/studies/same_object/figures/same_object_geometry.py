@@ -1,4 +1,4 @@
-"""What scores and tokens are like, layer by layer: transitive, segmenting, at their place."""
+"""Position decodability, residuals of copies and scores of identical objects, by layer."""
 
 from __future__ import annotations
 
@@ -26,27 +26,13 @@ class _Panel(NamedTuple):
 
 
 _PANELS = (
-    _Panel("Transitivity", "violating triples, share",
-           (("transitivity_violations", ""), ("transitivity_expected", "")),
-           "dashed: independent errors"),
-    _Panel("Segments: adjusted Rand", "ARI of things",
-           (("ari", "linkage"), ("ari_cosine", "linkage")), "dashed: cosine"),
-    _Panel("Segments: overlap", "mean best overlap",
-           (("mbo", "linkage"), ("mbo_cosine", "linkage")), "dashed: cosine"),
     _Panel("Place", "R² of row and column", (("position_r2", ""),), ""),
     _Panel("Copies minus originals", "named right, share",
            (("residual_separability", ""), ("residual_separability_shuffled", ""),
             ("residual_chance", "")), "dashed: shuffled; dotted: chance"),
-    _Panel("Labels moved by a patch", "AUC lost", (("shift_loss", None),), "mean of 4 directions"),
     _Panel("Identical objects", "decoded probability",
            tuple(("cross_score", at) for at in ("object", "copy", "class", "other")),
-           "dashed: copy; dotted: class; -.: others"),
-    _Panel("Found again", "patches, share",
-           (("matching_accuracy", "scores"), ("matching_accuracy", "tokens"),
-            ("matching_accuracy", "places")), "dashed: cosine; dotted: nearness"),
-    _Panel("Objects counted", "images, share",
-           (("counting_accuracy", "scores"), ("counting_accuracy", "tokens"),
-            ("counting_accuracy", "commonest")), "dashed: tokens; dotted: commonest"),
+           "dashed: copy; dotted: class;\n-.: others"),
 )  # fmt: skip
 
 
@@ -62,7 +48,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
 
 @styled
 def draw(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Draw nine panels over layers, a colour per model.
+    """Draw the panels by layer, a color per model.
 
     Parameters
     ----------
@@ -72,13 +58,13 @@ def draw(table: pd.DataFrame, models: list[str]) -> Figure:
     rows = over_seeds(table)
     shown = list(series(rows, models))
     colours = looks([name for name, _ in shown])
-    figure = new_figure(7.2)
-    for axes, panel in zip(figure.subplots(3, 3).flat, _PANELS, strict=True):
+    figure = new_figure(3.1)
+    for axes, panel in zip(figure.subplots(1, len(_PANELS)), _PANELS, strict=True):
         for name, own in shown:
             _lines(axes, panel, own, colours[name])
         axes.set_title(panel.title)
         axes.set_ylabel(panel.label)
-        axes.set_xlabel(f"layer ({panel.key})" if panel.key else "layer")
+        axes.set_xlabel(f"layer\n({panel.key})" if panel.key else "layer")
         ticks = rows.drop_duplicates("layer").sort_values("x")
         axes.set_xticks(ticks["x"], ticks["layer"])
         if not axes.has_data():

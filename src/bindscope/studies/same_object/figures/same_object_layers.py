@@ -23,7 +23,6 @@ from bindscope.studies.same_object.views import fitted, of_positions, over_model
 _COLUMNS = 4
 _MEASURES = (("accuracy", "accuracy, %", 100.0), ("auc", "area under ROC", 1.0))
 _KEYS = ["dataset", "group", "grid", "probe", "family", "layer", "x"]
-_LEFT_OUT = ("low_rank",)  # it has a figure of its own
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
@@ -32,8 +31,7 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 
 def _curves(table: pd.DataFrame) -> pd.DataFrame:
-    rows = fitted(table)
-    return over_models(rows[~rows["family"].isin(_LEFT_OUT)], _KEYS)
+    return over_models(fitted(table), _KEYS)
 
 
 def available(table: pd.DataFrame, **_: object) -> str | None:

@@ -1,4 +1,4 @@
-"""Each model at its best layer, beside the published table (the paper's Table 1)."""
+"""Accuracy of each model at its best layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY, INK
+from bindscope.figures.colours import GREY
 from bindscope.figures.style import handle, legend_below, new_figure, styled, values_along_x
 from bindscope.studies.same_object.names import (
     LINES,
@@ -18,21 +18,16 @@ from bindscope.studies.same_object.names import (
     family_order,
     family_shown,
 )
-from bindscope.studies.same_object.published import read_published
 from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
 from bindscope.studies.same_object.views import at_best_layers, of_positions, read_shown
 
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
-          "mlp", "self_attention", "quadratic", "quadratic_position")  # fmt: skip
-_VERSIONS: dict[str, dict[str, Any]] = {
-    "v1": {"marker": "o", "markerfacecolor": "white", "markersize": 8},
-    "revised": {"marker": "*", "zorder": 3},  # inside the ring where both say the same
-}
+          "quadratic", "quadratic_position")  # fmt: skip
 
 
 def read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and the paper's."""
-    return {**read_shown(inputs, SAME_OBJECT_SCHEMA), "published": read_published(inputs)}
+    """Read the table."""
+    return read_shown(inputs, SAME_OBJECT_SCHEMA)
 
 
 def _rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -45,33 +40,29 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
     rows = _rows(table)
     if (rows["family"] == "quadratic").any():
         return None
-    return "No quadratic probe read tokens of a model, which is what the paper's table compares."
+    return "No quadratic probe was fitted to tokens of a model."
 
 
 @styled
-def draw(table: pd.DataFrame, published: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+def draw(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Draw the accuracy of each model's best layer.
 
     Parameters
     ----------
-    table, models, published
+    table, models
         As `read` returns them.
     """
     rows, positions = _rows(table), of_positions(table)
-    published = published[published["quantity"] == "accuracy_percent"]
     datasets = list(dict.fromkeys(rows["dataset"]))
     heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
-    n_published = published["model"].nunique() + 1
     figure = new_figure(0.9 + 0.42 * (sum(heights) + 2 * len(heights)))
-    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1.7, 1))[0]
-    ours = left.subplots(len(datasets), 1, sharex=True, squeeze=False, height_ratios=heights)
+    ours = figure.subplots(len(datasets), 1, sharex=True, squeeze=False, height_ratios=heights)
     for axes, dataset in zip(ours.flat, datasets, strict=True):
         part = rows[rows["dataset"] == dataset]
         order = [name for name in models if name in set(part["group"])]
         _panel(axes, part, positions[positions["dataset"] == dataset], order)
-        axes.set_title(f"here: {dataset}", fontsize=8)
-    ours[-1, 0].set_xlabel("accuracy at the layer that validation prefers, %")
-    _published_panel(right.subplots(), published, n_published)
+        axes.set_title(dataset, fontsize=8)
+    ours[-1, 0].set_xlabel("accuracy at the layer with the lowest validation loss, %")
     legend_below(figure, _entries(rows, positions), 4)
     return figure
 
@@ -102,20 +93,6 @@ def _panel(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, order: Seque
     values_along_x(axes)
 
 
-def _published_panel(axes: Axes, published: pd.DataFrame, n: int) -> None:
-    models = list(dict.fromkeys(published["model"]))
-    for y, model in enumerate(models):
-        for _, row in published[published["model"] == model].iterrows():
-            look: dict[str, Any] = _VERSIONS.get(str(row["version"]), {"marker": "x"})
-            axes.plot(row["value"], y, color=INK, linestyle="none", **look)
-    axes.set_yticks(range(len(models)), models, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_title("published: ADE20K", fontsize=8)
-    axes.set_xlabel("accuracy, %")
-    axes.set_ylim(n - 0.5, -0.7)
-    values_along_x(axes)
-
-
 def _entries(rows: pd.DataFrame, positions: pd.DataFrame) -> list[Any]:
     shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
     entries = [
@@ -123,11 +100,4 @@ def _entries(rows: pd.DataFrame, positions: pd.DataFrame) -> list[Any]:
     ]
     if len(positions):
         entries.append(handle("position alone", linewidth=1.0, **LOOK_OF_POSITION))
-    entries += [handle(name, linewidth=1.0, **look) for _, name, look in LINES]
-    return [
-        *entries,
-        *(
-            handle(f"paper, {name}", color=INK, linestyle="none", **look)
-            for name, look in _VERSIONS.items()
-        ),
-    ]
+    return [*entries, *(handle(name, linewidth=1.0, **look) for _, name, look in LINES)]

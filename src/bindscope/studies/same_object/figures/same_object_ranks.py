@@ -15,7 +15,13 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
 from bindscope.studies.same_object.marks import weights_name
 from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
-from bindscope.studies.same_object.views import best_layers, fitted, over_models, read_shown
+from bindscope.studies.same_object.views import (
+    best_layers,
+    fitted,
+    over_models,
+    read_shown,
+    with_layer_places,
+)
 
 Spectra = Mapping[tuple[str, str, str], NDArray[np.float32]]
 _CURVE = ["dataset", "group"]
@@ -34,10 +40,10 @@ def read(inputs: Inputs) -> dict[str, Any]:
 
 
 def _ranks(table: pd.DataFrame) -> pd.DataFrame:
-    """Return forms of low rank at the layer that validation prefers for the quadratic probe."""
-    rows = fitted(table)
-    best = best_layers(rows)
-    rows = rows[rows["family"] == "low_rank"].merge(best, on=["dataset", "group", "layer"])
+    """Return truncated forms at the layer that validation prefers for the quadratic probe."""
+    best = best_layers(fitted(table))
+    rows = with_layer_places(table[table["rank"] > 0])
+    rows = rows.merge(best, on=["dataset", "group", "layer"])
     return over_models(rows, [*_CURVE, "layer", "probe", "rank"])
 
 
@@ -45,7 +51,7 @@ def available(table: pd.DataFrame, **_: object) -> str | None:
     """Return why the figure cannot be drawn, or None."""
     if len(_ranks(table)):
         return None
-    return "No probe of low rank was fitted to the layer that is best for the quadratic one."
+    return "No quadratic probe has `ranks`, so that no truncated form was measured."
 
 
 @styled

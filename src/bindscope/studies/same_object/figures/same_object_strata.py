@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
@@ -25,7 +27,7 @@ from bindscope.studies.same_object.views import (
 _KEYS = ["dataset", "group", "probe", "family", "distance"]
 _COLUMNS = 4
 _FAMILIES = ("quadratic", "quadratic_position", "diagonal", "class_position", "class_pointwise",
-             "cosine", "mlp", "self_attention")  # fmt: skip
+             "cosine")  # fmt: skip
 SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 
 
@@ -42,14 +44,14 @@ def _rows(table: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     rows = rows[(rows["distance"] != "all") & rows["family"].isin(_FAMILIES)]
     found = over_models(rows, _KEYS)
     # A score that parts same from different needs both among the pairs of a bin.
-    return found[found["auc"].notna() & (found["n_pairs"] >= SMALLEST_PAIRS)]
+    return found[found["auc_within"].notna() & (found["n_pairs"] >= SMALLEST_PAIRS)]
 
 
 def _positions(table: pd.DataFrame) -> pd.DataFrame:
     """Return the same pairs, told from positions alone."""
     rows = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
     rows = rows[(rows["same_class"] == "same") & (rows["size"] == "all")]
-    return rows[(rows["distance"] != "all") & rows["auc"].notna()]
+    return rows[(rows["distance"] != "all") & rows["auc_within"].notna()]
 
 
 def available(table: pd.DataFrame, layers: pd.DataFrame, **_: object) -> str | None:
@@ -64,7 +66,7 @@ def available(table: pd.DataFrame, layers: pd.DataFrame, **_: object) -> str | N
 
 @styled
 def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Draw the area under the ROC curve of pairs of one class by distance, a panel per model.
+    """Draw areas under the ROC curve within images, by distance, a panel per model.
 
     Parameters
     ----------
@@ -86,38 +88,38 @@ def draw(table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()) 
     for axes, (dataset, model) in zip(grid.flat, panels, strict=False):
         part = rows[(rows["dataset"] == dataset) & (rows["group"] == model)]
         for (_, family), curve in part.groupby(["probe", "family"], sort=False):
-            shown = family_shown(str(family))
-            curve = curve.sort_values("distance", key=lambda names: names.map(bins))
-            x = curve["distance"].map(bins)
-            axes.fill_between(
-                x, curve["auc_low"], curve["auc_high"], color=shown.colour, alpha=0.15, linewidth=0
-            )
-            axes.plot(x, curve["auc"], color=shown.colour, marker=shown.marker, markersize=3.5)
+            _curve(axes, curve, str(family), bins)
         base = positions[(positions["dataset"] == dataset) & positions["distance"].isin(list(bins))]
         base = base.sort_values("distance", key=lambda names: names.map(bins))
         for _, curve in base.groupby("grid", sort=False):
-            axes.plot(curve["distance"].map(bins), curve["auc"], linewidth=1.0, **LOOK_OF_POSITION)
+            axes.plot(
+                curve["distance"].map(bins), curve["auc_within"], linewidth=1.0, **LOOK_OF_POSITION
+            )
         axes.axhline(0.5, color=GREY, linewidth=0.8)
         axes.set_title(f"{model}\n{dataset}" if several else model, fontsize=8)
     for axes in grid[:, 0]:
-        axes.set_ylabel("area under ROC,\npairs of one class")
+        axes.set_ylabel("area under ROC within images,\npairs of one class")
     for axes in lowest_panels(grid, len(panels)):
         axes.set_xlabel("distance in patches")
         axes.set_xticks(range(len(bins)), list(bins), fontsize=7)
-    families = sorted(rows["family"].unique(), key=family_order)
-    legend_below(
-        figure,
-        [
-            *(
-                handle(s.name, color=s.colour, marker=s.marker, markersize=4)
-                for s in map(family_shown, families)
-            ),
-            *(
-                [handle("position alone", linewidth=1.0, **LOOK_OF_POSITION)]
-                if len(positions)
-                else []
-            ),
-            handle("chance", color=GREY, linewidth=0.8),
-        ],
-    )
+    legend_below(figure, _legend(rows["family"].unique(), len(positions) > 0))
     return figure
+
+
+def _curve(axes: Axes, curve: pd.DataFrame, family: str, bins: Mapping[str, int]) -> None:
+    shown = family_shown(family)
+    curve = curve.sort_values("distance", key=lambda names: names.map(bins))
+    x = curve["distance"].map(bins)
+    ends = (curve["auc_within_low"], curve["auc_within_high"])
+    axes.fill_between(x, *ends, color=shown.colour, alpha=0.15, linewidth=0)
+    axes.plot(x, curve["auc_within"], color=shown.colour, marker=shown.marker, markersize=3.5)
+
+
+def _legend(families: Iterable[str], positions: bool) -> list[Line2D]:
+    entries = [
+        handle(shown.name, color=shown.colour, marker=shown.marker, markersize=4)
+        for shown in map(family_shown, sorted(families, key=family_order))
+    ]
+    if positions:
+        entries.append(handle("position alone", linewidth=1.0, **LOOK_OF_POSITION))
+    return [*entries, handle("chance", color=GREY, linewidth=0.8)]

@@ -79,31 +79,6 @@ def _kinds(values: Values, layer: str) -> str:
     return ", ".join(f"{words[at]} {number(value, '.2f')}" for at, value in own.items())
 
 
-def _transitive(values: Values, layer: str) -> str:
-    rate = values.get((layer, "transitivity_violations", ""))
-    chance = values.get((layer, "transitivity_expected", ""), _UNKNOWN)
-    if rate is None:
-        return ""
-    return f"{_percent(rate)} of triples, and independent errors would make {_percent(chance)}"
-
-
-def _segments(values: Values, layer: str) -> str:
-    own = values.get((layer, "ari", "linkage"))
-    other = values.get((layer, "ari_cosine", "linkage"), _UNKNOWN)
-    if own is None:
-        return ""
-    return f"adjusted Rand index {number(own)}, from the cosine {number(other)}"
-
-
-def _falls(values: Values, layer: str) -> str:
-    floor = values.get((layer, "same_floor", ""))
-    length = values.get((layer, "same_length", ""), _UNKNOWN)
-    if floor is None:
-        explained = values.get((layer, "same_fit", ""))
-        return "" if explained is None else "no such curve fits (the table says why)"
-    return f"floor {number(floor)}, lambda {number(length)} patches"
-
-
 def _placed(values: Values, layer: str) -> str:
     own = {at: value for (at, name, _), value in values.items() if name == "position_r2"}
     if layer not in own or len(own) < 2:
@@ -128,35 +103,6 @@ def _copies(values: Values, layer: str) -> str:
     return words if first is None else f"{words}, in layer 0 {_percent(first)}"
 
 
-def _shifts(values: Values, layer: str) -> str:
-    losses, lowest = (
-        [v for (at, name, _), v in values.items() if (at, name) == (layer, wanted)]
-        for wanted in ("shift_loss", "shift_loss_low")
-    )
-    if not losses:
-        return ""
-    above = min(lowest) > 0
-    peak = "all four intervals are above 0" if above else "not all four intervals are above 0"
-    return f"{number(min(losses), '.3f')} or more of the area is lost, {peak}"
-
-
-def _heads(name: str, others: tuple[str, ...]) -> Callable[[Values, str], str]:
-    """Say how often scores are right, and beside it tokens and what knows neither."""
-
-    def said(values: Values, layer: str) -> str:
-        own = values.get((layer, name, "scores"))
-        if own is None:
-            return ""
-        beside = [
-            f"{at} {_percent(values[layer, name, at])}"
-            for at in others
-            if (layer, name, at) in values
-        ]
-        return f"from scores {_percent(own)} ({', '.join(beside)})"
-
-    return said
-
-
 def _across(values: Values, layer: str) -> str:
     own = values.get((layer, "transfer_auc", layer))
     others = [
@@ -165,40 +111,18 @@ def _across(values: Values, layer: str) -> str:
     ]  # fmt: skip
     if own is None or not others:
         return ""
-    fits = [
-        v for (at, name, other), v in values.items()
-        if name == "cross_auc" and layer in (at, other) and at != other
-    ]  # fmt: skip
-    text = (
+    return (
         f"area {number(own, '.3f')} in its own layer, {number(min(others), '.3f')} to "
         f"{number(max(others), '.3f')} moved to others"
     )
-    if fits:
-        text += f", {number(min(fits), '.3f')} to {number(max(fits), '.3f')} fitted to both"
-    return text
 
 
 _CLAIMS: tuple[tuple[str, str, Callable[[Values, str], str]], ...] = (
     ("Identical objects", "The paper shows identical objects becoming one in deeper layers; mean "
      "decoded probability:", _kinds),
-    ("Transitivity", "An identity has no triple in which i goes with j, j with k, but i not with "
-     "k.", _transitive),
-    ("Segments", "Clusters of the scores against the things.", _segments),
-    ("Distance", "A preprint (arXiv 2610.00006, abstract) reports that decoded binding decays with "
-     "distance to a floor above 0; pairs of one object here:", _falls),
     ("Place", 'The paper: decodability of the place "drops in deeper layers".', _placed),
     ("Copies", "The paper shows three clusters of differences of identical objects, without the "
      "controls; scenes that are dealt out at random are chance.", _copies),
-    ("Shifted labels", "Tokens are where their labels are if labels moved by one patch are told "
-     "worse.", _shifts),
-    ("Counting", "How many objects the patches show; the paper asks for no head but "
-     "segmentation.", _heads("counting_accuracy", ("tokens", "commonest"))),
-    ("Left of", "Whose thing is further left, of pairs whose own places do not say.",
-     _heads("left_of_contrary", ("tokens", "places"))),
-    ("Finding an object again", "In the other half of the image's patches.",
-     _heads("matching_accuracy", ("tokens", "places", "chance"))),
-    ("Finding an exact copy", "Among all other objects; scores that go by looks alone always do.",
-     _heads("copy_matching_accuracy", ("tokens", "chance"))),
-    ("Across layers", "The paper finds a probe of layers 15 and 18 at once comparatively good.",
+    ("Across layers", "The probe of the layer on the tokens of the others.",
      _across),
 )  # fmt: skip

@@ -14,21 +14,15 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.geometry.cross_layers import NO_FIT, fitted_across, transfers
-from bindscope.studies.same_object.geometry.distances import decays
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, row
-from bindscope.studies.same_object.geometry.heads import heads
-from bindscope.studies.same_object.geometry.kinds import cross_scores
-from bindscope.studies.same_object.geometry.places import positions_decoded, shifted_labels
+from bindscope.studies.same_object.geometry.cross_layers import transfers
+from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row
+from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
+from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import residuals
 from bindscope.studies.same_object.geometry.scored import (
     Labels,
     QuadraticWeights,
-    calibration_of,
-    cosines,
 )
-from bindscope.studies.same_object.geometry.segmentation import segmentation
-from bindscope.studies.same_object.geometry.transitivity import transitivity
 from bindscope.studies.same_object.job import pair_data
 from bindscope.studies.same_object.marks import weights_name
 
@@ -94,24 +88,16 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
     data
         Patches and probes.
     spec
-        The job's `intervals`, `cross_images` and `cross_steps`.
+        The job's `intervals`.
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     tests = data.splits["test"]
     labels = Labels.of(next(iter(tests.values())), data.more["stuff"])
     moved = transfers(data.weights, tests, labels, by)
-    if spec["cross_images"]:
-        images, steps = spec["cross_images"], spec["cross_steps"]
-        fitted = fitted_across(data.splits, data.weights, labels, images, steps, by)
-    else:
-        fitted = {
-            layer: [row("cross_auc", None, at=other, reason=NO_FIT) for other in tests]
-            for layer in tests
-        }
     return [
         {"layer": layer, **one}
         for layer in tests
-        for one in (*_of_layer(data, layer, labels, by), *moved[layer], *fitted[layer])
+        for one in (*_of_layer(data, layer, labels, by), *moved[layer])
     ]
 
 
@@ -121,15 +107,7 @@ def _of_layer(data: Measured, layer: str, labels: Labels, by: Bootstrap) -> Iter
     train, val, test = splits.values()
     scores = probe.of_tokens(test)
     yield from cross_scores(scores, labels, test.classes, data.more["copy_of"], by)
-    yield from transitivity(scores, labels, by)
-    yield from segmentation(scores, labels, by)
-    own = Labels.of(val, np.zeros_like(val.instances))
-    scale, offset = calibration_of(cosines(val), own)
-    alike = cosines(test)
-    yield from segmentation((scale * alike + offset).astype(np.float32), labels, by, "_cosine")
-    yield from decays(scores, labels, by)
+    yield from by_distance(scores, labels, by)
     yield from positions_decoded(train, val, test, probe.scaling, probe.norm, by)
     raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
     yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)
-    yield from shifted_labels(scores, labels, by)
-    yield from heads(splits, probe, scores, alike, labels, data.more["copy_of"], by)

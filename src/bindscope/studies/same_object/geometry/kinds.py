@@ -1,4 +1,4 @@
-"""Cross-scores: what a probe says of an object, its exact copy, others of its class, and the rest.
+"""What a probe predicts by kind of pair (one object, copies, a class, others) and by distance.
 
 Source: arXiv 2510.24709, section 4.2 (Fig. 5): from some layer on, two identical objects, and then
 all of a class, are said to be one. The paper has pictures; these are the means by layer.
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio
+from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio, row
 from bindscope.studies.same_object.geometry.quantities import KINDS
 from bindscope.studies.same_object.geometry.scored import Labels
+
+BIN = 0.5  # patches
 
 
 def cross_scores(
@@ -47,3 +49,41 @@ def cross_scores(
     sums = [np.where(one, p, 0.0).sum((1, 2)) for one in chosen]
     columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
     return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
+
+
+def by_distance(scores: NDArray[np.float32], labels: Labels, by: Bootstrap) -> list[Row]:
+    """Return mean probabilities of pairs of one object and of all pairs, and labels, by distance.
+
+    Parameters
+    ----------
+    scores
+        (n, M, M): logits.
+    labels
+        Of the patches.
+    by
+        Resamples of the images.
+    """
+    position, probability = labels.positions.astype(np.float64), expit(scores.astype(np.float64))
+    apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
+    n, bins = len(scores), int(np.hypot(*labels.grid) / BIN) + 2
+    found: list[Row] = []
+    for name, values, chosen in (
+        ("same", probability, labels.pairs & labels.same),
+        ("all", probability, labels.pairs),
+        ("label", labels.same.astype(np.float64), labels.pairs),
+    ):
+        image, i, j = chosen.nonzero()
+        away = apart[image, i, j]
+        of_pair = np.rint(away / BIN).astype(np.int64)
+        place = image * bins + of_pair
+        counts = np.bincount(place, minlength=n * bins).reshape(n, bins)
+        sums = np.bincount(place, values[image, i, j], minlength=n * bins).reshape(n, bins)
+        held = counts.any(0)
+        k = int(held.sum())
+        distances = np.bincount(of_pair, away, minlength=bins)[held] / counts.sum(0)[held]
+        columns = np.concatenate([counts[:, held], sums[:, held]], axis=1).astype(np.float64)
+        names = [(f"{name}_by_distance", f"{at:.2f}") for at in distances]
+        found += by.rows(columns, {one: ratio(k + i, i) for i, one in enumerate(names)})
+        if not names:
+            found.append(row(f"{name}_by_distance", None))
+    return found

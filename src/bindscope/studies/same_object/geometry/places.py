@@ -1,13 +1,11 @@
-"""Whether tokens are at their places: what of the place is read from them, and shifted labels."""
+"""Whether tokens are at their places: how well row and column are decoded from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs, TokenNorm
@@ -15,17 +13,11 @@ from bindscope.studies.same_object.geometry.estimates import (
     Bootstrap,
     Floats,
     Row,
-    area_of,
-    coarse_edges,
-    counted,
     ratio,
 )
-from bindscope.studies.same_object.geometry.scored import Labels
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
 MOMENTS = 7  # sums of an image before its patches by place
-# Labels move by one patch: (rows, columns) from where a patch takes its new label.
-SHIFTS = {"down": (-1, 0), "up": (1, 0), "right": (0, -1), "left": (0, 1)}
 
 
 def positions_decoded(
@@ -102,55 +94,3 @@ def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats
         cells.scatter_add_(1, place, valid)
         found.append(torch.cat([sums, *moments, cells], 1).numpy())
     return np.concatenate(found)
-
-
-def shifted(labels: Labels, shift: tuple[int, int]) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """Give each patch the label of the one that lies (rows, columns) from it.
-
-    Returns
-    -------
-    int16 (n, M), and bool (n, M): where that one was sampled and is valid.
-    """
-    rows, columns = labels.grid
-    n = len(labels.instances)
-    # A border of two around the grid, so that no shift leaves it.
-    whole = np.zeros((n, rows + 2, columns + 2), labels.instances.dtype)
-    there = np.zeros(whole.shape, bool)
-    image, slot = labels.valid.nonzero()
-    r, c = (labels.positions[image, slot].astype(np.int64) + 1).T
-    whole[image, r, c] = labels.instances[image, slot]
-    there[image, r, c] = True
-    moved = np.zeros_like(labels.instances)
-    valid = np.zeros_like(labels.valid)
-    moved[image, slot] = whole[image, r + shift[0], c + shift[1]]
-    valid[image, slot] = there[image, r + shift[0], c + shift[1]]
-    return moved, valid
-
-
-def shifted_labels(scores: NDArray[Any], labels: Labels, by: Bootstrap) -> list[Row]:
-    """Return what scores say of labels moved by a patch, beside the labels on the same pairs."""
-    edges = coarse_edges(scores[labels.pairs])
-    found: list[Row] = []
-    for name, shift in SHIFTS.items():
-        moved, valid = shifted(labels, shift)
-        pairs = labels.pairs_of(valid)
-        there = counted(scores, labels.same_of(moved), pairs, edges)
-        here = counted(scores, labels.same, pairs, edges)
-        both = np.concatenate([counts.reshape(len(scores), -1) for counts in (there, here)], 1)
-        both = both[both.any(1)].astype(np.float64)
-        found += by.rows(
-            both,
-            {
-                ("shifted_auc", name): _shifted_area,
-                ("shift_loss", name): lambda means: _area(means) - _shifted_area(means),
-            },
-        )
-    return found
-
-
-def _shifted_area(means: Floats) -> Floats:
-    return area_of(means[:, : means.shape[1] // 2])
-
-
-def _area(means: Floats) -> Floats:
-    return area_of(means[:, means.shape[1] // 2 :])

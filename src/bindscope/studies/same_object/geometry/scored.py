@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs, TokenNorm
-from bindscope.studies.same_object.histogram import Calibration, Histogram
 from bindscope.studies.same_object.scorers.forms import all_pairs
 
 Bools = NDArray[np.bool_]
@@ -48,15 +46,6 @@ class QuadraticWeights:
         """Return logits (n, M, M) of all images; `scaling` instead of the probe's own."""
         pairs = Pairs(data, scaling or self.scaling, self.norm)
         return np.concatenate([self.scores(block.x).numpy() for block in pairs.blocks()])
-
-
-def cosines(data: PairData) -> NDArray[np.float32]:
-    """Return the cosines (n, M, M) of raw tokens."""
-    found = []
-    for block in Pairs(data).blocks():
-        x = normalize(block.x, dim=-1)
-        found.append(torch.bmm(x, x.transpose(1, 2)).numpy())
-    return np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -108,10 +97,3 @@ class Labels:
         upper = np.triu(np.ones((valid.shape[1],) * 2, bool), 1)
         both: Bools = valid[:, :, None] & valid[:, None, :] & upper
         return both
-
-
-def calibration_of(scores: NDArray[np.float32], labels: Labels) -> Calibration:
-    """Fit scale and offset to scores (n, M, M) of a split."""
-    counts = Histogram()
-    counts.add(scores[labels.pairs], labels.same[labels.pairs])
-    return counts.calibrated()

@@ -61,6 +61,8 @@ class Fitted:
         Flat name -> array: all that the scorer needs, scaling included.
     history
         Losses on the way.
+    calibrated
+        Whether decisions are made after Platt's map of validation; not of what reads test labels.
     """
 
     scorer: Scorer
@@ -71,6 +73,7 @@ class Fitted:
     columns: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     history: Sequence[Entry] = ()
+    calibrated: bool = True
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,9 @@ def fit(config: Baseline, task: Task) -> list[Fitted]:
     pairs = task.pairs(None)
     scorer = OfImage() if config.kind == "image_majority" else ByClass(_counted(config, pairs[0]))
     weights = {} if isinstance(scorer, OfImage) else {"logits": scorer.values.cpu().numpy()}
-    return [Fitted(scorer, columns=simple_columns(scorer, pairs), weights=weights)]
+    calibrated = not isinstance(scorer, OfImage)
+    columns = simple_columns(scorer, pairs)
+    return [Fitted(scorer, columns=columns, weights=weights, calibrated=calibrated)]
 
 
 def _counted(config: Baseline, pairs: Pairs) -> Tensor:

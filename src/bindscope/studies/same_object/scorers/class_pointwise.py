@@ -1,13 +1,15 @@
-"""Pointwise scorer over classes: softmax regression of every patch's class, then p.q of a pair.
+"""Pointwise scorer over classes: softmax regression of every patch's class.
 
-It is fitted to *class* labels and measured, as all scorers are, on *instance* labels: p.q is the
-probability that two patches are of one class. The paper graded it on class labels, by whether both
-patches are named alike; `same_class_accuracy` is that number.
+It is fitted to *class* labels and measured, as all scorers are, on *instance* labels. A pair scores
+sum over classes c of p_c q_c s_c, with s_c the share of train's pairs of class c that are of one
+object: what both classes tell of a pair, where classes differ in how many objects they have. The
+IsSameObject paper scored p.q and graded it on class labels, by whether both patches are named
+alike; `same_class_accuracy` is that number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ from bindscope.studies.same_object.strata import same_class
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import ClassPosition, ClassScorer
 
-SURE = 1e-9  # the least distance of p.q from 0 and 1
+SURE = 1e-9  # the least distance of a probability from 0 and 1
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,12 @@ class Probabilities:
     def logits(self, block: Block) -> Tensor:
         """Return the log-odds of p.q, float32 (P,)."""
         p = self.values(block).double().softmax(-1)
-        alike = block.packed(torch.bmm(p, p.transpose(1, 2)))
-        return alike.clamp(SURE, 1 - SURE).logit().float()
+        return sure_logit(block.packed(torch.bmm(p, p.transpose(1, 2))))
+
+
+def sure_logit(probability: Tensor) -> Tensor:
+    """Return log-odds, float32, that are finite at 0 and 1."""
+    return probability.double().clamp(SURE, 1 - SURE).logit().float()
 
 
 @dataclass(frozen=True)
@@ -62,9 +68,17 @@ class ClassProbabilities(Probabilities):
     ----------
     classes
         The C classes, rising, int64; those of train.
+    shares
+        Share of train's pairs of a class that are of one object, (C,).
     """
 
     classes: Tensor
+    shares: Tensor
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the log-odds of the sum of p_c q_c s_c, float32 (P,)."""
+        p = self.values(block).double().softmax(-1)
+        return sure_logit(block.packed(torch.bmm(p * self.shares, p.transpose(1, 2))))
 
     def named(self, block: Block) -> Tensor:
         """Return the most probable class, int64 (B, M)."""
@@ -84,6 +98,28 @@ class ClassProbabilities(Probabilities):
             "same_class_accuracy": (float(agree.sum()), len(agree)),
             "same_class_share": (float(truth.sum()), len(truth)),
         }
+
+
+def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
+    """Return the share of pairs of one object, by class and bin of distance, (C, bins).
+
+    A bin counts one pair more, of the share of the class; a class two more, one of each kind.
+    """
+    bins = len(edges) + 1
+    counts = torch.zeros(2, len(classes) * bins, dtype=torch.float64, device=classes.device)
+    for block in pairs.blocks():
+        place = torch.searchsorted(classes, block.classes).clamp_max(len(classes) - 1)
+        a = block.both(place)[0]
+        known = block.equal(block.classes) & (classes[a] == block.both(block.classes)[0])
+        one, other = block.both(block.positions)
+        distance = (one - other).norm(dim=-1)
+        place = a * bins + torch.bucketize(distance, distance.new_tensor(edges))
+        for i, kept in enumerate((known, known & block.same)):
+            counts[i] += torch.bincount(place[kept], minlength=counts.shape[1])
+    pairs_of, same = counts.view(2, len(classes), bins)
+    pooled = (same.sum(1, keepdim=True) + 1) / (pairs_of.sum(1, keepdim=True) + 2)
+    shares: Tensor = (same + pooled) / (pairs_of + 1)
+    return shares
 
 
 def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,7 +202,8 @@ class Softmax:
     def scorer(self, theta: Tensor) -> ClassProbabilities:
         """Return the scorer of weights."""
         matrix = self.matrix(theta)
-        return ClassProbabilities(matrix[:-1], matrix[-1], self.classes)
+        shares = same_shares(self.pairs[0], self.classes)[:, 0]
+        return ClassProbabilities(matrix[:-1], matrix[-1], self.classes, shares)
 
 
 def softmax_optimum(
@@ -200,6 +237,7 @@ def fit(config: ClassScorer, task: Task) -> list[Fitted]:
         "weights": scorer.weights.cpu().numpy(),
         "bias": scorer.bias.cpu().numpy(),
         "classes": scorer.classes.cpu().numpy().astype(np.float32),
+        "shares": scorer.shares.cpu().numpy().astype(np.float32),
     }
     columns = optimum_columns(found) | simple_columns(scorer, pairs) | {"steps": found.steps}
     return [

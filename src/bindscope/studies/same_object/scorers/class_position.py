@@ -1,80 +1,168 @@
-"""What class and place together can tell: trees, or a logistic regression, on p.q and distances.
+"""What classes, positions and the image predict of a pair, without anything else of its patches.
 
-The strongest account of a pair without binding. The features of a pair: the log-odds of p.q (of
-the softmax regression, or whether the true classes are the same), whether both patches are named
-alike, their distance, rows and columns apart.
+The rival of a claim of binding. It reads, of each patch, the probabilities of its classes (softmax
+regression of the token, or the true class) and its position, and, of the image, its mean token.
+
+    g = z' V w + the linear form + the table of positions of the family `position`
+
+for z, w = [class probabilities; mean token of the image] of both patches: the form of the family
+`quadratic_position` on tokens that hold no more than that, fitted in the same way. So a vector that
+is the same in all patches of an image, or in all patches of a class, gives the quadratic probe
+nothing that this form lacks. On top, trees (or a logistic regression) combine g with the log-odds
+of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's pairs of class c
+at that distance that are of one object, with whether both patches are named alike, and with how far
+apart they are. Validation chooses whether g reads the image, and between g and the trees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.same_object.data import Block, Pairs
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.scorers import quadratic_position
 from bindscope.studies.same_object.scorers.base import Fitted, Task, simple_columns
 from bindscope.studies.same_object.scorers.class_pointwise import (
     ClassProbabilities,
+    same_shares,
     softmax_optimum,
+    sure_logit,
 )
-from bindscope.studies.same_object.strata import same_class
+from bindscope.studies.same_object.strata import FARTHEST
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import ClassPosition
 
 DRAW = 12  # what a generator is for
 LEAST = 20  # pairs of a leaf
+IMAGE_DIMS = 64  # principal components of the images' mean tokens, at most
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class ClassAndPlace:
-    """A classifier over the features of pairs.
+class Known:
+    """What the rival reads of a block.
 
     Attributes
     ----------
     classes
+        Classes of train, int64 (C,).
+    probed
         The softmax regression; None: true classes.
-    decide
-        Features (P, 5) to logits (P,).
+    basis
+        From mean tokens to the numbers of an image, (d, k).
+    shares
+        Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
     """
 
-    classes: ClassProbabilities | None
-    decide: Callable[[Floats], Floats]
+    classes: Tensor
+    probed: ClassProbabilities | None
+    basis: Tensor
+    shares: Tensor
+
+    def probabilities(self, block: Block) -> Tensor:
+        """Return the probabilities of the classes, (B, M, C); true classes that train lacks: 0."""
+        if self.probed is not None:
+            return self.probed.values(block).softmax(-1)
+        place = torch.searchsorted(self.classes, block.classes).clamp_max(len(self.classes) - 1)
+        known = (self.classes[place] == block.classes)[..., None]
+        return one_hot(place, len(self.classes)).float() * known
+
+    def tokens(self, block: Block) -> Tensor:
+        """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
+        image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
+        found = torch.cat([self.probabilities(block), image], dim=-1)
+        return found * block.valid[..., None]
+
+    def of_pairs(self, block: Block) -> list[Tensor]:
+        """Return what is known of pairs besides g, (P,) each."""
+        p = self.probabilities(block).double()
+        a, b = block.both(block.positions)
+        distance = (a - b).norm(dim=-1)
+        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+        alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
+        for i, shares in enumerate(self.shares.T):
+            scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
+            alike = torch.where(far == i, scores, alike)
+        apart = (a - b).abs()
+        named = block.equal(p.argmax(-1))
+        return [sure_logit(alike), named, distance, apart[:, 0], apart[:, 1]]
+
+
+def image_means(block: Block) -> Tensor:
+    """Return the mean of the valid tokens of each image, (B, d)."""
+    return block.x.sum(1) / block.valid.sum(1, keepdim=True).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class ClassAndPlace:
+    """The form on what is known, and what combines it with features of the pair.
+
+    Attributes
+    ----------
+    known
+        What is read.
+    form
+        The fitted form, with the scaling of its tokens.
+    decide
+        Features (P, 6) to logits (P,); None: the form alone.
+    """
+
+    known: Known
+    form: Fitted
+    decide: Callable[[Floats], Floats] | None = None
 
     def logits(self, block: Block) -> Tensor:
         """Return logits (P,)."""
-        found = self.decide(features(block, self.classes))
-        return torch.from_numpy(found.astype(np.float32)).to(block.x.device)
+        g = self.of_form(block)
+        if self.decide is None:
+            return g
+        return torch.from_numpy(self.decide(self.features(block, g)).astype(np.float32)).to(g)
+
+    def of_form(self, block: Block) -> Tensor:
+        """Return the logits of the form, (P,)."""
+        z = self.known.tokens(block)
+        if self.form.scaling is not None:
+            z = self.form.scaling.scaled(z) * block.valid[..., None]
+        return self.form.scorer.logits(replace(block, x=z))
+
+    def features(self, block: Block, g: Tensor) -> Floats:
+        """Return the features of a block's pairs, (P, 6)."""
+        columns = (g, *self.known.of_pairs(block))
+        return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
 
 
-def features(block: Block, classes: ClassProbabilities | None) -> Floats:
-    """Return the features of a block's pairs, (P, 5)."""
-    if classes is None:
-        alike = named = same_class(block)
-    else:
-        alike, named = classes.logits(block), block.equal(classes.named(block))
-    a, b = block.both(block.positions)
-    apart = (a - b).abs()
-    columns = (alike, named, (a - b).norm(dim=-1), apart[:, 0], apart[:, 1])
-    return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
+def _with_tokens(pairs: Pairs, known: Known) -> PairData:
+    """Return a split whose tokens are what is known of its patches."""
+    blocks = [known.tokens(block).cpu().numpy() for block in pairs.blocks()]
+    return replace(pairs.data, tokens=ArrayRows(np.concatenate(blocks)))
 
 
-def _drawn(
-    pairs: Pairs, classes: ClassProbabilities | None, most: int
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+def _image_basis(pairs: Pairs) -> Tensor:
+    """Return the directions in which the mean tokens of train's images vary most, (d, k)."""
+    means = torch.cat([image_means(block) for block in pairs.blocks()])
+    if means.shape[1] <= IMAGE_DIMS:
+        return torch.eye(means.shape[1], device=means.device)
+    vectors: Tensor = torch.linalg.eigh(means.t().double().cov())[1]
+    return vectors[:, -IMAGE_DIMS:].float()
+
+
+def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return features and labels of at most about so many pairs, evenly drawn."""
     generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
     found, labels = [], []
     for block in pairs.blocks():
         kept = generator.random(len(block.index)) < share
-        found.append(features(block, classes)[kept])
+        found.append(scorer.features(block, scorer.of_form(block))[kept])
         labels.append(block.same.cpu().numpy()[kept])
     return np.concatenate(found), np.concatenate(labels)
 
@@ -112,23 +200,41 @@ def _logistic(train: tuple[Floats, npt.NDArray[np.bool_]]) -> Callable[[Floats],
     return decide
 
 
+def _known(
+    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> tuple[Known, list[str]]:
+    """Read classes, and what else is known, off train; return also the flags of the fit."""
+    problem, found = softmax_optimum(config, task, pairs)
+    probed = problem.scorer(found.theta) if config.classes == "probed" else None
+    shares = same_shares(pairs[0], problem.classes, FARTHEST)
+    known = Known(problem.classes, probed, _image_basis(pairs[0]), shares)
+    return known, [] if found.ended or probed is None else ["not_converged"]
+
+
 def fit(config: ClassPosition, task: Task) -> list[Fitted]:
-    """Fit the softmax regression, unless classes are given, and the classifier on top."""
-    scaling, classes = None, None
-    columns: dict[str, Any] = {}
-    if config.classes == "probed":
-        scaling = task.scaling(config.token_norm)
-    pairs = task.pairs(scaling, config.token_norm if scaling else "none")
-    if config.classes == "probed":
-        problem, found = softmax_optimum(config, task, pairs)
-        classes = problem.scorer(found.theta)
-        columns["flags"] = [] if found.ended else ["not_converged"]
-    train, val = (_drawn(split, classes, config.pairs) for split in pairs)
+    """Fit classes, the form on what is known, and the classifier on top."""
+    from bindscope.studies.same_object.probes_config import QuadraticPositionScorer
+
+    scaling = task.scaling(config.token_norm)
+    pairs = task.pairs(scaling, config.token_norm)
+    known, flags = _known(config, task, pairs)
+    of_form = QuadraticPositionScorer(
+        name=config.name, family="quadratic_position", l2=config.l2, steps=config.steps
+    )
+    forms = []
+    for read in (known, replace(known, basis=known.basis[:, :0])):  # with the image, and without
+        splits = [_with_tokens(split, read) for split in pairs]
+        [form] = quadratic_position.fit(of_form, replace(task, train=splits[0], val=splits[1]))
+        forms.append(ClassAndPlace(read, form))
+    alone = min(forms, key=lambda one: float(one.form.columns["val_loss_bits"]))
+    train, val = (_drawn(split, alone, config.pairs) for split in pairs)
     if config.learner == "boosted":
         decide, steps = _boosted(train, val, config.iterations)
     else:
         decide, steps = _logistic(train), 0
-    scorer = ClassAndPlace(classes, decide)
-    columns |= simple_columns(scorer, pairs) | {"steps": steps}
-    norm = config.token_norm if scaling else "none"
-    return [Fitted(scorer, scaling, norm, columns=columns)]
+    found = []
+    for scorer, taken in ((alone, 0), (replace(alone, decide=decide), steps)):
+        columns = simple_columns(scorer, pairs) | {"steps": taken}
+        columns["flags"] = sorted({*flags, *alone.form.columns["flags"]})
+        found.append(Fitted(scorer, scaling, config.token_norm, columns=columns))
+    return [min(found, key=lambda one: float(one.columns["val_loss_bits"]))]

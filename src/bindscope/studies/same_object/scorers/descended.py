@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import cos, pi
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.scorers.base import (
-    LN2,
     Fitted,
     Scorer,
     Task,
     scaling_arrays,
-    sign_of,
     simple_columns,
 )
 
 if TYPE_CHECKING:
-    from bindscope.studies.same_object.probes_config import (
-        IdentityScorer,
-        MlpScorer,
-        SelfAttentionScorer,
-    )
-
-    Descended = IdentityScorer | MlpScorer | SelfAttentionScorer
+    from bindscope.studies.same_object.probes_config import IdentityScorer
 
 ORDER = 13  # what a generator is for
 EVALUATIONS, WARM = 20, 0.05  # looks at validation; share of the steps in which the rate rises
@@ -40,30 +31,6 @@ LATE, MOVED = 0.75, 1e-3  # a fit has not ended that gained this share of its lo
 
 # A module and a block to the sum of a loss in bits, and the number of what it is a sum over.
 LossOf = Callable[[Any, Block], tuple[Tensor, int]]
-
-
-class OfPairs(Protocol):
-    """A module that gives the pairs of a block their logits."""
-
-    def of(self, block: Block) -> Tensor:
-        """Return logits (P,)."""
-
-
-@dataclass(frozen=True)
-class ModulePairs:
-    """The scorer of such a module."""
-
-    module: OfPairs
-
-    def logits(self, block: Block) -> Tensor:
-        """Return logits (P,)."""
-        return self.module.of(block)
-
-
-def pair_loss(module: OfPairs, block: Block) -> tuple[Tensor, int]:
-    """Return the loss of a block's pairs in bits, summed, and their number."""
-    margins = module.of(block) * sign_of(block)
-    return softplus(margins).sum() / LN2, len(margins)
 
 
 @dataclass(frozen=True)
@@ -109,7 +76,7 @@ class _Images:
 
 
 def descended(
-    config: Descended,
+    config: IdentityScorer,
     task: Task,
     make: Callable[[torch.Generator], nn.Module],
     loss: LossOf,
@@ -146,7 +113,7 @@ def descended(
     return fitted
 
 
-def _plan(config: Descended) -> Plan:
+def _plan(config: IdentityScorer) -> Plan:
     """Return how far and how fast to descend: a rate that rises and falls along a cosine."""
     warm = max(1, round(WARM * config.steps))
 

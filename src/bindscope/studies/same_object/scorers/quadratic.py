@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bindscope.studies.same_object.scorers.base import Fitted, Task
-from bindscope.studies.same_object.scorers.convex import Optimum
+from bindscope.studies.same_object.scorers.convex import FormScorer, Optimum
 from bindscope.studies.same_object.scorers.diagonal import optimum as diagonal_optimum
 from bindscope.studies.same_object.scorers.forms import Quadratic
 from bindscope.studies.same_object.scorers.linear import Fit
@@ -76,4 +76,16 @@ def fit(config: QuadraticScorer, task: Task) -> list[Fitted]:
         "eigenvalues": lambdas,
         "eigenrows": rows,
     }
-    return [this.fitted(form, found, named, **spectrum_columns(lambdas))]
+    full = this.fitted(form, found, named, **spectrum_columns(lambdas))
+    ranks = sorted({min(rank, form.dim) for rank in config.ranks})
+    return [*(truncated(full, form, found.theta, rank) for rank in ranks), full]
+
+
+def truncated(full: Fitted, form: Quadratic, theta: Tensor, rank: int) -> Fitted:
+    """Return the fitted form with only the largest `rank` eigenvalues; nothing is fitted again."""
+    lambdas, rows = (torch.from_numpy(full.weights[name]) for name in ("eigenvalues", "eigenrows"))
+    kept, values = rows[:rank].to(theta), lambdas[:rank].to(theta)
+    matrix = (kept.t() * values) @ kept
+    scorer = FormScorer(form, torch.cat([matrix.view(-1), theta[form.own :]]))
+    columns = spectrum_columns(lambdas[:rank]) | {"flags": full.columns["flags"]}
+    return Fitted(scorer, full.scaling, full.norm, rank=rank, columns=columns)

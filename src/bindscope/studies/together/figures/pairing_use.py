@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, PALETTE
 from bindscope.figures.style import handle, legend_below, new_figure, styled
+from bindscope.studies.together.claims import CHANGED, READABLE
 from bindscope.studies.together.sides import ENDS
-from bindscope.studies.together.use import PAIRING_USE_SCHEMA, READABLE, USED
+from bindscope.studies.together.use import PAIRING_USE_SCHEMA
 from bindscope.tables.write import read_table
 
 _PER_ROW = 3
@@ -78,7 +79,7 @@ def _panel(axes: Axes, rows: pd.DataFrame) -> None:
     places = list(rows["place"])
     at = range(len(places))
     axes.axhline(READABLE, color=GREY, linewidth=0.6, linestyle=":")
-    axes.axhline(USED, color=GREY, linewidth=0.6, linestyle=":")
+    axes.axhline(CHANGED, color=GREY, linewidth=0.6, linestyle=":")
     bits = [rows[f"patches_pairing_bits{end}"] / rows["pairing_entropy_bits"] for end in ENDS]
     _line(axes, at, bits, _BITS)
     for i, (name, (_, look)) in enumerate(_EFFECTS.items()):

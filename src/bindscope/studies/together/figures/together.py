@@ -20,9 +20,10 @@ from bindscope.figures.style import (
     styled,
     zero_line,
 )
+from bindscope.studies.together.claims import Judged, judged
 from bindscope.studies.together.sides import ENDS
 from bindscope.studies.together.table import SCHEMA
-from bindscope.studies.together.views import BITS, LEAD, Judged, judged, over_groups, points
+from bindscope.studies.together.views import BITS, LEAD, over_groups, points
 from bindscope.studies.together.words import in_short
 from bindscope.tables.write import read_table
 

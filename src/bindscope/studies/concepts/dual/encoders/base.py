@@ -9,7 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.concepts.dual.objects import offsets, values_of
+from bindscope.studies.concepts.dual.objects import Ids, offsets, values_of
+from bindscope.studies.concepts.recognition import Readout, queries
+from bindscope.studies.concepts.scenes import Floats
+
+ROWS = 8192  # embedded at a time
 
 
 class Seeded:
@@ -82,6 +86,24 @@ class DualEncoder(nn.Module):
     def concepts(self) -> Tensor:
         """Return embeddings (runs, tokens, dim) of the values of all types as queries."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def embed(self, slots: Ids) -> Floats:
+        """Return raw embeddings (scenes, dim) of one run; objects int64 (scenes, places)."""
+        device = self.tokens.device
+        parts = [
+            self.scenes(torch.from_numpy(slots[start : start + ROWS])[None].to(device))[0]
+            for start in range(0, len(slots), ROWS)
+        ]
+        return np.asarray(torch.cat(parts).cpu().numpy())
+
+    @torch.no_grad()
+    def queries(self, objects: Ids | None = None) -> Readout:
+        """Return one run's queries of all values, and of some objects (default: all)."""
+        own = np.arange(len(self.tokens)) if objects is None else objects
+        asked = self.objects(torch.from_numpy(own)[None].to(self.tokens.device))[0]
+        by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
+        return queries(by_type, asked.cpu().numpy(), own)
 
 
 def looked_up(table: Tensor, rows: Tensor) -> Tensor:

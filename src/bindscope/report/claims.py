@@ -1,0 +1,112 @@
+"""Judged claims on the page: a table of verdicts, each beside its weakest impostor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from bindscope.report.chapter import Column, Finding, PageTable, Section, number, page_table
+from bindscope.statistics.claims import VERDICTS, Judgment
+
+_COLUMNS = (
+    Column("claim", "claim", "label"),
+    Column("where", "where", "label"),
+    Column("verdict", "verdict", "label"),
+    Column("effect", "effect", "number", "in the unit beside it", "z.3g", True),
+    Column("unit", "unit"),
+    Column("interval over", "resampled"),
+    Column("p", "p_value", "number", "one-sided, Holm-corrected over the chapter", ".2g"),
+    Column("weakest impostor", "impostor"),
+    Column("why not testable", "reason"),
+)
+
+
+def read_rates(path: str) -> pd.DataFrame:
+    """Read how often claims are made of planted cases (`resources/reference/claims.csv`)."""
+    return pd.read_csv(Path(path))
+
+
+def weakest_impostor(rates: pd.DataFrame, study: str, claim: str) -> str:
+    """Name the impostor of which a claim is made most often, and how often."""
+    own = rates[(rates["study"] == study) & (rates["claim"] == claim)]
+    own = own[own["kind"] == "impostor"]
+    if not len(own):
+        return ""
+    row = max(own.to_dict("records"), key=lambda row: row["holds"] / row["n"])
+    return f"{row['case']}: {row['holds']} of {row['n']} seeds"
+
+
+def claims_findings(judgments: Sequence[Judgment], lead: str) -> tuple[Finding, ...]:
+    """Say of each claim in how many places it holds, and where; nothing if none was judged.
+
+    Parameters
+    ----------
+    judgments
+        All of a chapter.
+    lead
+        The paragraph before the list.
+    """
+    points = []
+    for sentence in dict.fromkeys(one.claim.sentence for one in judgments):
+        about = [one for one in judgments if one.claim.sentence == sentence]
+        texts = []
+        for verdict in VERDICTS:
+            here = [_in_short(one) for one in about if one.verdict == verdict]
+            if here:
+                texts.append(f"{verdict}: {', '.join(here)}")
+        points.append((sentence, "; ".join(texts) + "."))
+    return (Finding(lead, tuple(points)),) if points else ()
+
+
+def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> Section:
+    """Return the section with all verdicts of a study.
+
+    Parameters
+    ----------
+    judgments
+        All of a chapter.
+    rates
+        From `read_rates`.
+    study
+        Its name.
+    """
+    text = (
+        "Effects carry 95 % intervals over the named units. A claim holds if the one-sided p-value "
+        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects of this "
+        "chapter. The weakest impostor is the planted representation without the claimed property "
+        "for which the claim was made most often; all verdicts on planted cases are in "
+        "docs/known_answers.md."
+    )
+    tables = (_table(judgments, rates, study),) if judgments else ()
+    return Section("claims", "Claims and their verdicts", (text,) if tables else (), tables=tables)
+
+
+def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> PageTable:
+    rows = [
+        {
+            "claim": one.claim.sentence,
+            "where": one.effect.where,
+            "verdict": one.verdict,
+            "effect": one.effect.value,
+            "effect_low": one.effect.low,
+            "effect_high": one.effect.high,
+            "unit": one.claim.unit,
+            "resampled": f"{one.effect.n} {one.effect.resampled}",
+            "p_value": one.p_value,
+            "impostor": weakest_impostor(rates, study, one.claim.name),
+            "reason": one.reason,
+        }
+        for one in judgments
+    ]
+    return page_table("Claims", _COLUMNS, pd.DataFrame(rows))
+
+
+def _in_short(one: Judgment) -> str:
+    effect = one.effect
+    if one.verdict == "not testable":
+        return f"{effect.where} ({one.reason})"
+    form = "z.1f" if one.claim.unit == "points" else "z.2f"
+    value, low, high = (number(v, form) for v in (effect.value, effect.low, effect.high))
+    return f"{effect.where}: {value} {one.claim.unit} ({low} to {high})"

@@ -1,0 +1,258 @@
+"""Claims, the effects that speak for or against them, and verdicts on all claims of a chapter.
+
+A claim is a sentence that is written before the measurement: its effect is `above` or `below` a
+threshold, or `within` plus and minus the threshold of 0. Each place where it was measured gives an
+effect with a 95 % interval. `judge` turns intervals into one-sided p-values, corrects them over all
+effects of a chapter (Holm), and reaches the verdict. A claim that is not shown to hold is not
+thereby refuted.
+
+A `Case` is a planted representation with known properties. A claim must hold for its genuine cases
+and must not hold for its impostors: representations with everything except what it asserts.
+
+Source of p-values from intervals: D. G. Altman and J. M. Bland (2011), "How to obtain the P value
+from a confidence interval", BMJ 343, d2304.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+from bindscope.statistics.multiple_tests import holm
+
+Verdict = Literal["holds", "does not hold", "not significant", "not testable"]
+VERDICTS: tuple[Verdict, ...] = (
+    "holds", "does not hold", "not significant", "not testable",
+)  # fmt: skip
+TRAINING_SEEDS = "training seeds"
+ALPHA = 0.025  # one-sided: without correction, a claim holds if its 95 % interval says so
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence about a model that a measurement can support or refute.
+
+    Attributes
+    ----------
+    name
+        A slug that stays the same when the sentence is reworded.
+    sentence
+        A whole sentence.
+    expected
+        Side of the threshold on which the effect is claimed to be.
+    threshold
+        In the effect's unit; positive for `within`.
+    unit
+        Of the effect: `points`, `bits`, `r`, `fraction`.
+    """
+
+    name: str
+    sentence: str
+    expected: Literal["above", "below", "within"] = "above"
+    threshold: float = 0.0
+    unit: str = "points"
+
+    def __post_init__(self) -> None:
+        if self.expected == "within" and self.threshold <= 0:
+            raise ValueError(f"{self.name}: `within` needs a positive threshold")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What was measured of a claim in one place.
+
+    Attributes
+    ----------
+    claim
+        Name of the claim.
+    where
+        The model, dataset and layer, in words.
+    value, low, high
+        The effect and its 95 % interval; NaN where they cannot be had.
+    n, resampled
+        How many units the interval resamples, and which, in the plural: a `t` interval over
+        `training seeds`, otherwise a bootstrap or Wilson's.
+    reason
+        Why the effect is no evidence (an empty edit, one training seed); empty if it is.
+    freedom
+        Degrees of freedom of a t interval over training seeds; None for n - 1.
+    directions
+        From how many directions its own was chosen: 2 where the larger of two comes first.
+    """
+
+    claim: str
+    where: str
+    value: float
+    low: float
+    high: float
+    n: int
+    resampled: str
+    reason: str = ""
+    freedom: float | None = None
+    directions: int = 1
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """A claim in one place, with its verdict.
+
+    Attributes
+    ----------
+    claim, effect
+        What was judged.
+    verdict
+        `not testable` says that there is no interval, `not significant` that there is one.
+    p_value
+        One-sided, of the side that the verdict names, corrected over the chapter; NaN if the
+        claim was not testable.
+    reason
+        Why it was not testable; else empty.
+    """
+
+    claim: Claim
+    effect: Effect
+    verdict: Verdict
+    p_value: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A planted representation, and what has to be found of it.
+
+    Attributes
+    ----------
+    name
+        What it holds, in two or three words.
+    effects
+        Seed -> effects, by the functions that a run calls.
+    genuine, impostor
+        Names of the claims that must hold, and of those that must not.
+    """
+
+    name: str
+    effects: Callable[[int], Iterable[Effect]]
+    genuine: tuple[str, ...] = ()
+    impostor: tuple[str, ...] = ()
+
+
+def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
+    """Judge the claims of a chapter wherever they were measured.
+
+    Parameters
+    ----------
+    claims
+        The chapter's claims.
+    effects
+        What was measured of them; Holm's correction is over those with an interval.
+
+    Returns
+    -------
+    list of Judgment
+        In the order of `effects`.
+
+    Raises
+    ------
+    ValueError
+        If an effect names no claim, or its interval does not hold its value.
+    """
+    by_name = {claim.name: claim for claim in claims}
+    found = list(effects)
+    if unknown := {effect.claim for effect in found} - set(by_name):
+        raise ValueError(f"effects of undeclared claims: {', '.join(sorted(unknown))}")
+    reasons = [_why_not(by_name[effect.claim], effect) for effect in found]
+    tested = [i for i, reason in enumerate(reasons) if not reason]
+    for_it = holm([_in_all(_p_holds(by_name[found[i].claim], found[i]), found[i]) for i in tested])
+    against = holm(
+        [_in_all(_p_refuted(by_name[found[i].claim], found[i]), found[i]) for i in tested]
+    )
+    p_values = dict(zip(tested, zip(for_it, against, strict=True), strict=True))
+    judgments = []
+    for i, effect in enumerate(found):
+        verdict: Verdict = "not testable"
+        p = np.nan
+        if i in p_values:
+            holds, refuted = p_values[i]
+            verdict = "not significant"
+            if min(holds, refuted) <= ALPHA:
+                verdict = "holds" if holds <= refuted else "does not hold"
+            p = min(holds, refuted)
+        judgments.append(Judgment(by_name[effect.claim], effect, verdict, float(p), reasons[i]))
+    return judgments
+
+
+def _why_not(claim: Claim, effect: Effect) -> str:
+    if effect.reason:
+        return effect.reason
+    if np.isnan([effect.value, effect.low, effect.high]).any():
+        return f"no interval over {effect.resampled}"
+    if not effect.low <= effect.value <= effect.high:
+        raise ValueError(f"{effect.claim}, {effect.where}: the interval does not hold the value")
+    if effect.n < 2:
+        return f"one unit of {effect.resampled}"
+    if effect.low == effect.high and claim.expected != "within" and effect.value == claim.threshold:
+        return "the effect is the threshold itself in every unit"
+    return ""
+
+
+def _in_all(p_value: float, effect: Effect) -> float:
+    """Correct a p-value for the directions from which the effect's was chosen (Bonferroni)."""
+    return min(1.0, effect.directions * p_value)
+
+
+def _p_holds(claim: Claim, effect: Effect) -> float:
+    if claim.expected == "above":
+        return _p_above(effect, claim.threshold)
+    if claim.expected == "below":
+        return _p_below(effect, claim.threshold)
+    return max(_p_above(effect, -claim.threshold), _p_below(effect, claim.threshold))
+
+
+def _p_refuted(claim: Claim, effect: Effect) -> float:
+    if claim.expected == "above":
+        return _p_below(effect, claim.threshold)
+    if claim.expected == "below":
+        return _p_above(effect, claim.threshold)
+    return min(_p_above(effect, claim.threshold), _p_below(effect, -claim.threshold))
+
+
+def _p_above(effect: Effect, threshold: float) -> float:
+    """Test that the effect exceeds a threshold, with the half of the interval that faces it."""
+    distance = effect.value - threshold
+    half = effect.value - effect.low if distance > 0 else effect.high - effect.value
+    if half == 0:
+        return 0.0 if distance > 0 else 1.0
+    if effect.resampled == TRAINING_SEEDS:
+        freedom = effect.n - 1 if effect.freedom is None else effect.freedom
+        return float(stdtr(freedom, float(-distance * stdtrit(freedom, 1 - ALPHA) / half)))
+    return float(ndtr(-distance * ndtri(1 - ALPHA) / half))
+
+
+def _p_below(effect: Effect, threshold: float) -> float:
+    mirrored = Effect(
+        effect.claim, effect.where, -effect.value, -effect.high, -effect.low, effect.n,
+        effect.resampled, effect.reason, effect.freedom,
+    )  # fmt: skip
+    return _p_above(mirrored, -threshold)
+
+
+def held(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool]:
+    """Return which of the claims that a case names hold, judged as one chapter.
+
+    A claim that is measured in several places holds if it does in any of them.
+
+    Raises
+    ------
+    ValueError
+        If a genuine claim was not measured: the case would say nothing of it.
+    """
+    judgments = judge(claims, case.effects(seed))
+    measured = {one.claim.name for one in judgments}
+    if missing := set(case.genuine) - measured:
+        raise ValueError(f"case {case.name!r} measures no {', '.join(sorted(missing))}")
+    holding = {one.claim.name for one in judgments if one.verdict == "holds"}
+    return {name: name in holding for name in (*case.genuine, *case.impostor)}

@@ -1,0 +1,173 @@
+"""What each account of binding predicts, by an oracle that does exactly what the account says.
+
+Which item an account predicts depends on what is edited and on what a question names a thing by.
+So it is not written down for every condition: an exact oracle of the account (no noise, look-ups
+that find nothing where nothing matches) answers the same questions under the same conditions. Where
+it prefers no item, the account predicts none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.studies.binding_id.answers.metrics import (
+    Answers,
+    Doubles,
+    chosen,
+    ends,
+    normalized_effect,
+    share,
+)
+from bindscope.studies.binding_id.answers.reading_out import Means
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Levels
+from bindscope.studies.binding_id.experiments.trials import Plan, Trial
+from bindscope.studies.binding_id.names import ACCOUNTS
+from bindscope.studies.binding_id.oracles.oracle import CELLS, Mechanism, Oracle
+from bindscope.studies.binding_id.tasks.task import GROUPS, Attribute, Group, Words
+
+Integers = NDArray[np.int64]
+Predictions = Mapping[str, Mapping[str, Integers]]
+"""Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
+NONE = -1  # where an account predicts no item
+_APART = 0.1  # share of answers on which accounts differ that are told apart by them
+_MARGIN = 3.0  # nats by which a predicted item is ahead of every other
+# Experiment -> conditions on which accounts disagree.
+DECIDING: dict[str, tuple[str, ...]] = {
+    "signatures": (
+        "none", "other shapes", "other colours", "from other slots", "objects exchanged",
+        "items exchanged",
+    ),
+    "factorizability": ("O all", "I all"),
+    "mean": ("O by slot", "I by slot"),
+}  # fmt: skip
+_MECHANISMS: dict[str, Mechanism] = dict(
+    zip(ACCOUNTS, ("slot", "colour", "gather", "order"), strict=True)
+)
+
+
+def exact_oracles(mention: Attribute) -> dict[str, Oracle]:
+    """Return an oracle of each account, by its name."""
+    return {
+        name: Oracle(mechanism, 0.0, mention, exact=True) for name, mechanism in _MECHANISMS.items()
+    }
+
+
+def true_estimates(oracle: Oracle, words: Words) -> Estimates:
+    """Return an oracle's planted differences between slots, as if they had been estimated."""
+    slots, levels = range(len(words.places)), len(words.places)
+    effects: dict[tuple[Group, Levels], Effects] = {}
+    for group in GROUPS:
+        planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
+        tokens = CELLS if group == "object" else 1
+        values = np.repeat(planted[:, :, None], tokens, axis=2)
+        seen, explained = np.ones(levels, bool), np.ones(oracle.layers)
+        halves = np.stack([values, values])
+        effects[group, "slot"] = Effects("slot", values, halves, seen, 0, explained)
+    content = np.zeros((oracle.layers, CELLS, oracle.width), np.float32)
+    return Estimates(effects, content, Means({}), 0)
+
+
+def deciding(experiment: str, plan: Plan) -> Plan:
+    """Return the control and the conditions of a plan on which accounts disagree."""
+    wanted = ("none", *DECIDING[experiment])
+    trials = [
+        (source, [one for one in own if one.condition.name in wanted])
+        for source, own in plan.trials
+    ]
+    return Plan(trials, plan.queries, plan.candidates)
+
+
+def predicted(logs: Doubles) -> Integers:
+    """Return the place of the candidate that an exact oracle prefers, or `NONE`.
+
+    Parameters
+    ----------
+    logs
+        Its log-probabilities, (n, trials, queries, candidates).
+
+    Returns
+    -------
+    NDArray
+        int64 (n, trials, queries).
+    """
+    second, first = np.moveaxis(np.sort(logs, axis=-1)[..., -2:], -1, 0)
+    return np.where(first - second > _MARGIN, logs.argmax(axis=-1), NONE)
+
+
+def account_rows(
+    answers: Answers, trials: Sequence[Trial], predictions: Predictions,
+    rivals: Mapping[str, Sequence[str]], samples: int, seed: int,
+) -> Iterator[tuple[int, dict[str, Any]]]:  # fmt: skip
+    """Yield a trial and a row of how many answers are those that an account predicts.
+
+    Parameters
+    ----------
+    answers, trials
+        Of the model; trial 0 is the control.
+    predictions
+        What accounts predict in these trials.
+    rivals
+        Account -> others that it is not told from by what it predicts itself.
+    samples, seed
+        Of the bootstrap.
+    """
+    places = {one.condition.name: i for i, one in enumerate(trials)}
+    for account, by_condition in predictions.items():
+        for condition, expected in by_condition.items():
+            i = places[condition]
+            others = [predictions[name][condition] for name in rivals[account]]
+            row = {
+                **_agreement("share", answers, i, expected),
+                **_agreement("unpredicted", answers, i, *_alone(expected, others)),
+            }
+            if row:
+                effect = normalized_effect(answers, i, expected, samples, seed)
+                yield i, {"query": "all", "candidate": account, "expected": 0,
+                          "n_rows": len(expected), **row, **ends("effect", effect)}  # fmt: skip
+
+
+def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
+    """Return the accounts that never predict another item than an account does.
+
+    What it predicts itself does not tell it from them; what they alone predict does.
+
+    Parameters
+    ----------
+    predictions
+        Of all experiments.
+    """
+
+    def apart(one: str, other: str) -> bool:
+        return any(
+            ((own != NONE) & (rival != NONE) & (own != rival)).mean() > _APART
+            for found in predictions
+            for own, rival in zip(found[one].values(), found[other].values(), strict=True)
+        )
+
+    return {
+        one: [other for other in ACCOUNTS if other != one and not apart(one, other)]
+        for one in ACCOUNTS
+    }
+
+
+def _alone(expected: Integers, others: Sequence[Integers]) -> list[Integers]:
+    """Return what each other account predicts where this one predicts none."""
+    return [np.where(expected == NONE, other, NONE) for other in others]
+
+
+def _agreement(name: str, answers: Answers, trial: int, *expected: Integers) -> dict[str, Any]:
+    """Return the share of answers that are as predicted, of the best of several predictions."""
+    best = chosen(answers.logs[:, trial])
+    found = []
+    for own in expected:
+        definite = own != NONE
+        rows = definite.any(axis=1)
+        if rows.any():
+            right = np.take_along_axis(best, np.maximum(own, 0)[..., None], axis=-1)[..., 0]
+            per_row = (right * definite).sum(axis=1)[rows] / definite.sum(axis=1)[rows]
+            found.append(share(per_row))
+    return ends(name, max(found)) if found else {}

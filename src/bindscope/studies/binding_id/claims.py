@@ -1,0 +1,309 @@
+"""The study's claims, and what its tables measured of them: the only source of its verdicts.
+
+Three kinds stand beside each other. *Works*: more than `WORKS` of the answers are as the claim
+says. *Gates*: the acceptance limits of the specification, which are stricter. *No effect*: answers
+change by less than `NO_EFFECT`. An account of binding holds if all that it predicts is answered, in
+shares and in normalized effects, and nothing that only other accounts predict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect
+from bindscope.studies.binding_id.mixture_names import ACCOUNTS as MIXED
+from bindscope.studies.binding_id.mixture_names import DISAGREEING
+from bindscope.studies.binding_id.names import AGAINST
+from bindscope.studies.binding_id.views import MODEL, named, rows_with
+
+WORKS = 0.75  # half-way between chance between two things and all
+NO_EFFECT = 0.05
+CARRIES = 0.05
+TIES = {
+    "slot": "by the slot of the thing, which its item points to",
+    "colour": "by color: between image and text by the color of the thing",
+    "content": "by content: the item took over what is seen of its thing",
+    "order": "by position: the n-th thing goes with the n-th item",
+}
+_GROUPS = {"O": "objects", "I": "items", "C": "colors"}
+_SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
+EMPTY = "the edit is empty"
+_MORE = f"more than {WORKS:.0%} of the answers"
+_READ = ["experiment", "condition", "candidate", "n_rows", "length"] + [
+    f"{name}{end}" for name in ("share", "own", "change", "effect", "unpredicted")
+    for end in ("", "_low", "_high")
+]  # fmt: skip
+Key = tuple[str, str]  # experiment, condition
+Row = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A claim about a column of the first of some conditions that a suite has."""
+
+    claim: Claim
+    column: str
+    conditions: tuple[Key, ...]
+
+
+def _works(name: str, sentence: str, *conditions: Key) -> _Measured:
+    claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction")
+    return _Measured(claim, "share", conditions)
+
+
+def _nothing(name: str, sentence: str, *conditions: Key) -> _Measured:
+    words = f"{sentence} changes less than {NO_EFFECT:.0%} of the answers."
+    return _Measured(Claim(name, words, "within", NO_EFFECT, "fraction"), "change", conditions)
+
+
+def _gate(name: str, sentence: str, at: float, *conditions: Key) -> _Measured:
+    claim = Claim(name, f"Gate: {sentence}.", "above" if at > 0.5 else "below", at, "fraction")
+    return _Measured(claim, "own", conditions)
+
+
+def _mean(groups: str, null: str = "") -> tuple[Key, Key]:
+    """Return a mean intervention between slots, and between roles for suites without slots."""
+    return ("mean", f"{groups} by slot{null}"), ("mean", f"{groups}{null}")
+
+
+# Nulls have the level of the condition that they guard; both take slots where there are such.
+# Of colors there is no difference between slots, so the one between roles is judged.
+_CONTROL: tuple[Key, ...] = (("factorizability", "none"), ("signatures", "none"), ("mean", "none"))
+_CONDITIONS = (
+    _works("answered", "Questions are answered without intervention", *_CONTROL),
+    _works("objects-replaced", "Replaced objects take over the item of the place",
+           ("factorizability", "O all")),
+    _works("items-replaced", "Replaced items are found by the thing of the place",
+           ("factorizability", "I all")),
+    _works("mean-objects", "Adding the mean difference to objects swaps their items", *_mean("O")),
+    _works("mean-items", "Adding the mean difference to items swaps their things", *_mean("I")),
+    _works("mean-both", "Adding both mean differences leaves the answers", *_mean("O+I")),
+    _nothing("colors-replaced", "Replacing colors", ("factorizability", "C all")),
+    _nothing("mean-colors", "Adding the mean difference between roles to colors", ("mean", "C")),
+    _nothing("random-objects", "Adding plus and minus one random vector, as long as the mean "
+             "difference, to objects", *_mean("O", " random")),
+    _nothing("random-items", "Adding plus and minus one random vector, as long as the mean "
+             "difference, to items", *_mean("I", " random")),
+    _gate("gate-control", "at least 95 % of the questions are answered without intervention", 0.95,
+          ("mean", "none")),
+    _gate("gate-objects", "with the mean difference on objects at most 10 % of the things keep "
+          "their items", 0.10, *_mean("O")),
+    _gate("gate-items", "with the mean difference on items at most 10 % of the things keep their "
+          "items", 0.10, *_mean("I")),
+    _gate("gate-both", "with both mean differences at least 90 % of the things keep their items",
+          0.90, *_mean("O+I")),
+    _works("first-view", "Objects that are replaced in the first view of the image only take over "
+           "the item of the place", ("tokens", "view 0 alone")),
+    _Measured(
+        Claim("photo-box", "Hiding the box of a thing in a photo costs more answers than hiding as "
+              "large a box elsewhere.", "below", 0.0, "fraction"),
+        "change", (("records", AGAINST),),
+    ),
+)  # fmt: skip
+_ACCOUNTS = {
+    name: Claim(
+        f"account-{name}", f"Items are tied to things {words} (smallest margin of answer shares "
+        f"and normalized effects over {WORKS:.0%}).", unit="fraction",
+    )
+    for name, words in TIES.items()
+}  # fmt: skip
+_SUBSPACES = Claim(
+    "subspace", "A subspace of the mean tokens holds the binding IDs (smallest margin of answer "
+    f"shares and normalized effects over {WORKS:.0%}).", unit="fraction",
+)  # fmt: skip
+_KEYS = {
+    group: Claim(f"keys-{word}", f"Answers stay when the keys of {word} swap positions in {_MORE}.",
+                 "above", WORKS, "fraction")
+    for group, word in _GROUPS.items()
+}  # fmt: skip
+_MIXTURES = {
+    name: Claim(f"mixture-{name}", f"More than {WORKS:.0%} of the answers go by {name} where "
+                "accounts disagree, in shares and in evidence.", "above", WORKS, "fraction")
+    for name in MIXED
+}  # fmt: skip
+HEAD = Claim(
+    "head", f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
+    "the group.", "above", CARRIES, "fraction",
+)  # fmt: skip
+"""Judged over the heads of one model (`answers.routes`), not among the claims of the chapter."""
+CLAIMS: tuple[Claim, ...] = (
+    *(one.claim for one in _CONDITIONS), *_ACCOUNTS.values(), _SUBSPACES, *_KEYS.values(),
+    *_MIXTURES.values(),
+)  # fmt: skip
+
+
+def claim_effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
+    """Return what the study's tables measured of its claims.
+
+    Toys that differ in the training seed only are one place, and seeds are resampled; of a single
+    network scenes are (of records: photos).
+
+    Parameters
+    ----------
+    tables
+        By name; those that are missing measured nothing.
+    """
+    found: list[Effect] = []
+    if (table := tables.get("binding_id")) is not None:
+        found += _of_conditions(table)
+    if (table := tables.get("binding_id_positions")) is not None:
+        found += _of_keys(table)
+    if (table := tables.get("binding_id_mixture")) is not None:
+        found += _of_mixtures(table)
+    return found
+
+
+def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
+    whole = table[table["query"].eq("all") & table["layers"].eq("all")]
+    for where, seeds in _places(whole):
+        by_candidate = [_by_candidate(own) for own in seeds]
+        rows = [own.get("expected", {}) for own in by_candidate]
+        for one in _CONDITIONS:
+            key = next((key for key in one.conditions if all(key in own for own in rows)), None)
+            if key is not None:
+                yield _effect(one.claim, where, [own[key] for own in rows], one.column)
+        for name, claim in _ACCOUNTS.items():
+            yield from _of_account(claim, where, [own.get(name, {}) for own in by_candidate])
+        yield from _of_subspaces(where, seeds)
+
+
+def _by_candidate(own: pd.DataFrame) -> dict[str, dict[Key, Row]]:
+    """Return the rows without a dose by what is counted (the expected answers, an account's)."""
+    found: dict[str, dict[Key, Row]] = {}
+    for row in own[own["dose"].isna()].reindex(columns=_READ).to_dict("records"):
+        key = (row["experiment"], row["condition"])
+        found.setdefault(row["candidate"], {})[key] = row
+    return found
+
+
+def _of_account(claim: Claim, where: str, seeds: Sequence[Mapping[Key, Row]]) -> Iterator[Effect]:
+    """Yield the smallest margin of an account; only `signatures` tell all accounts apart."""
+    keys = [key for key in seeds[0] if all(key in own for own in seeds)]
+    if not any(experiment == "signatures" for experiment, _ in keys):
+        return
+    numbers = [
+        (f"{key[1]}, {words}", _number([own[key] for own in seeds], column, sign))
+        for key in keys for column, (words, sign) in _SIDES.items()
+    ]  # fmt: skip
+    predicts = any(pd.notna(own[key]["share"]) for own in seeds for key in keys)
+    yield _weakest(claim, where, numbers, "" if predicts else "the account predicts no answer here")
+
+
+# What an account predicts has to be above `WORKS`; what only others predict, below.
+_SIDES = {"share": ("share", 1), "effect": ("effect", 1), "unpredicted": ("not predicted", -1)}
+
+
+def _of_subspaces(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
+    """Yield an effect for each dimension."""
+    rows = [own[own["condition"].isin(_SUBSPACE) & own["experiment"].eq("subspaces")]
+            for own in seeds]  # fmt: skip
+    for size in sorted(set(rows[0]["dose"])):
+        own = [rows_with(one, dose=size).set_index("condition").to_dict("index") for one in rows]
+        numbers = [
+            (f"{condition}, {column}", _number([one[condition] for one in own], column))
+            for condition in _SUBSPACE for column in ("share", "effect")
+        ]  # fmt: skip
+        yield _weakest(_SUBSPACES, f"{where}, {dimensions_of(size)}", numbers)
+
+
+def dimensions_of(size: float) -> str:
+    """Say a number of dimensions."""
+    return f"{size:.0f} dimension{'s' if size > 1 else ''}"
+
+
+def _of_keys(table: pd.DataFrame) -> Iterator[Effect]:
+    rows = rows_with(table, query="all", share_of_distance=1.0)
+    for where, seeds in _places(rows):
+        own = [one.set_index("group").to_dict("index") for one in seeds]
+        for group, claim in _KEYS.items():
+            yield _effect(claim, where, [one[group] for one in own], "share")
+
+
+def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
+    rows = rows_with(table, conditions=DISAGREEING)
+    for where, seeds in _places(rows):
+        own = [one.set_index("account").to_dict("index") for one in seeds]
+        for name, claim in _MIXTURES.items():
+            numbers = [(column, _number([one[name] for one in own], column, threshold=0.0))
+                       for column in ("share", "effect")]  # fmt: skip
+            yield _weakest(claim, where, numbers)
+
+
+def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:
+    """Yield where claims are judged, in words, with the rows of each training seed."""
+    places: dict[tuple[str, ...], list[pd.DataFrame]] = {}
+    for key, own in named(table).groupby(MODEL, sort=False):
+        suite, task, model, origin, by = map(str, key)
+        if origin in ("toy", "interchange_toy"):
+            model = re.sub(r"-[0-9]+$", "", model)
+        places.setdefault((suite, task, model, origin, by), []).append(own)
+    for (_, _, model, *_), seeds in places.items():
+        where = str(seeds[0]["name"].iloc[0]).replace("\n", ", ")
+        if len(seeds) > 1:
+            where = f"{model}, {len(seeds)} {TRAINING_SEEDS}{where[where.index(' (') :]}"
+        yield where, seeds
+
+
+@dataclass(frozen=True)
+class _Number:
+    value: float
+    low: float
+    high: float
+    n: int
+    resampled: str
+
+
+def _number(
+    seeds: Sequence[Row], column: str, sign: int = 1, threshold: float = WORKS
+) -> _Number | None:
+    """Return the margin of a column over a threshold, or under it; None where it is empty.
+
+    Of several training seeds a t interval, widened by the mean interval over scenes: all seeds read
+    the same scenes, so that the error of these does not average out over seeds.
+    """
+    ends = [[own.get(f"{column}{end}") for end in ("", "_low", "_high")] for own in seeds]
+    values = sign * (np.array(ends, np.float64) - threshold)
+    if np.isnan(values).any():
+        return None
+    value, low, high = values[:, 0], values[:, 1:].min(axis=1), values[:, 1:].max(axis=1)
+    if (n := len(seeds)) == 1:
+        units = "photos" if seeds[0].get("experiment") == "records" else "scenes"
+        count = int(seeds[0]["n_rows"])
+        return _Number(float(value[0]), float(low[0]), float(high[0]), count, units)
+    over_seeds = stdtrit(n - 1, 1 - ALPHA) * value.std(ddof=1) / np.sqrt(n)
+    half = float(np.hypot(over_seeds, ((high - low) / 2).mean()))
+    mean = float(value.mean())
+    return _Number(mean, mean - half, mean + half, n, TRAINING_SEEDS)
+
+
+def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str) -> Effect:
+    """Return the effect of one column; an edit that adds nothing is no evidence."""
+    found = _number(seeds, column, threshold=0.0)
+    empty = any(own.get("length") == 0 for own in seeds)
+    return _as_effect(claim, where, found, EMPTY if empty else "")
+
+
+def _weakest(
+    claim: Claim, where: str, numbers: Sequence[tuple[str, _Number | None]], reason: str = ""
+) -> Effect:
+    """Return the number that shows a claim least: all of them have to."""
+    there = [(words, one) for words, one in numbers if one is not None]
+    if not there:
+        return _as_effect(claim, where, None, reason or "nothing was measured")
+    words, least = min(there, key=lambda pair: pair[1].low)
+    return _as_effect(claim, f"{where} (weakest: {words})", least, reason)
+
+
+def _as_effect(claim: Claim, where: str, found: _Number | None, reason: str) -> Effect:
+    if found is None:
+        return Effect(claim.name, where, np.nan, np.nan, np.nan, 0, "scenes", reason)
+    return Effect(
+        claim.name, where, found.value, found.low, found.high, found.n, found.resampled, reason
+    )

@@ -1,0 +1,143 @@
+"""The study's claims, and what a table of binding information says for or against them.
+
+A bound says what a probe decodes. So a claim about one representation is that its bound is above 0,
+and a claim about two groups of models names the probe that both were read with: a difference of
+lower bounds is no difference of information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
+from bindscope.statistics.means import welch_freedom, welch_interval
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.quotes import (
+    PAIRING,
+    SMALLEST_BITS,
+    UNFINISHED,
+    UNUSABLE,
+    Quotes,
+    Record,
+    at_least,
+)
+from bindscope.studies.binding_information.rules import flag_list
+from bindscope.studies.binding_information.views import (
+    each_model,
+    last_layers,
+    measured,
+    name_order,
+)
+
+DECODED: Final = "pairing-decoded"
+MORE: Final = "more-pairing-decoded"
+SCENES: Final = "test scenes"
+CLAIMS: Final = (
+    Claim(
+        DECODED,
+        "In new scenes of the same distribution, a probe decodes from the representation which "
+        "feature belongs to which, beyond which features occur and how often.",
+        unit="bits",
+    ),
+    Claim(
+        MORE,
+        "The same probe decodes more of the pairing (which feature belongs to which) from models "
+        "of the first group than of the second. This compares what the probe decodes, not what "
+        "the models hold.",
+        unit="bits",
+    ),
+)
+Values = NDArray[np.float64]
+_GROUP: Final = ["dataset", "tokens", "probe"]
+_ASSUMED: Final = "the scene distribution is estimated, so that the number is no bound"
+_PRIOR: Final = "validation prefers the prior"
+
+
+def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> list[Effect]:
+    """Return what a table says of `CLAIMS`.
+
+    Parameters
+    ----------
+    table
+        `binding_information`, with `group` (`views.with_groups`) or without.
+    quoted
+        What may be quoted of it (`quotes.quotes`): last layers.
+    models
+        Names of groups and models in the configuration's order.
+
+    Returns
+    -------
+    list of Effect
+        One per quoted pairing bound, over training seeds where a group has several, else over the
+        test scenes of the one network; and one per two groups that the same probe was fitted to.
+    """
+    return [*_decoded(table, quoted), *compared(table, models)]
+
+
+def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
+    scenes = table.groupby("dataset")["n_test"].first()
+    for row in quoted.rows.to_dict("records"):
+        if not row[PAIRING.entropy] > SMALLEST_BITS or pd.isna(row[PAIRING.bound]):
+            continue
+        value, low, high = (float(row[f"{PAIRING.bound}{end}"]) for end in ("", "_low", "_high"))
+        several = row["n_models"] > 1
+        probe = family_shown(row["family"]).words
+        yield Effect(
+            DECODED, f"{_place(row)}, {row['model']}, {probe}", value, low, high,
+            int(row["n_models"] if several else scenes[row["dataset"]]),
+            TRAINING_SEEDS if several else SCENES,
+            _ASSUMED if row["assumed_prior"] else _PRIOR if value == low == high == 0 else "",
+        )  # fmt: skip
+
+
+def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
+    """Compare every two groups that one probe was fitted to, if one has several training seeds.
+
+    The group with the larger mean comes first; the interval is Welch's, over training seeds.
+    """
+    rows = measured(table, known_answer=False)
+    rows = rows[(rows["protocol"] != "paper") & ~rows["assumed_prior"].astype(bool)]
+    rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
+    bad = {*UNUSABLE, UNFINISHED}  # a fit that has not converged bounds, and compares nothing
+    rows = rows[rows["flags"].map(lambda flags: bad.isdisjoint(flag_list(flags))).astype(bool)]
+    single = each_model(last_layers(rows)) if len(rows) else rows
+    found = []
+    for _, here in single.groupby(_GROUP, sort=False):
+        values = {
+            str(name): part[PAIRING.bound].to_numpy(float)
+            for name, part in here.groupby("group", sort=False)
+        }
+        names = sorted(name_order(values, models), key=lambda name: -values[name].mean())
+        row = here.iloc[0].to_dict()
+        where = f"{_place(row)}, {family_shown(row['family']).words}"
+        for more, less in combinations(names, 2):
+            if max(len(values[more]), len(values[less])) > 1:
+                about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
+                found.append(_difference(about, more, less, values))
+    return found
+
+
+def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) -> Effect:
+    first, second = values[more], values[less]
+    ends = welch_interval(first, second)
+    alone = [name for name in (more, less) if len(values[name]) < 2]
+    constant = first.std() + second.std() == 0
+    return Effect(
+        MORE, where, *ends, len(first) + len(second), TRAINING_SEEDS,
+        f"one training seed of {alone[0]}" if alone else "",
+        None if alone or constant else welch_freedom(first, second), directions=2,
+    )  # fmt: skip
+
+
+def _bound(name: str, values: Mapping[str, Values]) -> str:
+    return f"{name} (\u2265\u00a0{at_least(values[name].mean())})"
+
+
+def _place(row: Record) -> str:
+    return f"{row['dataset']}, {tokens_shown(row['tokens']).name}"

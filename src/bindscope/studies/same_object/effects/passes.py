@@ -1,0 +1,425 @@
+"""Edits of what a probe of pairs reads: what they do to attention and to probes.
+
+A model runs on edited tokens from the layer on, and what reads it is as it was fitted
+(`rows.refitted_rows` fits it again). Images are read in batches and each is run under all edits; of
+an image, logits of its pairs and a few sums are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bindscope.activations.images import StoreImages
+from bindscope.core.interfaces import Edit
+from bindscope.core.progress import Progress
+from bindscope.core.store.reader import Store
+from bindscope.fitting.rows import as_rows
+from bindscope.models.attention import BlockAttention, attentive
+from bindscope.models.base import TokenMap, layer_shapes
+from bindscope.models.edits import editable, unwritten
+from bindscope.scenes.patch_labels import count_pixels
+from bindscope.studies.same_object.attention_measures import (
+    beyond_rivals,
+    correlations,
+    divergence_bits,
+    heads_of,
+    share_of_object,
+)
+from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.marks import MEASURES
+from bindscope.studies.same_object.subspace import (
+    Editor,
+    Intervention,
+    LabelMeans,
+    edited_layers,
+)
+
+BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
+LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """The first test scenes, and their sampled patches.
+
+    Attributes
+    ----------
+    stores
+        Scenes, in order.
+    labels
+        Their sampled patches, without tokens.
+    patches
+        int64 (n, M): those patches, -1 = none.
+    instances
+        int64 (n, P): object of every patch of the grid; -1 where none is.
+    """
+
+    stores: Sequence[Store]
+    labels: PairData
+    patches: Tensor
+    instances: Tensor
+
+    @classmethod
+    def of(
+        cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int],
+        background: Background,
+    ) -> Scenes:  # fmt: skip
+        """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
+        n = len(sample["patches"])
+        labels = PairData.of(sample, None, grid, background)
+        found = [
+            count_pixels(store.read("masks", slice(0, rows)), grid).argmax(-1)
+            for store, rows in used_rows(stores, n)
+        ]
+        instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
+        if background != "object":
+            instances[instances == 0] = -1
+        return cls(stores, labels, torch.from_numpy(sample["patches"].astype(np.int64)), instances)
+
+    def __len__(self) -> int:
+        return len(self.patches)
+
+    def images(self) -> NDArray[np.uint8]:
+        """Return all images, uint8 (n, H, W, 3)."""
+        return np.concatenate([images for _, images in self.batches(len(self))])
+
+    def batches(self, size: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Give the number of a batch's first image, and its images."""
+        done = 0
+        for store, rows in used_rows(self.stores, len(self)):
+            images = StoreImages(store, rows)
+            for start in range(0, rows, size):
+                yield done + start, images[start : start + size]
+            done += rows
+
+
+def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
+    """Give the stores that hold the first n scenes, and how many of each are among them."""
+    for store in stores:
+        rows = min(n, store.layout("masks").n_rows)
+        if rows > 0:
+            yield store, rows
+        n -= rows
+
+
+@dataclass
+class Seen:
+    """What is kept of the images under one edit, or under none.
+
+    Attributes
+    ----------
+    logits
+        By layer, of the pairs of successive images.
+    share, divergence
+        (heads, n): share of attention on the same object; bits from attention without an edit.
+    change
+        (n, 2): squared length of the change of the tokens, and of the tokens less their mean.
+    """
+
+    logits: dict[int, list[Tensor]]
+    share: list[Floats] = field(default_factory=list)
+    divergence: list[Floats] = field(default_factory=list)
+    change: list[Floats] = field(default_factory=list)
+
+
+@dataclass
+class Unedited:
+    """What is kept of the images as they are.
+
+    Attributes
+    ----------
+    correlations
+        By measure, (heads + 1, n); the last row is of the mean over heads.
+    shares
+        (heads, n): share of attention on the same object.
+    uniform
+        (n,): that of attention to all other patches alike.
+    covariance
+        float64 (d, d): of the sampled patches, about the mean of train.
+    classes, positions
+        Orthonormal (d, r): subspaces in which sampled patches differ by class, and by position.
+    """
+
+    correlations: dict[str, Floats]
+    shares: Floats
+    uniform: Floats
+    covariance: Tensor
+    classes: Tensor
+    positions: Tensor
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a batch of images gives under one edit.
+
+    Attributes
+    ----------
+    tokens
+        Of the edited layer, (B, T, d).
+    block
+        Its sampled patches, as a block of pairs.
+    logits
+        Of these pairs, by layer.
+    attended
+        (heads, B, M, T): attention of the sampled patches on all tokens in the next block.
+    """
+
+    tokens: Tensor
+    block: Block
+    logits: dict[int, Tensor]
+    attended: Tensor
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A model that is edited at a layer, and what reads it.
+
+    Attributes
+    ----------
+    model
+        A frozen model that can be edited, and whose attention can be read.
+    layer
+        The layer; attention is that of the block after it.
+    scorers
+        Fitted probes by layer: of the layer itself, and of later ones.
+    scenes
+        The images.
+    dtype
+        What tokens are rounded to before probes read them, as when these were fitted.
+    where
+        The model in words.
+    device
+        Where it is.
+    """
+
+    model: Any
+    layer: int
+    scorers: Mapping[int, FittedScorer]
+    scenes: Scenes
+    dtype: torch.dtype
+    where: str
+    device: torch.device | str = "cpu"
+
+    @property
+    def tokens(self) -> TokenMap:
+        """Which token is what."""
+        found: TokenMap = layer_shapes(self.model)[self.layer].token_map
+        return found
+
+    def batches(self) -> Iterator[tuple[int, Tensor]]:
+        """Give the number of a batch's first image, and its pixels."""
+        size = max(1, min(BATCH, WEIGHTS // self.tokens.n_tokens**2))
+        progress = Progress(len(self.scenes), "images")
+        for start, images in self.scenes.batches(size):
+            yield start, self.model.preprocess(images)
+            progress.advance(len(images))
+
+    def taken(self, start: int, tokens: Tensor) -> NDArray[np.float32]:
+        """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
+        places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
+        taken = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
+        found: NDArray[np.float32] = taken.to(self.dtype).float().cpu().numpy()
+        return found
+
+    def _block(self, start: int, tokens: Tensor) -> Block:
+        """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
+        labels, rows = self.scenes.labels, slice(start, start + len(tokens))
+        data = PairData(
+            as_rows(self.taken(start, tokens)),
+            labels.instances[rows], labels.classes[rows], labels.valid[rows],
+            labels.positions[rows], labels.grid, labels.background,
+        )  # fmt: skip
+        return Pairs(data, device=str(self.device)).read(0, len(tokens))
+
+    def tokens_under(
+        self, pixels: Tensor, start: int, editor: Editor | None, what: Intervention | None
+    ) -> dict[int, Tensor]:
+        """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
+        model = editable(self.model, self.where)
+        with self._editing(editor, what, start) as edits:
+            found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        return {layer: tokens for layer, tokens in found.items() if layer != "final"}
+
+    @contextmanager
+    def _editing(
+        self, editor: Editor | None, what: Intervention | None, start: int
+    ) -> Iterator[dict[int, Edit]]:
+        """Give the edits by layer; of weights, blocks are changed while the context lasts."""
+        if editor is None or what is None:
+            yield {}
+            return
+        edit = Placed(editor, what, start, self.tokens)
+        layers = edited_layers(what, self.layer, layer_shapes(self.model))
+        edits: dict[int, Edit] = dict.fromkeys(layers, edit)
+        with ExitStack() as stack:
+            if what.edit == "weights":
+                blocks, basis = getattr(self.model, "blocks", None), editor.bases[what.subspace]
+                stack.enter_context(unwritten(blocks, basis, self.where))
+            yield edits
+
+    def _run(
+        self,
+        pixels: Tensor,
+        start: int,
+        editor: Editor | None = None,
+        what: Intervention | None = None,
+    ) -> Pass:
+        """Run over a batch, under an edit or None."""
+        streams = self.tokens_under(pixels, start, editor, what)
+        blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
+        logits = {layer: self.scorers[layer].logits(one).cpu() for layer, one in blocks.items()}
+        reading = attentive(self.model, self.where)
+        with self._editing(editor, what, start) as edits:
+            ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
+        return Pass(streams[self.layer], blocks[self.layer], logits, self._attended(start, found))
+
+    def _attended(self, start: int, found: BlockAttention) -> Tensor:
+        """Return the attention of the sampled patches on all tokens, (heads, B, M, T)."""
+        places = self.scenes.patches[start : start + len(found.queries)].clamp_min(0)
+        queries = (places + self.tokens.prefix).to(found.queries.device)[..., None]
+        return torch.stack([torch.take_along_dim(one, queries, 1) for one in heads_of(found)])
+
+    def _shares(self, start: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return shares on the same object (heads, B), and of uniform attention (B,)."""
+        part = slice(start, start + rows.shape[1])
+        patches, every = self.scenes.patches[part], self.scenes.instances[part]
+        valid = torch.from_numpy(self.scenes.labels.valid[part])
+        own = patches[..., None] == torch.arange(every.shape[1])
+        instances = torch.from_numpy(self.scenes.labels.instances[part].astype(np.int64))
+        same = (instances[..., None] == every[:, None]) & ~own
+        asked = (valid & same.any(-1)).double()
+        among = rows[..., self.tokens.patches].double().cpu()
+        uniform = same.sum(-1) / (every.shape[1] - 1)
+        return _mean(share_of_object(among, same, own), asked), _mean(uniform.double(), asked)
+
+    def unedited(self) -> Unedited:
+        """Run over the images as they are."""
+        scorer, labels = self.scorers[self.layer], self.scenes.labels
+        mean, dim = scorer.mean.double(), len(scorer.mean)
+        total, n = torch.zeros(dim, dim, dtype=torch.float64), 0
+        by_class = LabelMeans(int(labels.classes.max()) + 1, dim)
+        by_place = LabelMeans(self.tokens.n_patches, dim)
+        measured: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+        shares, uniform = [], []
+        for start, pixels in self.batches():
+            seen = self._run(pixels, start)
+            block = seen.block
+            share, alike = self._shares(start, seen.attended)
+            shares.append(share.numpy())
+            uniform.append(alike.numpy())
+            found = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
+            for name, values_ in found.items():
+                measured[name].append(values_)
+            valid = block.valid.cpu()
+            tokens = block.x[block.valid].cpu().double()
+            total, n = total + (tokens - mean).t() @ (tokens - mean), n + len(tokens)
+            half = ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid]
+            named = block.classes.cpu()[valid]
+            by_class.add(tokens[named > 0], named[named > 0], half[named > 0])
+            by_place.add(tokens, _places(block, self.tokens)[valid], half)
+        return Unedited(
+            {name: np.concatenate(parts, axis=1) for name, parts in measured.items()},
+            np.concatenate(shares, axis=1), np.concatenate(uniform), total / max(n, 1),
+            by_class.subspace(), by_place.subspace(),
+        )  # fmt: skip
+
+    def under(
+        self, editor: Editor, edits: Sequence[Intervention]
+    ) -> dict[Intervention | None, Seen]:
+        """Run over the images without an edit (None) and under each."""
+        seen: dict[Intervention | None, Seen] = {
+            what: Seen({layer: [] for layer in self.scorers}) for what in (None, *edits)
+        }
+        mean = self.scorers[self.layer].mean
+        for start, pixels in self.batches():
+            plain = self._run(pixels, start)
+            patches = plain.tokens[:, self.tokens.patches]
+            whole = (patches - mean.to(patches)).double().square().sum((1, 2))
+            valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(pixels)])
+            for what, kept in seen.items():
+                found = plain if what is None else self._run(pixels, start, editor, what)
+                for layer, values in found.logits.items():
+                    kept.logits[layer].append(values)
+                kept.share.append(self._shares(start, found.attended)[0].numpy())
+                apart = divergence_bits(found.attended, plain.attended).double().cpu()
+                kept.divergence.append(_mean(apart, valid.double()).numpy())
+                moved = (found.tokens[:, self.tokens.patches] - patches).double().square()
+                change = torch.stack([moved.sum((1, 2)), whole], dim=1)
+                kept.change.append(change.cpu().numpy())
+        return seen
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An edit of the tokens of a batch of whole images.
+
+    Attributes
+    ----------
+    editor, what
+        The edit.
+    start
+        Number of the batch's first image.
+    tokens
+        Which token is what.
+    """
+
+    editor: Editor
+    what: Intervention
+    start: int
+    tokens: TokenMap
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return edited tokens (B, T, d)."""
+        scenes = torch.arange(self.start, self.start + len(tokens), device=tokens.device)
+        patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
+        patches[:, self.tokens.patches] = torch.arange(self.tokens.n_patches, device=tokens.device)
+        return self.editor.edited(tokens, self.what, scenes, patches)
+
+
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Average values (..., B, M) over M with weights (B, M); NaN where they are all 0."""
+    return (values * weights).sum(-1) / weights.sum(-1)
+
+
+def _places(block: Block, tokens: TokenMap) -> Tensor:
+    """Return the number in the grid of each patch of a block, int64 (B, M)."""
+    places = block.positions.double().cpu()
+    return (places[..., 0] * tokens.grid[1] + places[..., 1]).long()
+
+
+def _correlated(
+    block: Block, logits: Tensor, attended: Tensor, tokens: TokenMap
+) -> dict[str, Floats]:
+    """Return correlations of a batch, (heads + 1, B) by measure."""
+    upper = block.unpacked(logits.to(block.x.device))
+    scores = (upper + upper.mT).double().cpu().numpy()
+    labels = block.unpacked(block.same.double())
+    same = (labels + labels.mT).cpu().numpy() > 0
+    among = attended[..., tokens.patches].double().cpu()
+    columns, heads = _places(block, tokens), len(attended) + 1
+    found: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+    for i, valid in enumerate(block.valid.cpu().numpy()):
+        each: dict[str, Floats] = dict.fromkeys(MEASURES, np.full(heads, np.nan))
+        if valid.sum() >= LEAST:
+            inside = np.ix_(valid, valid)
+            weights = among[:, i][:, :, columns[i]].numpy()[:, valid][:, :, valid]
+            both = np.concatenate([weights, weights.mean(0, keepdims=True)])
+            each = correlations(both, scores[i][inside])
+            each["beyond_rivals"] = beyond_rivals(
+                weights, same[i][inside], block.classes[i].cpu().numpy()[valid],
+                block.positions[i].double().cpu().numpy()[valid],
+                block.x[i].double().cpu().numpy()[valid],
+            )  # fmt: skip
+        for name, values in each.items():
+            found[name].append(values)
+    return {name: np.stack(parts, axis=1) for name, parts in found.items()}

@@ -1,0 +1,366 @@
+"""Planted models whose attention and tokens are known: cases for the claims about edits.
+
+Tokens hold parts of known size (`known.planted_tokens`); the block after them attends by one of the
+parts, by distance, by the cosine of the tokens or alike to all; a loss reads one of the parts. All
+else is as in a run: the probe is fitted, edited and judged by the functions of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
+
+from bindscope.core.interfaces import Edit
+from bindscope.core.splits import SPLITS
+from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import as_rows
+from bindscope.models.attention import BlockAttention
+from bindscope.models.base import TokenMap
+from bindscope.statistics.claims import Case, Effect
+from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
+from bindscope.studies.same_object.effects.job import editor_of, fit_name, measured_edits
+from bindscope.studies.same_object.effects.passes import Measuring, Scenes
+from bindscope.studies.same_object.effects.rows import Edited, Floats
+from bindscope.studies.same_object.effects.tables import (
+    ABLATION_SCHEMA,
+    ATTENTION_SCHEMA,
+    RETRAINED_SCHEMA,
+)
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.known import planted_tokens
+from bindscope.studies.same_object.marks import JUDGED
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
+from bindscope.studies.same_object.subspace import EditName, Editor, Intervention, SubspaceName
+
+GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
+PATCHES = GRID[0] * GRID[1]
+N_IMAGES = {"train": 40, "val": 16, "test": 30}
+RANK, CLASS_DIMS, PLACE_DIMS, DIM = 6, 3, 4, 22
+# Part of the tokens -> its dimensions; `copy` is where no probe was fitted.
+PARTS = {
+    "binding": slice(0, 6), "class": slice(6, 9), "position": slice(9, 13), "copy": slice(16, 22),
+}  # fmt: skip
+LAYER, BATCH, RESAMPLES = 1, 6, 200
+TOKENS = TokenMap(1, 0, GRID, 1, True)
+SHARPNESS = {"binding": 0.6, "class": 1.0, "position": 0.5, "distance": 0.5, "cosine": 5.0}
+SPEC: dict[str, Any] = {
+    "layer": LAYER,
+    "effects": {"directions": RANK + CLASS_DIMS, "seed": 0},
+    "intervals": {"bootstrap_samples": RESAMPLES, "bootstrap_seed": 0},
+}
+PROBE = QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20)
+READER = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1,), steps=10)
+Attends = Literal["binding", "class", "position", "distance", "cosine", "nothing"]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What tokens hold: sizes of the parts, and whether each image has a vector of its own."""
+
+    binding: float = 1.0
+    classes: float = 1.0
+    position: float = 1.0
+    image: bool = False
+    copied: bool = False
+
+
+BOUND = Content()
+CLASS, POSITION, BOTH = (Content(0, c, p) for c, p in ((1, 0), (0, 1), (1, 1)))
+IMAGE = Content(0, 0, 0, image=True)
+COPIED = Content(copied=True)
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A model of one layer of given tokens (n, P + 1, d), which later layers repeat."""
+
+    tokens: Tensor
+    attends: Attends
+    n_layers: int = 2
+    dim: int = DIM
+    token_map: TokenMap = TOKENS
+    blocks: tuple[Any, ...] = ()
+
+    def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
+        """Return the numbers of the images, which stand in their pixels."""
+        return torch.from_numpy(images).long()
+
+    def _edited(self, pixels: Tensor, edits: Mapping[int, Edit]) -> Tensor:
+        tokens = self.tokens[pixels]
+        for layer in (0, LAYER):
+            tokens = edits[layer](tokens) if layer in edits else tokens
+        return tokens
+
+    def edited_stream(
+        self, pixels: Tensor, layers: Sequence[int], edits: Mapping[int, Edit], *,
+        gradients: bool = False,
+    ) -> Iterator[tuple[int, Tensor]]:  # fmt: skip
+        """Yield the same tokens for all layers."""
+        tokens = self._edited(pixels, edits)
+        yield from ((layer, tokens) for layer in layers)
+
+    def attention(
+        self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
+    ) -> Iterator[tuple[int, BlockAttention]]:
+        """Yield two heads, of which the second is half as sharp."""
+        tokens = self._edited(pixels, edits or {})
+        queries, keys = _attended(tokens, self.attends)
+        both = torch.stack([queries, queries / 2], 1)
+        scale = SHARPNESS.get(self.attends, 1.0)
+        yield blocks[0], BlockAttention(both, torch.stack([keys, keys], 1), scale)
+
+
+def _attended(tokens: Tensor, attends: Attends) -> tuple[Tensor, Tensor]:
+    if attends == "nothing":
+        return torch.zeros_like(tokens), tokens
+    if attends == "cosine":
+        unit = normalize(tokens, dim=-1)
+        return unit, unit
+    if attends != "distance":
+        part = tokens[..., PARTS[attends]]
+        return part, part
+    places = torch.cat([torch.zeros(1, 2), torch.tensor(list(np.ndindex(GRID))).float()])
+    ones, squares = torch.ones(len(places), 1), places.square().sum(1, keepdim=True)
+    queries, keys = torch.cat([2 * places, ones], 1), torch.cat([places, -squares], 1)
+    return queries.expand(len(tokens), -1, -1), keys.expand(len(tokens), -1, -1)
+
+
+@dataclass(frozen=True)
+class Drawn(Scenes):
+    """Scenes whose images are their numbers."""
+
+    def batches(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the number of a batch's first image, and the numbers of its images."""
+        numbers = np.arange(len(self))
+        yield from ((i, numbers[i : i + size]) for i in range(0, len(numbers), size))
+
+
+def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]]:
+    """Draw images in which each patch is of the nearest of a few centers; two objects of a class.
+
+    Returns
+    -------
+    The scenes, and the class of every patch (n, P).
+    """
+    draw = rng(seed, SPLITS.index(split))
+    cells = np.array(list(np.ndindex(GRID)), float)
+    centers = draw.uniform(0, GRID[0], (n, OBJECTS, 1, 2))
+    instances = ((cells - centers) ** 2).sum(-1).argmin(1) + 1
+    of_object = draw.integers(1, CLASSES + 1, (n, OBJECTS))
+    classes = np.take_along_axis(of_object, instances - 1, 1).astype(np.int16)
+    order = draw.permuted(np.tile(np.arange(PATCHES), (n, 1)), axis=1)
+    patches = np.sort(order[:, :SAMPLED], axis=1)
+    sample = {
+        "patches": patches,
+        "instances": np.take_along_axis(instances, patches, 1),
+        "classes": np.take_along_axis(classes, patches, 1),
+    }
+    labels = PairData.of(sample, None, GRID)
+    return Drawn((), labels, torch.from_numpy(patches), torch.from_numpy(instances)), classes
+
+
+def draw_tokens(
+    scenes: Drawn, classes: NDArray[np.int16], content: Content, seed: int, split: str
+) -> Tensor:
+    """Return tokens (n, P + 1, d) of all patches; the first one is of no patch."""
+    n = len(scenes)
+    planted = Planted(
+        dim=DIM, rank=RANK, class_dims=CLASS_DIMS, place_dims=PLACE_DIMS, rotated=False,
+        binding=content.binding, classes=content.classes, position=content.position,
+        nuisance=1.0, noise=0.2, seed=seed,
+    )  # fmt: skip
+    places = np.broadcast_to(np.array(list(np.ndindex(GRID))), (n, PATCHES, 2))
+    first = SPLITS.index(split) * 10_000
+    tokens = planted_tokens(scenes.instances.numpy(), classes, places, GRID, planted, first)
+    if content.image:
+        counts = one_hot(scenes.instances).amax(1).sum(1, keepdim=True).numpy()
+        shares = [(classes == c).mean(1, keepdims=True) for c in range(1, CLASSES + 1)]
+        vector = np.concatenate([counts - OBJECTS + 1, *shares], axis=1)
+        tokens[..., :3] += 3 * vector[:, None]
+    if content.copied:
+        tokens[..., PARTS["copy"]] = tokens[..., PARTS["binding"]]
+    return torch.cat([torch.zeros(n, 1, DIM), torch.from_numpy(tokens)], 1)
+
+
+class Planting:
+    """Scenes, tokens and the probe that was fitted to them, for one seed and content."""
+
+    def __init__(self, content: Content, seed: int) -> None:
+        self.scenes: dict[str, Drawn] = {}
+        self.tokens: dict[str, Tensor] = {}
+        fitted: list[PairData] = []
+        for split, n in N_IMAGES.items():
+            scenes, classes = draw_scenes(n, seed, split)
+            self.scenes[split] = scenes
+            self.tokens[split] = draw_tokens(scenes, classes, content, seed, split)
+            read = draw_tokens(scenes, classes, replace(content, copied=False), seed, split)
+            taken = torch.take_along_dim(read[:, 1:], scenes.patches[..., None], 1)
+            fitted.append(replace(scenes.labels, tokens=as_rows(taken.numpy())))
+        weights = fit_probe(PROBE, *fitted, bootstrap_samples=2)[-1].weights
+        self.weights = {
+            f"{layer}/0/0.{name}": value
+            for layer in (LAYER, LAYER + 1) for name, value in weights.items()
+        }  # fmt: skip
+
+    def measuring(self, split: str, attends: Attends, last: int = LAYER + 1) -> Measuring:
+        """Return the model of one split, and the probes that read it."""
+        scorers = {
+            layer: FittedScorer.read(self.weights, fit_name(self.weights, layer))
+            for layer in range(LAYER, last + 1)
+        }
+        toy = Toy(self.tokens[split], attends)
+        return Measuring(toy, LAYER, scorers, self.scenes[split], torch.float32, "planted")
+
+
+planting = lru_cache(maxsize=64)(Planting)
+WEIGHED: tuple[SubspaceName, ...] = (JUDGED, "random", "matched", "variance")
+FEWER: tuple[SubspaceName, ...] = (JUDGED, "matched", "variance")
+SHARE: tuple[EditName, ...] = ("remove", "weights")  # edits of claims about attention
+
+
+def interventions(
+    edits: Sequence[EditName], subspaces: Sequence[SubspaceName] = WEIGHED
+) -> list[Intervention]:
+    """Return edits at full strength of the judged subspace and of controls."""
+    found = [Intervention(edit, 1.0, name) for edit in edits for name in subspaces]
+    return [*found, *([Intervention("remove", 1.0, "mean")] if subspaces == WEIGHED else [])]
+
+
+Part = Literal["binding", "class", "position", ""]
+
+
+def effects_of(
+    seed: int,
+    content: Content,
+    attends: Attends,
+    loss: Part = "",
+    *,
+    edits: Sequence[EditName] = ("remove", "weights", "shuffle"),
+    emptied: bool = False,
+    of_class: bool = False,
+    refitted: bool = False,
+) -> list[Effect]:
+    """Return the effects of the claims about one planted model.
+
+    Parameters
+    ----------
+    seed
+        Of scenes, tokens and everything else.
+    content, attends, loss
+        What tokens hold, what attention goes by, and which part of the tokens the loss needs.
+    edits
+        Which are made, at full strength.
+    emptied
+        Whether the judged subspace has no direction.
+    of_class
+        Whether a probe of the class is edited, instead of the one that was fitted.
+    refitted
+        Whether a probe is fitted after removal, too.
+    """
+    found = planting(content, seed)
+    last = LAYER if refitted else LAYER + 1
+    measuring = found.measuring("test", attends, last)
+    plain = measuring.unedited()
+    weights = _of_class(found.weights) if of_class else found.weights
+    editor = editor_of(weights, LAYER, plain, measuring.scenes, SPEC["effects"])
+    if emptied:
+        none = torch.zeros(DIM, 0, dtype=torch.float64)
+        editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
+    whats = interventions(edits, FEWER if refitted else WEIGHED) if edits else []
+    spec = {**SPEC, "retrained": None}
+    splits = {"test": Edited(measuring, editor)}
+    if refitted:
+        spec["retrained"] = {
+            "probes": [READER.model_dump()],
+            "edits": ["remove"],
+            "old": "diagonal",
+        }
+        for split in ("train", "val"):
+            scenes = found.scenes[split]
+            order = editor.order[:1].expand(len(scenes), -1)
+            own = replace(editor, instances=scenes.instances, order=order)
+            splits[split] = Edited(found.measuring(split, attends, last), own)
+    losses = _losses(found.tokens["test"], loss, editor, whats) if loss else "it has no loss"
+    rows = measured_edits(splits, plain, whats, losses, spec)
+    schemas = (ABLATION_SCHEMA, ATTENTION_SCHEMA, RETRAINED_SCHEMA)
+    return edit_effects(*(
+        pd.DataFrame([row | _NAMES for row in part], columns=[c.name for c in schema.columns])
+        for part, schema in zip(rows, schemas, strict=True)
+    ))  # fmt: skip
+
+
+_NAMES = {
+    "dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal",
+    "grid": "x".join(map(str, GRID)), "val_loss_bits": 0.5, "spec_key": "0" * 8,
+    "code_key": "0" * 8,
+}  # fmt: skip
+
+
+def _of_class(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return weights whose largest directions are those of the class."""
+    rows = np.zeros((CLASS_DIMS, DIM), np.float32)
+    rows[:, PARTS["class"]] = np.eye(CLASS_DIMS)
+    return {name: rows if name.endswith("eigenrows") else value for name, value in weights.items()}
+
+
+def _losses(
+    tokens: Tensor, part: Part, editor: Editor, whats: Sequence[Intervention]
+) -> dict[Intervention | None, Floats]:
+    """Return how far a part of the edited tokens is from what it was, of batches of images."""
+    n = len(tokens)
+    patches = torch.arange(-1, PATCHES).expand(n, -1)
+    found: dict[Intervention | None, Floats] = {None: np.zeros(n // BATCH)}
+    for what in whats:
+        edited = editor.edited(tokens, what, torch.arange(n), patches)
+        away = (edited - tokens)[..., PARTS[part]].square().sum(-1).mean(1)
+        found[what] = away.view(-1, BATCH).mean(1).double().numpy()
+    return found
+
+
+def _case(
+    name: str, *args: Any, genuine: Sequence[str] = (), impostor: Sequence[str] = (), **options: Any
+) -> Case:
+    return Case(
+        name, lambda seed: effects_of(seed, *args, **options), tuple(genuine), tuple(impostor)
+    )
+
+
+_ALL = [claim.name for claim in EDIT_CLAIMS]
+_ATTENTION = [name for name in _ALL if name.startswith("attention")]
+_RIVALS, _REFITTED, _LOSS = (
+    "attention-beyond-rivals", "refitted-probe-without-subspace", "loss-after-shuffle",
+)  # fmt: skip
+_MADE = [name for name in _ALL if name != _REFITTED]
+_EDITS = [name for name in _MADE if name != _RIVALS]
+
+EDIT_CASES: tuple[Case, ...] = (
+    _case("bound, attention by binding", BOUND, "binding", "binding", genuine=_MADE),
+    _case("attention by class", BOUND, "class", "class", impostor=[*_ATTENTION, _LOSS]),
+    _case("attention by distance", BOUND, "distance", edits=SHARE, impostor=_ATTENTION),
+    _case("attention to all alike", BOUND, "nothing", edits=SHARE, impostor=_ATTENTION),
+    _case("attention by cosine", BOUND, "cosine", edits=(), impostor=[_RIVALS]),
+    _case("class only, edited", CLASS, "class", "class", impostor=_MADE),
+    _case("position only, edited", POSITION, "position", "position", impostor=_MADE),
+    _case("class and position, edited", BOTH, "class", "class", impostor=_MADE),
+    _case("image-level vector, edited", IMAGE, "cosine", impostor=_MADE),
+    _case("edit of class directions", BOUND, "class", "class", of_class=True, impostor=_EDITS),
+    _case("empty edit", BOUND, "binding", "binding", emptied=True, impostor=_EDITS),
+    _case("bound, refitted", BOUND, "binding", edits=["remove"], refitted=True,
+          genuine=[_REFITTED]),
+    _case("copied, refitted", COPIED, "binding", edits=["remove"], refitted=True,
+          impostor=[_REFITTED]),
+    _case("class only, refitted", CLASS, "class", edits=["remove"], refitted=True,
+          impostor=[_REFITTED]),
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""Planted cases of the study's claims about probes: tokens that bind, and tokens that seem to.
+
+Each seed draws images, tokens and noise anew, fits the probes as a run does, and forms the effects
+by `claims.probe_effects`. Sizes are small: 16 patches an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import TypeAdapter
+
+from bindscope.fitting.generators import rng
+from bindscope.fitting.rows import ArrayRows
+from bindscope.statistics.claims import Case, Effect
+from bindscope.studies.same_object.claims import (
+    LAST_LAYER,
+    RIVALS,
+    WITH_POSITION,
+    WITH_POSITION_OVER,
+    claim_name,
+    probe_effects,
+)
+from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.effects.planted import EDIT_CASES
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.known import planted_tokens
+from bindscope.studies.same_object.leads import add_leads
+from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.views import with_groups
+
+GRID = (4, 4)
+IMAGES = {"train": 50, "val": 30, "test": 50}
+LABELS = 31  # what a generator is for
+SAMPLES = 300  # resamples of the test images
+N_LAYERS = 2
+# Few steps and strengths: the cases are small.
+_CONVEX = {"l2": (0.1, 0.01), "steps": 3}
+_PROBES: Mapping[str, Mapping[str, Any]] = {
+    "quadratic": _CONVEX,
+    "linear": _CONVEX,
+    "diagonal": _CONVEX,
+    "quadratic_position": _CONVEX,
+    "class_pointwise": _CONVEX,
+    "class_position": {**_CONVEX, "iterations": 8},
+    "identity_pointwise": {"steps": 60, "queries": 6},
+    "position": {"steps": 20},
+}
+
+
+def labels(n: int, seed: int, split: int, *, uneven: bool) -> dict[str, npt.NDArray[np.int16]]:
+    """Draw images of two to six objects: patches belong to the nearest of as many centers.
+
+    Parameters
+    ----------
+    n, seed, split
+        Number of images; of the draw.
+    uneven
+        Whether the first object of an image has a class of its own and all others share one, so
+        that pairs of the first class are of one object and those of the second mostly are not.
+    """
+    draw = rng(seed, LABELS, split)
+    cells = np.stack(np.divmod(np.arange(GRID[0] * GRID[1]), GRID[1]), -1)
+    instances = np.zeros((n, len(cells)), np.int16)
+    classes = np.zeros_like(instances)
+    for i in range(n):
+        count = int(draw.integers(4, 7) if uneven else draw.integers(2, 6))
+        centers = draw.uniform(0, GRID[0] - 1, (count, 2))
+        instances[i] = ((cells[:, None] - centers) ** 2).sum(-1).argmin(1) + 1
+        of = np.append(1, np.full(count - 1, 2)) if uneven else draw.integers(1, 4, count)
+        classes[i] = of[instances[i] - 1]
+    patches = np.tile(np.arange(len(cells), dtype=np.int16), (n, 1))
+    return {"patches": patches, "instances": instances, "classes": classes}
+
+
+def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairData]:
+    """Draw train, validation and test with planted tokens."""
+    found = []
+    for i, n in enumerate(IMAGES.values()):
+        data = PairData.of(labels(n, seed, i, uneven=uneven), None, GRID)
+        tokens = planted_tokens(
+            data.instances, data.classes, data.positions, GRID, planted, first=i << 24
+        )
+        found.append(replace(data, tokens=ArrayRows(tokens)))
+    return found
+
+
+def effects(
+    seed: int,
+    layers: Sequence[Mapping[str, Any]],
+    families: Sequence[str],
+    *,
+    uneven: bool = False,
+) -> Iterable[Effect]:
+    """Fit probes to planted tokens and return the effects of all claims.
+
+    Parameters
+    ----------
+    seed
+        Of everything.
+    layers
+        What the tokens of each layer hold (`Planted`); one, or one for each of layers 1, 2, ...
+    families
+        Probes; `position` reads no tokens.
+    uneven
+        As in `labels`.
+    """
+    found = []
+    for i, parts in enumerate(layers):
+        data = splits(Planted(**{**_BASE, **parts, "seed": seed}), seed, uneven=uneven)
+        for family in families:
+            if family == "position" and i:
+                continue
+            probe: AnyScorer = TypeAdapter(AnyScorer).validate_python(
+                {"name": family.replace("_", "-"), "family": family, **_PROBES[family]}
+            )
+            [result] = fit_probe(probe, *data, seeds=(seed,), bootstrap_samples=2)
+            reads_none = family == "position"
+            names = {
+                "dataset": "planted", "model": NO_MODEL if reads_none else "tokens",
+                "layer": NO_MODEL if reads_none else str(i + 1), "probe": family, "family": family,
+                "grid": "4x4", "n_layers": None if reads_none else N_LAYERS,
+            }  # fmt: skip
+            found.append(({**result.row, **names}, result.of_images.astype(np.float64)))
+    add_leads(found, SAMPLES, seed)
+    return probe_effects(with_groups(pd.DataFrame([row for row, _ in found]), ()))
+
+
+_BASE: Mapping[str, Any] = {
+    "dim": 24, "rank": 6, "class_dims": 4, "place_dims": 6, "image_dims": 6, "binding": 0.0,
+    "classes": 0.0, "noise": 0.3,
+}  # fmt: skip
+_BINDING = {"binding": 1.0, "dim": 32, "nuisance": 1.5}
+_CLASS, _POSITION, _IMAGE = {"classes": 1.0}, {"position": 1.0}, {"image": 1.0}
+_HISTOGRAM, _OFFSET = {"histogram": 1.0}, {"offset": 30.0}  # deviations of the noise: 100
+_EVERYTHING = {**_CLASS, **_POSITION, **_IMAGE}
+_OVER = {family: claim_name(family) for family in (*RIVALS, "position")}
+_MAIN = ("class_position", WITH_POSITION)
+_MAIN_PROBES = (WITH_POSITION, "class_pointwise", "class_position", "position")
+
+
+def _claims(over: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the claims over these families; of `quadratic_position`, its own."""
+    return tuple(WITH_POSITION_OVER if name == WITH_POSITION else _OVER[name] for name in over)
+
+
+def _run(
+    over: Sequence[str], *layers: Mapping[str, Any], uneven: bool = False
+) -> Callable[[int], Iterable[Effect]]:
+    probes = _MAIN_PROBES if WITH_POSITION in over else ()
+    families = dict.fromkeys(("quadratic", *over, *probes))
+    return partial(effects, layers=layers, families=tuple(families), uneven=uneven)
+
+
+def _impostor(
+    name: str, parts: Mapping[str, Any], over: Sequence[str], *, uneven: bool = False
+) -> Case:
+    """Return a case for which claims over these families must not hold."""
+    return Case(name, _run(over, parts, uneven=uneven), impostor=_claims(over))
+
+
+def _genuine(name: str, parts: Mapping[str, Any], over: Sequence[str] = _MAIN) -> Case:
+    return Case(name, _run(over, parts), genuine=_claims(over))
+
+
+CASES: tuple[Case, ...] = (
+    _impostor("class only", _CLASS, ("class_pointwise", "class_position")),
+    _impostor("class only, unequal shares", _CLASS, ("class_pointwise", *_MAIN), uneven=True),
+    _impostor("position only", _POSITION, ("position", "class_position")),
+    _impostor("class and position", {**_CLASS, **_POSITION}, _MAIN),
+    _impostor("image vector", _IMAGE, tuple(_OVER)),
+    _impostor("image class histogram", _HISTOGRAM, ("linear", "class_position")),
+    _impostor("class, position and image vector", _EVERYTHING, _MAIN),
+    _impostor("noise, d = 64", {"dim": 64}, ("linear", "diagonal", "class_position")),
+    _impostor("noise, d = 512", {"dim": 512}, ("position", "class_position")),
+    _impostor("common offset", _OFFSET, ("linear", "class_position")),
+    _genuine("binding", _BINDING, (*_OVER, WITH_POSITION)),
+    _genuine("binding, class, position and image", {**_BINDING, **_EVERYTHING}),
+    _genuine("binding and common offset", {**_BINDING, **_OFFSET}, ("class_position",)),
+    Case("binding in the inner layer", _run((), _BINDING, {"binding": 0.2}),
+         genuine=(LAST_LAYER,)),
+    Case("equal layers", _run((), {"binding": 0.3}, {"binding": 0.3, "rotated": False}),
+         impostor=(LAST_LAYER,)),
+    Case("image vector in the inner layer", _run((), _IMAGE, {}), impostor=(LAST_LAYER,)),
+    _impostor("binding along the axes", {**_BINDING, "rotated": False}, ("diagonal",)),
+    *EDIT_CASES,
+)  # fmt: skip

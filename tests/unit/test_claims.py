@@ -1,0 +1,102 @@
+"""Verdicts on claims: what an interval says, what Holm takes back, and what is no evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bindscope.statistics.bootstrap import paired_difference
+from bindscope.statistics.claims import TRAINING_SEEDS, Case, Claim, Effect, held, judge
+from bindscope.statistics.means import mean_interval
+
+ABOVE = Claim("above", "It is above.")
+EFFECT = Effect("above", "here", 2.0, 0.1, 3.5, 50, "images")
+
+
+def verdict(claim: Claim, effect: Effect) -> str:
+    return judge([claim], [replace(effect, claim=claim.name)])[0].verdict
+
+
+@pytest.mark.parametrize(
+    ("ends", "above", "below", "within"),
+    [
+        ((2.0, 0.1, 3.5), "holds", "does not hold", "not significant"),
+        ((2.0, -0.1, 3.5), "not significant", "not significant", "not significant"),
+        ((-2.0, -3.5, -0.1), "does not hold", "holds", "not significant"),
+        ((0.1, -0.9, 0.9), "not significant", "not significant", "holds"),
+        ((2.0, 1.1, 3.5), "holds", "does not hold", "does not hold"),
+    ],
+)
+def test_one_claim_is_judged_by_its_interval(ends, above, below, within):
+    effect = Effect("", "here", *ends, 50, "images")
+    assert verdict(ABOVE, effect) == above
+    assert verdict(Claim("below", "It is below.", "below"), effect) == below
+    assert verdict(Claim("within", "It is small.", "within", 1.0), effect) == within
+
+
+def test_p_values_of_seeds_are_those_of_students_test():
+    values = np.array([0.8, 1.4, 1.1, 0.2])
+    effect = Effect("above", "here", *mean_interval(values), 4, TRAINING_SEEDS)
+    expected = stats.ttest_1samp(values, 0.0, alternative="greater").pvalue
+    assert judge([ABOVE], [effect])[0].p_value == pytest.approx(expected)
+
+
+def test_holm_takes_back_what_many_effects_find_by_chance():
+    """Of 40 effects of nothing some reach 95 % alone; in a chapter hardly ever one."""
+    generator = np.random.default_rng(0)
+    alone = together = 0
+    for chapter in range(100):
+        effects = []
+        for i in range(40):
+            values = generator.standard_normal(60)
+            found = paired_difference(values, np.zeros(60), 200, seed=chapter)
+            effects.append(Effect("above", str(i), *found, 60, "images"))
+        alone += any(verdict(ABOVE, effect) == "holds" for effect in effects)
+        together += any(one.verdict == "holds" for one in judge([ABOVE], effects))
+    assert alone > 50
+    assert together <= 10
+
+
+def test_what_is_no_evidence_is_not_testable_and_says_why():
+    for effect, reason in (
+        (replace(EFFECT, reason="empty edit"), "empty edit"),
+        (replace(EFFECT, low=np.nan, high=np.nan, resampled=TRAINING_SEEDS), "training seeds"),
+        (replace(EFFECT, n=1), "one unit"),
+        (replace(EFFECT, value=0.0, low=0.0, high=0.0), "in every unit"),
+    ):
+        (one,) = judge([ABOVE], [effect])
+        assert one.verdict == "not testable"
+        assert reason in one.reason
+        assert np.isnan(one.p_value)
+    # It takes no part in the correction either.
+    empty = replace(EFFECT, reason="empty edit")
+    (alone,) = judge([ABOVE], [EFFECT])
+    assert judge([ABOVE], [empty, EFFECT])[1] == alone
+
+
+def test_an_interval_without_its_value_and_an_unknown_claim_are_errors():
+    with pytest.raises(ValueError, match="does not hold the value"):
+        judge([ABOVE], [replace(EFFECT, value=9.0)])
+    with pytest.raises(ValueError, match="undeclared claims: other"):
+        judge([ABOVE], [replace(EFFECT, claim="other")])
+    with pytest.raises(ValueError, match="positive threshold"):
+        Claim("within", "It is small.", "within")
+
+
+def test_a_case_has_to_measure_what_it_says_is_genuine():
+    good = Case("good", lambda seed: [EFFECT], genuine=("above",))
+    assert held(good, [ABOVE], 0) == {"above": True}
+    silent = Case("silent", lambda seed: [], genuine=("above",))
+    with pytest.raises(ValueError, match="measures no above"):
+        held(silent, [ABOVE], 0)
+    assert held(Case("liar", lambda seed: [], impostor=("above",)), [ABOVE], 0) == {"above": False}
+
+
+def test_a_direction_that_was_chosen_after_the_measurement_costs_a_factor():
+    (one,) = judge([ABOVE], [EFFECT])
+    (two,) = judge([ABOVE], [replace(EFFECT, directions=2)])
+    assert two.p_value == pytest.approx(2 * one.p_value)
+    assert (one.verdict, two.verdict) == ("holds", "not significant")

@@ -1,0 +1,196 @@
+"""What passed for binding before splits were of sets of objects, and intervals over objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bindscope.codes.slots import slots_of
+from bindscope.config.codes import SceneDistribution
+from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
+from bindscope.studies.concepts import cases, claims
+from bindscope.studies.concepts.analyses_schemas import GEOMETRY_SCHEMA
+from bindscope.studies.concepts.complexity.approximators import Approximator, approximations
+from bindscope.studies.concepts.complexity.splits import split_objects
+from bindscope.studies.concepts.pairing_bits import pairing_bits
+from bindscope.studies.concepts.parts import split_scenes
+from bindscope.studies.concepts.planted import Planted, additive, lookup
+from bindscope.studies.concepts.recognition import fit_probes, recognise
+from bindscope.studies.concepts.rows import Embedded, decomposition_rows, recognition_rows
+from bindscope.studies.concepts.scenes import Scenes
+
+CLEVR = Scenes.all_of((8, 3))
+
+
+def objects_of_pairs(found: list[dict[str, object]]) -> float:
+    """The share of pairs that share no value whose objects are recognised."""
+    (value,) = (
+        row["value"] for row in found
+        if (row["measure"], row["stratum"], row.get("level", 0)) in
+        (("object", "none", 0), ("object", "none", 1))
+    )  # fmt: skip
+    assert isinstance(value, float)
+    return value
+
+
+def test_both_orders_and_all_pictures_of_a_pair_are_in_one_part() -> None:
+    scenes = CLEVR.take(np.random.default_rng(0).integers(0, 576, 1500))
+    parts = split_scenes(scenes)
+    own = [parts.probed, parts.estimated, parts.scored]
+    np.testing.assert_array_equal(np.sort(np.concatenate(own)), np.arange(1500))
+    np.testing.assert_array_equal(parts.read, np.setdiff1d(np.arange(1500), parts.probed))
+    sets = [set(scenes.unordered[part]) for part in own]
+    assert not sets[0] & sets[1]
+    assert not (sets[0] | sets[1]) & sets[2]
+    published = split_scenes(scenes, "scenes")
+    assert set(scenes.unordered[published.probed]) & set(scenes.unordered[published.read])
+    np.testing.assert_array_equal(published.scored, published.estimated)
+
+
+@pytest.mark.parametrize("of_each", [1, 3])
+def test_a_vector_per_pair_reads_as_binding_by_scene_and_not_by_set(of_each: int) -> None:
+    scenes = cases.pictures(of_each, (8, 3))
+    pairs = 3 * cases.drawn(scenes.unordered, 48, 0)
+    z = additive(scenes, Planted(48)) + pairs
+    by_scene, by_set = (
+        objects_of_pairs(list(recognition_rows(Embedded(z, scenes, split_by=how), {})))
+        for how in ("scenes", "objects")
+    )  # fmt: skip
+    assert by_scene > (0.4 if of_each == 1 else 0.7)  # a guess: 0.5
+    assert by_set < 0.2
+
+
+def test_noise_of_scenes_is_in_no_vector_that_sums_are_scored_with() -> None:
+    z = cases.by_group(CLEVR, 0, groups="scene", dim=512)
+    by_scene, by_set = (
+        objects_of_pairs(
+            [r for r in decomposition_rows(Embedded(z, CLEVR, split_by=how), ["ols"])
+             if r["level"] == 1]
+        )
+        for how in ("scenes", "objects")
+    )  # fmt: skip
+    assert by_scene > 0.6
+    assert by_set < 0.3
+
+
+def test_rows_of_the_published_split_carry_no_verdict() -> None:
+    z = lookup(CLEVR, Planted(48))
+    for how, n in (("scenes", 0), ("objects", 1)):
+        embedded = Embedded(z, CLEVR, split_by=how)  # type: ignore[arg-type]
+        rows = [{"analysis_kind": "recognition", **row} for row in recognition_rows(embedded, {})]
+        table = cases.frame(embedded, rows, GEOMETRY_SCHEMA)
+        assert len(claims.effects({"concept_geometry": table})) == n
+
+
+def test_an_offset_of_all_scenes_changes_no_probe() -> None:
+    z = lookup(CLEVR, Planted(48, slot_effect=0.3))
+    offset = 100 * z.std() * np.random.default_rng(1).standard_normal(48)
+    parts = split_scenes(CLEVR)
+    near, far = (fit_probes(x, CLEVR, parts.probed) for x in (z, z + offset))
+    np.testing.assert_allclose(far.objects, near.objects, atol=1e-6)
+    np.testing.assert_array_equal(far.object_hits(z + offset, CLEVR), near.object_hits(z, CLEVR))
+
+
+# --- Intervals ----------------------------------------------------------------------------------
+
+
+def width(values: np.ndarray, members: np.ndarray) -> float:
+    low, high = set_interval(resampled_set_means(values[:, None], members))[:, 0]
+    return float(high - low)
+
+
+def test_an_interval_over_objects_knows_that_pairs_share_them() -> None:
+    """Pairs of objects that are hard or easy themselves are no independent trials."""
+    draw = np.random.default_rng(2)
+    pairs = np.array([(a, b) for a in range(24) for b in range(a)])
+    of_object = draw.standard_normal(24)
+    values = of_object[pairs].sum(1)
+    independent = 2 * 1.96 * values.std() / np.sqrt(len(pairs))
+    truth = 2 * 1.96 * 2 * of_object.std() / np.sqrt(24)
+    assert independent < 0.45 * truth
+    assert width(values, pairs) == pytest.approx(truth, rel=0.25)
+    twice = np.concatenate([pairs, pairs[:, ::-1]])
+    assert width(np.tile(values, 2), twice) == pytest.approx(width(values, pairs), abs=1e-12)
+    same = np.repeat(pairs[:, :1], 2, axis=1)  # of one object twice: that object once
+    assert width(values, same) == pytest.approx(width(values, pairs[:, :1]), abs=1e-12)
+
+
+def test_there_is_no_interval_where_resamples_draw_no_set() -> None:
+    pairs = np.array([(0, 1), (2, 3)])
+    ends = set_interval(resampled_set_means(np.ones((2, 1)), pairs))
+    assert np.isnan(ends).all()
+
+
+def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
+    z = lookup(CLEVR, Planted(96))
+    readout = fit_probes(z, CLEVR, np.arange(576))
+    (found,) = (
+        one.accuracy for one in recognise(readout, z, CLEVR)
+        if (one.target, one.accuracy.stratum) == ("object", "none")
+    )  # fmt: skip
+    assert found.value == found.high == 1
+    assert 0.8 < found.low < 0.95
+    assert found.gain == 0.5
+    assert found.gain_low == pytest.approx(found.low - 0.5)
+    assert found.n_resampled == 24
+
+
+def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() -> None:
+    z = additive(CLEVR, Planted(24, slot_effect=1.0)).astype(np.float32)
+    readout = fit_probes(z, CLEVR, np.arange(576))
+    widths = []
+    for n in (10, 40):
+        splits = [split_objects(CLEVR, 0.7, seed) for seed in range(n)]
+        (row,) = approximations(Approximator("additive"), z, CLEVR, readout, splits, ("test",))
+        (objects,) = (
+            one.accuracy for one in row.probed
+            if (one.target, one.accuracy.stratum) == ("object", "none")
+        )  # fmt: skip
+        widths.append(objects.high - objects.low)
+        assert (row.n_splits, row.n_fitted_objects) == (n, 16)
+    assert widths[1] > 0.6 * widths[0] > 0
+
+
+def test_objects_that_validate_are_not_counted_as_fitted() -> None:
+    split = split_objects(CLEVR, 0.9, 0, validation=0.1)
+    assert (len(split.train_objects), len(split.fitted_objects)) == (21, 19)
+    held = set(CLEVR.slots[split.train].ravel())
+    assert held == set(split.fitted_objects)
+
+
+def test_bits_of_a_vector_per_pair_are_not_of_pairing_and_their_interval_is_over_objects() -> None:
+    every = Scenes.all_of((5, 4), identical=False)
+    values = additive(every, Planted(40))
+    impostor = pairing_bits(values + 2 * cases.drawn(every.unordered, 40, 0), every.slots, (5, 4))
+    assert impostor.low < 0.01
+    assert impostor.prior == (impostor.bits == 0)
+    held = pairing_bits(lookup(every, Planted(40)) + values, every.slots, (5, 4))
+    assert held.low > 0.3
+    assert not held.prior
+
+
+# --- Scenes that are drawn ----------------------------------------------------------------------
+
+
+def test_no_scenes_have_no_slots() -> None:
+    dataset = SceneDistribution.model_validate({
+        "name": "drawn", "split": {"rule": "random"}, "slots": 2,
+        "space": {"kind": "uniform", "min_objects": 2, "max_objects": 2,
+                  "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 3}]},
+        "render": {"kind": "clevr_2d", "size_px": 32},
+    })  # fmt: skip
+    assert slots_of(dataset, "train", 0, np.zeros((0, 12), np.uint8)).shape == (0, 2)
+
+
+Case = Callable[[Scenes, int], np.ndarray]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda case: case.name)
+def test_every_case_measures_its_claims(case: cases.Case) -> None:
+    measured = {effect.claim for effect in case.effects(0)}
+    assert set(case.genuine) | set(case.impostor) <= measured
+    assert replace(case, name="x").effects is case.effects

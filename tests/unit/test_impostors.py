@@ -1,0 +1,85 @@
+"""The battery of planted cases: a sample of its seeds against the committed rates, and its bars."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from bindscope.commands.impostors import (
+    COLUMNS,
+    battery,
+    claim_rates,
+    departures,
+    failures,
+    read_reference,
+    studies_with_claims,
+    with_intervals,
+)
+from bindscope.figures.claims import draw
+from bindscope.report.claims import weakest_impostor
+
+ROW = ("s", "binds", "class alone", "impostor")
+
+
+def rates(*rows: tuple[object, ...]) -> pd.DataFrame:
+    return with_intervals(pd.DataFrame(rows, columns=COLUMNS))
+
+
+@pytest.mark.parametrize("study", studies_with_claims())
+def test_a_sample_of_the_battery_goes_with_the_committed_rates(study):
+    found = claim_rates([study], 2)
+    assert departures(found, read_reference()) == []
+
+
+@pytest.mark.parametrize("study", studies_with_claims())
+def test_every_claim_has_an_impostor_and_a_genuine_case(study):
+    claims, cases = battery(study)
+    names = {claim.name for claim in claims}
+    assert names == {name for case in cases for name in case.genuine}
+    assert names == {name for case in cases for name in case.impostor}
+    assert len(names) == len(claims)
+    assert len({case.name for case in cases}) == len(cases)
+
+
+def test_committed_rates_keep_the_bars():
+    """Rates of fewer than 100 seeds are no evidence for the bars, and may be some against them."""
+    reference = read_reference()
+    assert failures(reference[reference["n"] >= 100]) == []
+    few = reference[reference["n"] < 100]
+    liars, genuine = few[few["kind"] == "impostor"], few[few["kind"] == "genuine"]
+    assert (binom.sf(liars["holds"] - 1, liars["n"], 0.05) > 0.01).all()
+    assert (binom.cdf(genuine["holds"], genuine["n"], 0.90) > 0.01).all()
+
+
+def test_bars():
+    genuine = (*ROW[:3], "genuine")
+    assert failures(rates((*ROW, 4, 100), (*genuine, 90, 100))) == []
+    assert len(failures(rates((*ROW, 5, 100)))) == 1  # the interval's upper end is above 10 %
+    assert failures(rates((*ROW, 25, 1000))) == []
+    assert len(failures(rates((*ROW, 60, 1000)))) == 1
+    assert len(failures(rates((*genuine, 89, 100)))) == 1
+
+
+def test_departures_are_counts_that_chance_does_not_explain_and_cases_that_one_side_lacks():
+    reference = rates((*ROW, 0, 100), (*ROW[:2], "noise", "impostor", 1, 100))
+    assert departures(reference, reference) == []
+    assert len(departures(rates((*ROW, 0, 2)), reference)) == 1  # noise was not tried
+    both = rates((*ROW, 2, 2), (*ROW[:2], "noise", "impostor", 0, 2))
+    (line,) = departures(both, reference)
+    assert "2 of 2 hold, 0 of 100" in line
+    assert len(departures(rates((*ROW[:2], "new", "impostor", 0, 2)), reference)) == 3
+
+
+def test_the_weakest_impostor_is_the_one_that_is_believed_most_often():
+    counts = rates((*ROW, 3, 100), (*ROW[:2], "noise", "impostor", 2, 50),
+                   (*ROW[:2], "bound", "genuine", 99, 100))  # fmt: skip
+    assert weakest_impostor(counts, "s", "binds") == "noise: 2 of 50 seeds"
+    assert weakest_impostor(counts, "s", "other") == ""
+
+
+def test_the_figure_shows_each_case_at_its_rate():
+    counts = rates((*ROW, 3, 100), (*ROW[:2], "bound", "genuine", 99, 100))
+    (axis,) = draw(counts).axes
+    marks = [line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 1]
+    assert marks == [0.03, 0.99]

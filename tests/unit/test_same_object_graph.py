@@ -1,0 +1,146 @@
+"""What the study adds to the graph, and what its section refuses."""
+
+import json
+
+import pytest
+
+from bindscope.config.root import Config
+from bindscope.studies.build import build
+from bindscope.studies.same_object.effects.job import interventions
+from mutations import example
+
+
+def graph_of(**changes):
+    config = example()
+    config["studies"]["same_object"] |= changes
+    del config["studies"]["together"]  # asks for fits that a change may leave out
+    return build(Config.model_validate(config))
+
+
+def test_a_layer_that_two_entries_ask_for_is_fitted_once():
+    block = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [1]}
+    further = {**block, "name": "more", "layers": [0, 1]}
+    graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None, effects=None)
+    fits = graph.of("same_object_fit", model="vit", probe="quadratic")
+    assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
+
+
+def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
+    """As in `same_object.yaml`: an entry fits rivals to a few of the layers only."""
+    block = {"datasets": ["tiny"], "models": ["vit"]}
+    graph = graph_of(fits=[
+        {**block, "name": "all", "layers": [0, 1], "probes": ["quadratic"]},
+        {**block, "name": "rivals", "layers": [1], "probes": ["class-position", "identity", "dot"],
+         "seed_blocks": [[0], [1]]},
+    ], maps=None, effects=None)  # fmt: skip
+
+    def layers(probe):
+        fits = graph.of("same_object_fit", model="vit", probe=probe)
+        return sorted("-".join((f.wildcards["layers"], f.wildcards["seeds"])) for f in fits)
+
+    assert layers("class-position") == ["0-1-0"]
+    assert layers("identity") == ["0-1-0", "0-1-1"]
+    assert layers("dot") == ["1-0"]  # no claim compares it
+
+
+def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
+    blocks = [[0], [1, 2]]
+    fits = example()["studies"]["same_object"]["fits"]
+    graph = graph_of(fits=[{**fits[0], "seed_blocks": blocks}], maps=None, effects=None)
+    made = {
+        probe: [fit.wildcards["seeds"] for fit in graph.of("same_object_fit", probe=probe,
+                                                           model="vit")]
+        for probe in ("quadratic", "identity")
+    }  # fmt: skip
+    assert made == {"quadratic": ["0"], "identity": ["0", "1_2"]}
+
+
+def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
+    graph = graph_of()
+    by_grid = {p.wildcards["grid"] for p in graph.of("patch_samples", dataset="tiny")}
+    assert by_grid == {"4x4"}
+    blocks = example()["studies"]["same_object"]["fits"]
+    fits = [*blocks[:1], {**blocks[1], "patch_grid": [2, 2]}, *blocks[2:]]
+    changed = graph_of(fits=fits, effects=None)
+    samples = changed.of("patch_samples", dataset="tiny", split="test")
+    assert [p.wildcards["grid"] for p in samples] == ["4x4", "2x2"]
+    assert samples[0].key != samples[1].key
+    test = json.loads(samples[0].spec)
+    assert test["grid"] == [4, 4]
+
+
+CUT = {
+    "name": "cut", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
+    "layers": [1], "windows": 2,
+}  # fmt: skip
+WHOLE = {**CUT, "windows": 1, "layers": [0, 1]}
+EDITS = {
+    "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [0],
+    "shuffle": [0.5], "inject": [0.5], "retrained": {"probes": ["position"], "edits": ["shuffle"]},
+}  # fmt: skip
+
+
+def test_what_claims_about_edits_need_is_made_whatever_is_asked():
+    """The edited probe is fitted again, to removal too; edits are made at full strength."""
+    edits = {**EDITS, "retrained": {"probes": ["class"], "edits": ["shuffle"]}}
+    graph = graph_of(fits=[WHOLE], planted=[], maps=None, geometry=None, effects=edits)
+    [job] = graph.of("same_object_effects")
+    spec = json.loads(job.spec)
+    again = spec["retrained"]
+    assert [probe["name"] for probe in again["probes"]] == ["quadratic", "class"]
+    assert again["edits"] == ["shuffle", "remove"]
+    assert again["train"] <= json.loads(job.inputs["train_samples"][0].spec)["n_scenes"]
+    assert spec["later"] == 1
+    full = {(what.edit, what.strength) for what in interventions(spec["effects"])}
+    assert {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0), ("weights", 1.0)} <= full
+
+
+def test_windows_make_a_larger_grid_of_another_sample():
+    graph = graph_of(fits=[CUT], planted=[], maps=None, effects=None, geometry=None)
+    [samples] = graph.of("patch_samples", split="test")
+    spec = json.loads(samples.spec)
+    whole = json.loads(graph_of().of("patch_samples", dataset="tiny")[0].spec)
+    assert (spec["windows"], whole["windows"]) == (2, 1)
+    assert spec["grid"] == [2 * side for side in whole["grid"]]  # each window as large as an image
+    assert {json.loads(p.spec)["windows"] for p in graph.of("sampled")} == {2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scenes": {"train": 10**6, "val": 1, "test": 1}}, "ask for no more"),
+        ({"sampling": {"class_groups": ["hue"]}}, "'hue' is not defined"),
+        (
+            {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["cosine"]}},
+            "maps.probes: 'cosine' is cosine, not linear or",
+        ),
+        ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vit"], "probes": ["linear"]}},
+            "geometry.probes: 'linear' is linear, not quadratic",
+        ),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
+            "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
+        ),
+        (
+            {"maps": None, "effects": {**EDITS, "layers": [1]}, "fits": [WHOLE]},
+            "fitted to no layer of 'vit' on 'tiny' after layer 1, and claims are about a later",
+        ),
+        ({"maps": None, "effects": None, "fits": [{**CUT, "windows": 5}]}, "not cut into 5 equal"),
+        ({"effects": None, "fits": [CUT]}, "windows: maps run 'vit' on whole images"),
+        (
+            {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
+            "geometry.models: 'vitt' is not defined; did you mean 'vit'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(changes, message):
+    with pytest.raises(ValueError, match=message):
+        graph_of(**changes)
+
+
+def test_a_model_that_does_not_say_its_grid_needs_one():
+    blocks = example()["studies"]["same_object"]["fits"]
+    with pytest.raises(ValueError, match="does not say how many patches"):
+        graph_of(fits=[{**blocks[1], "patch_grid": None}], maps=None)
