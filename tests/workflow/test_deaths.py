@@ -8,7 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +34,15 @@ REVISION = "0" * 40
 COUNTED = {"kind": "counted", "max_objects": 20}
 
 
-def change(clone: Clone, sources: Path) -> None:
+@dataclass(frozen=True)
+class Sources:
+    """What is read: a folder, and the address at which it is served."""
+
+    folder: Path
+    address: str
+
+
+def change(clone: Clone, sources: Sources) -> None:
     """Change the configuration so that every script has a job to do, with few jobs of each.
 
     The space alone decides priors. The scenes become solids, which have statistics;
@@ -100,22 +113,22 @@ def pairs_of_patches() -> dict[str, Any]:
     return section
 
 
-def read(sources: Path) -> list[dict[str, object]]:
+def read(sources: Sources) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
     half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
     clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     own = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
-    archive = sources / "CLEVR.zip"
+    archive = sources.folder / "CLEVR.zip"
     return [
         {"name": "own", "split": {"rule": "index", "sizes": half},
          "space": {**COUNTED, "groups": own},
-         "source": {"kind": "table", "path": str(sources / "own/objects.csv"),
+         "source": {"kind": "table", "path": str(sources.folder / "own/objects.csv"),
                     "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]}},
          "n_scenes": half, "shard_size": half, "render": {"kind": "photos", "size_px": 32}},
         {"name": "clevr", "split": {"rule": "index", "sizes": few},
          "space": {**COUNTED, "groups": clevr}, "n_scenes": few, "shard_size": few,
-         "source": {"kind": "clevr", "url": archive.as_uri(),
+         "source": {"kind": "clevr", "url": f"{sources.address}/CLEVR.zip",
                     "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()},
          "render": {"kind": "photos", "size_px": 16}},
         {"name": "genome", "split": {"rule": "index", "sizes": few},
@@ -128,7 +141,7 @@ def read(sources: Path) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
     """What is read: images and labels, releases in small, a checkpoint that was downloaded once."""
     folder = tmp_path_factory.mktemp("sources")
     subprocess.run(
@@ -140,11 +153,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")
     (snapshot / "model.safetensors").write_bytes(b"weights")
-    return folder
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Sources(folder, f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def undisturbed(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Products of the changed configuration, of jobs that Snakemake did not run."""
     clone = Clone.make(tmp_path_factory.mktemp("undisturbed") / "clone")
     change(clone, sources)
@@ -188,7 +205,7 @@ def made_from(product: Product) -> set[str]:
 
 
 def test_every_script_dies_once_after_a_change(
-    finished: Clone, sources: Path, undisturbed: dict[str, str], tmp_path: Path
+    finished: Clone, sources: Sources, undisturbed: dict[str, str], tmp_path: Path
 ) -> None:
     """A job of each exits or is killed as it writes; midway Snakemake's records are lost.
 
@@ -200,7 +217,7 @@ def test_every_script_dies_once_after_a_change(
     records.mkdir()
     environment = {
         "PYTHONPATH": str(DYING), "DIE_RECORDS": str(records), "HF_HUB_OFFLINE": "1",
-        "HF_HUB_CACHE": str(sources / "hub"),
+        "HF_HUB_CACHE": str(sources.folder / "hub"),
     }  # fmt: skip
     scripts = {path.stem for path in (clone.path / "workflow/scripts").glob("*.py")}
 
