@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.lbfgs import Regressions, descend, loss_and_slope
 from bindscope.studies.binding_information.probes.batches import make_source
-from bindscope.studies.binding_information.probes.convex import HeadProblem, Vectors
+from bindscope.studies.binding_information.probes.convex import Average, HeadProblem, Vectors
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.runs import start
@@ -174,13 +174,24 @@ def fit_one(data, l2):
     return val.losses(solve(train, l2).w) / np.log(2)
 
 
-@pytest.mark.parametrize("begin", [[1.0], [1e-4], [100.0], [0.0]])
-def test_the_grid_goes_on_until_the_choice_is_inside(begin):
-    """Wherever it begins, the same is found, up to what a factor of ten is worth."""
-    data = problem((300, 300, 300), noise=1.0)
-    _, usual = chosen(data)
-    _, other = chosen(data, l2=begin)
-    assert other.val_loss_bits["object"] == pytest.approx(usual.val_loss_bits["object"], abs=0.02)
+def test_strengths_are_averaged_by_their_likelihood():
+    """Two close strengths share a head, so that rounding cannot move it from one to the other."""
+    config, data = probe("linear"), problem((300, 300, 300), noise=1.0)
+    source = make_source(config, data)
+    run = start(config, heads("object"), source.shape)
+    val = HeadProblem(Vectors(source, 2**30), [run], "val").regressions()
+    torch.manual_seed(0)
+    path = [0.1 * torch.randn(val.shape) for _ in range(3)]
+    average = Average(val, path[0])
+    on = torch.arange(val.shape[1])
+    for w in path[1:]:
+        average.add(w, on)
+
+    losses = torch.stack([val.losses(w) for w in path])
+    shares = (-300 * losses).softmax(0)
+    expected = (shares[:, None] * torch.stack(path)).sum(0)
+    assert torch.allclose(average.w, expected.to(average.w.dtype), atol=1e-5)
+    assert (val.losses(average.w) <= (shares * losses).sum(0) + 1e-6).all()
 
 
 def test_a_code_that_is_read_without_noise_has_no_ridge_at_the_end():

@@ -16,7 +16,7 @@ from bindscope.studies.binding_information.probes.data import ProbeData, SplitDa
 from bindscope.studies.binding_information.probes.fitting import fit
 
 PROBES = (
-    LinearProbe(name="linear", family="linear", l2=(0.01,)),
+    LinearProbe(name="linear", family="linear"),
     QuadraticProbe(name="quadratic", family="quadratic", rank=2, steps=20, batch_size=64),
 )
 N = 64

@@ -104,7 +104,7 @@ def pairs_of_patches() -> dict[str, Any]:
     """Return the section of the study of pairs, about these scenes, and a model of the zoo."""
     section: dict[str, Any] = more_sections()["same_object"]
     section["fits"].append(
-        {"name": "kept", "models": ["kept"], "layers": [0], "probes": ["quadratic"]}
+        {"name": "kept", "models": ["kept"], "layers": [0, 1], "probes": ["quadratic"]}
     )
     section["effects"] |= {"models": ["vit", "kept"], "refit": 2}
     shown = (section[part] for part in ("maps", "geometry", "effects"))

@@ -66,7 +66,7 @@ def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     finished: Clone, tmp_path: Path
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
-    clone.edit({"studies.binding_information.probes.0.l2": [0.1]})
+    clone.edit({"studies.binding_information.probes.0.steps": 41})
     clone.snakemake("--", TABLE)
     made = {path for path in clone.results() if path not in finished.results()}
     assert any(path.startswith("fits/") for path in made)

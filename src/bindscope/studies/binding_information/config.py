@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.codes import Dataset
@@ -36,12 +36,6 @@ class _Probe(Model):
         min_length=1,
         description="What is fitted: `plain` (the paper's probes over O and over F), `anchored` "
         "(over O, from the exact prior), `chained` (one after the other, from exact priors).",
-    )
-    l2: tuple[NonNegativeFloat, ...] = Field(
-        (1.0,),
-        min_length=1,
-        description="Ridge strengths of the linear part with which the grid begins; it goes on by "
-        "factors of ten, down to 0, until validation's choice for each head is inside.",
     )
     steps: PositiveInt = Field(
         400,
