@@ -246,12 +246,13 @@ def test_a_part_that_is_the_prior_is_not_testable():
     assert (one.verdict, one.reason) == ("not testable", "validation prefers the prior")
 
 
-def test_a_fit_that_has_not_converged_is_quoted_as_such_and_compared_with_nothing():
+def test_a_fit_that_has_not_converged_is_neither_quoted_nor_judged():
     table = zoo_table()
     table["flags"] = "not_converged"
     told = about(table)
-    assert "(more steps of its fit would decode more)" in text_of(sentences.findings(told))
-    assert judged(told, DECODED)
+    text = text_of(sentences.findings(told))
+    assert "no row to quote" in text
+    assert "flagged not_converged" in text
     assert judged(told, MORE) == []
 
 

@@ -137,7 +137,7 @@ def test_the_seeds_of_a_group_are_dots_on_the_last_part(table):
     assert "one training seed" not in words(figure)
 
 
-@pytest.mark.parametrize("flag", ["collapsed", "diverged", "above_truth"])
+@pytest.mark.parametrize("flag", ["collapsed", "diverged", "not_converged", "above_truth"])
 def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
     rows = [row for row in zoo_rows() if row["dataset"] == "matching" and row["probe"] == "best"]
     hidden = {name: 7777.0 for name in rows[0] if "lower_bound_bits" in name} | {"flags": flag}
@@ -154,9 +154,9 @@ def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
 
 
 def test_nothing_but_flagged_rows_still_makes_a_headline():
-    table = make_table([parts_row("matching", "mine", flags="collapsed")])
+    table = make_table([parts_row("matching", "mine", flags="not_converged")])
     assert parts.available(table) is None
-    assert "not quoted: collapsed" in words(parts.draw(table))
+    assert "not quoted: not_converged" in words(parts.draw(table))
     assert parts_layers.available(table).endswith(".")
 
 

@@ -21,13 +21,11 @@ from bindscope.studies.binding_information.names import family_shown, tokens_sho
 from bindscope.studies.binding_information.quotes import (
     PAIRING,
     SMALLEST_BITS,
-    UNFINISHED,
-    UNUSABLE,
     Quotes,
     Record,
     at_least,
+    unusable,
 )
-from bindscope.studies.binding_information.rules import flag_list
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
@@ -104,8 +102,7 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     rows = measured(table, known_answer=False)
     rows = rows[(rows["protocol"] != "paper") & ~rows["assumed_prior"].astype(bool)]
     rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
-    bad = {*UNUSABLE, UNFINISHED}  # a fit that has not converged bounds, and compares nothing
-    rows = rows[rows["flags"].map(lambda flags: bad.isdisjoint(flag_list(flags))).astype(bool)]
+    rows = rows[~rows["flags"].map(unusable).astype(bool)]
     single = each_model(last_layers(rows)) if len(rows) else rows
     found = []
     for _, here in single.groupby(_GROUP, sort=False):

@@ -1,7 +1,7 @@
 """What headlines, the report and README quote of the table: rows `probe = best`, and no other.
 
-A row whose fit diverged or collapsed, or that exceeds a known truth, is not quoted; the report
-names the flag instead. The bound of a fit that has not converged is one, and is quoted as such.
+A row with a flag that says that its fit did not end well, or that it exceeds a known truth, is not
+quoted; that there is no row that could be, and which flag it was, is said instead.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from bindscope.report.chapter import number
+from bindscope.studies.binding_information.flags import BAD_ENDS
 from bindscope.studies.binding_information.names import PartShown, part_shown
 from bindscope.studies.binding_information.rules import flag_list
 from bindscope.studies.binding_information.views import (
@@ -25,8 +26,7 @@ from bindscope.studies.binding_information.views import (
     token_order,
 )
 
-UNUSABLE: Final = ("above_truth", "collapsed", "diverged")
-UNFINISHED: Final = "not_converged"
+UNUSABLE: Final = ("above_truth", *BAD_ENDS)
 PLACE: Final = ["dataset", "model", "layer", "tokens"]
 
 Record = Mapping[Any, Any]
@@ -64,8 +64,7 @@ class Quotes(NamedTuple):
     Attributes
     ----------
     rows
-        One per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them, and
-        `unfinished`: whether a fit of it would decode more with more steps.
+        One per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them.
     single
         The models that these are means of, as `views.each_model` returns them.
     refused
@@ -97,16 +96,10 @@ def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True
     usable = (flags.map(len) == 0) & rows[BEYOND.bound].notna()
     single = each_model(rows[usable])
     return Quotes(
-        _in_order(_with_unfinished(over_models(single), rows[usable]), models),
+        _in_order(over_models(single), models),
         single,
         _in_order(_refused(rows.assign(refused=flags), single), models),
     )
-
-
-def _with_unfinished(means: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    unfinished = rows[rows["flags"].map(lambda flags: UNFINISHED in flag_list(flags)).astype(bool)]
-    places = pd.MultiIndex.from_frame(unfinished[["dataset", "group", "layer", "tokens"]])
-    return means.assign(unfinished=pd.MultiIndex.from_frame(means[PLACE]).isin(places))
 
 
 def unusable(flags: str) -> tuple[str, ...]:

@@ -51,7 +51,6 @@ _OBJECTIVES = {
     "none": "not trained",
 }
 _NETWORK = "vision transformer"
-_UNFINISHED = " (more steps of its fit would decode more)"
 
 
 class Told(NamedTuple):
@@ -280,7 +279,7 @@ def _read(row: Record) -> str:
     if row["n_models"] > 1:
         low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
         text += f" ({between(low, high)})"
-    return text + (_UNFINISHED if row["unfinished"] else "")
+    return text
 
 
 def histogram_here(about: Told) -> list[str]:
