@@ -406,7 +406,8 @@ def descend(
     iterations
         Most iterations.
     tolerance
-        A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats.
+        A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats;
+        or when it is within the rounding of the loss.
 
     Returns
     -------
@@ -417,9 +418,10 @@ def descend(
         columns = torch.arange(start.shape[1], device=start.device)
     fit = _Minimiser(objective, start[:, columns], columns)
     w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
+    eps = torch.finfo(w.dtype).eps
     for iteration in range(iterations + 1):
         decrement[fit.live] = left = fit.aim()
-        fit.keep(left > tolerance)
+        fit.keep(left > (eps * fit.loss).clamp_min(tolerance))
         if not len(fit.live) or iteration == iterations:
             break
         moved = fit.advance()

@@ -2,8 +2,8 @@
 
 Heads are regressions of their own, so each has its own ridge, which validation chooses from a path:
 the anchors alone (or the marginals, without anchors), then one optimum after the other, from
-`STRONGEST` down to `WEAKEST`, each from that of the stronger ridge before it. A head leaves the
-path when two strengths in a row have gained nothing.
+the strongest of `STRENGTHS` to the weakest, each from that of the stronger ridge before it. A head
+leaves the path when two strengths in a row cannot have a share any more.
 
 A head's weights are the average over the path, each strength weighted by the likelihood that it
 gives the validation scenes (exponential weights: Yang (2004), "Aggregating regression procedures
@@ -41,16 +41,14 @@ from bindscope.studies.binding_information.probes.runs import (
     prior_bits,
 )
 
-ITERATIONS = 150
-TOLERANCE = (
-    1e-7  # nats above the optimum; with 1e-6, where a ridge is weak, rounding moves 0.02 bits
-)
+ITERATIONS = 500
+TOLERANCE = 1e-6  # nats above the optimum
+RELATIVE = 1e-3  # of the ridge: with more, rounding moves weights where a ridge is weak
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
-STRENGTHS = tuple(10.0**k for k in range(3, -6, -1))  # of the ridge, strongest first
-GAIN = 1e-4  # a strength gains nothing that lowers a head's loss by less than this share of it
+STRENGTHS = tuple(10.0**k for k in range(3, -7, -1))  # of the ridge, strongest first
 PERFECT = 1e-4  # bits of a head below which there is nothing left to gain
-USUAL = 1.0  # stronger ones may gain nothing although weaker ones do
-STALE = 2  # strengths in a row without gain after which a head's path ends
+HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
+PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
 
 
 def fit_convex(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
@@ -312,7 +310,7 @@ class _Path:
         self.lowest = val.losses(start) / LN2
         self.chosen = torch.full_like(self.lowest, torch.inf)
         self.largest, self.short = torch.ones_like(self.lowest), torch.zeros_like(self.lowest)
-        self.stale = torch.zeros_like(self.lowest)
+        self.hopeless = torch.zeros_like(self.lowest)
         self.taken = 0
         self.seen: list[tuple[int, Tensor, Tensor]] = []
         self._note()
@@ -321,7 +319,7 @@ class _Path:
         """Go along the path."""
         for l2 in STRENGTHS:
             self._extend(l2)
-            on = (self.stale < STALE) & (self.lowest > PERFECT)
+            on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
             if not len(self.columns):
                 break
@@ -342,16 +340,19 @@ class _Path:
         on = self.columns
         objective = self.train.objective(l2, on)
         start = self.w * self.train.mask()
-        solution = descend(objective, start, on, iterations=self.iterations, tolerance=TOLERANCE)
+        solution = descend(
+            objective, start, on,
+            iterations=self.iterations, tolerance=min(TOLERANCE, RELATIVE * l2),
+        )  # fmt: skip
         self.w = solution.w
         self.taken += solution.iterations
         losses, share = self.average.add(self.w, on)
         for half in self.halves:
             half.add(self.w, on)
         losses = losses / LN2
-        gained = (losses < self.lowest[on] * (1 - GAIN)) | (l2 > USUAL)
-        self.stale[on] = torch.where(gained, 0.0, self.stale[on] + 1)
         self.lowest[on] = torch.minimum(losses, self.lowest[on])
+        worse = self.average.n * LN2 * (losses - self.lowest[on]) > HOPELESS
+        self.hopeless[on] = torch.where(worse, self.hopeless[on] + 1, 0.0)
         larger = share > self.largest[on] * (1 - share)
         self.largest[on] = torch.where(larger, share, self.largest[on] * (1 - share))
         self.chosen[on[larger]] = l2
