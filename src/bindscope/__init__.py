@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bindscope.core.job import start as start
+    from bindscope.core.job import run_job as run_job
     from bindscope.notebook import open as open
     from bindscope.studies.binding_information.measure import measure as measure
 
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
 _EXPORTS = {
-    "start": "bindscope.core.job:start",
+    "run_job": "bindscope.core.job:run_job",
     "open": "bindscope.notebook:open",
     "measure": "bindscope.studies.binding_information.measure:measure",
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
 from bindscope.cli import DEFAULT, load_graph
+from bindscope.core.digests import check_file
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.graph import Graph, Product
 from bindscope.core.store.reader import open_store
@@ -71,6 +72,7 @@ def _one(graph: Graph, rule: str, wanted: dict[str, tuple[str, ...]], configfile
         if all(product.wildcards[name] in values for name, values in wanted.items()):
             if not Path(product.path()).exists():
                 raise StoreError(product.path(), "not made yet", snakemake_command(product.path()))
+            check_file(product.path())
             return product
     asked = ", ".join(f"{name}={' or '.join(values)}" for name, values in wanted.items())
     raise StoreError(

@@ -17,7 +17,7 @@ from jobs_by_hand import ROOT
 START = """
 import json, sys
 from types import SimpleNamespace
-import bindscope
+import bindscope.core.job
 from bindscope.core.graph import roots
 from bindscope.core.keys import own_code
 
@@ -27,7 +27,7 @@ snakemake = SimpleNamespace(
     rule="priors", log=["logs/job.log"], scriptdir={scripts!r}, input=[], output=[],
     params=SimpleNamespace(spec=json.dumps(spec), code={code}), wildcards={{"dataset": "tiny"}},
 )
-job = bindscope.start(snakemake)
+job = bindscope.core.job.start(snakemake)
 {body}
 """
 

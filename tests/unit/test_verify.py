@@ -1,73 +1,132 @@
 """What `bindscope verify` takes for bad; the command itself: tests/workflow/test_commands.py."""
 
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bindscope.commands import verify as command
 from bindscope.commands.verify import verify_products
+from bindscope.core.digests import digests_path, write_digests
 from bindscope.core.files import write_json
 from bindscope.core.store.listing import entry
 from bindscope.core.store.manifest import read_manifest
 from bindscope.core.store.writer import write_arrays
 
+SOUND = "3 products checked, 1 of them stores; 0 bad\n"
+BAD = SOUND.replace("0 bad", "1 bad")
+
 
 class Products:
-    """A graph of a store and its index; the store is of the rule given."""
+    """A graph of a store, its index and the rows of a fit; the store is of the rule given."""
 
     def __init__(self, rule, folder):
-        self.rules = {rule: "x", "index": "i"}
-        outputs = {rule: ("manifest", "store"), "index": ("index",)}
-        self.steps = {name: SimpleNamespace(name=name, outputs=outputs[name]) for name in outputs}
-        self.folder = folder
+        self.rule, self.folder = rule, folder
+        rules = {
+            rule: {"manifest": "x.json", "store": "x.zarr"}, "index": {"index": "i.json"},
+            "fit": {"rows": "f.jsonl", "details": "f.details.safetensors"},
+        }  # fmt: skip
+        self.products = {
+            name: SimpleNamespace(
+                rule=name, step=SimpleNamespace(outputs=files),
+                path=lambda output=None, files=files: str(
+                    folder / files[output or next(iter(files))]
+                ),
+            )
+            for name, files in rules.items()
+        }  # fmt: skip
 
     def of(self, *rules):
         """Return the products of some rules."""
-        return [
-            SimpleNamespace(rule=rule, path=lambda output="json", name=name: str(
-                self.folder / f"{name}.{'zarr' if output == 'store' else 'json'}"))
-            for rule, name in self.rules.items() if rule in rules
-        ]  # fmt: skip
+        return [product for name, product in self.products.items() if name in rules]
+
+    def store(self, value):
+        """Write the store again."""
+        arrays = {"a": np.full((3, 2), value, np.float32)}
+        manifest = self.folder / "x.json"
+        write_arrays(self.folder / "x.zarr", manifest, arrays, spec="{}", code="c")
+        write_digests([str(manifest), str(self.folder / "x.zarr")])
 
 
 @pytest.fixture(params=["patches", "patches_temporary"])
 def products(request, tmp_path):
-    arrays = {"a": np.zeros((3, 2), np.float32)}
-    write_arrays(tmp_path / "x.zarr", tmp_path / "x.json", arrays, spec="{}", code="c")
+    made = Products(request.param, tmp_path)
+    made.store(0)
     listed = entry(read_manifest(tmp_path / "x.json"), tmp_path)
     write_json(tmp_path / "i.json", {"splits": {"train": {"shards": [listed]}}})
-    return Products(request.param, tmp_path)
+    write_digests([str(tmp_path / "i.json")])
+    (tmp_path / "f.jsonl").write_text("{}\n")
+    (tmp_path / "f.details.safetensors").write_bytes(bytes(20))
+    write_digests([str(tmp_path / "f.jsonl"), str(tmp_path / "f.details.safetensors")])
+    return made
 
 
 def test_sound(products, capsys):
     assert verify_products(products, repair=False) == 0
-    assert capsys.readouterr().out == "1 stores checked, 0 bad\n"
+    assert capsys.readouterr() == (SOUND, "")
+
+
+@pytest.mark.parametrize("name", ["f.jsonl", "f.details.safetensors", "x.json", "i.json"])
+@pytest.mark.parametrize("how", ["flipped", "truncated", "deleted", "its digests deleted"])
+def test_a_file_of_any_kind(name, how, products, capsys):
+    """Rows and manifests, listings, and what no other job reads."""
+    path = products.folder / name
+    content = path.read_bytes()
+    if how == "flipped":
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    elif how == "truncated":
+        path.write_bytes(content[:-1])
+    else:
+        (path if how == "deleted" else digests_path(path)).unlink()
+    assert verify_products(products, repair=False) == 1
+    printed = capsys.readouterr()
+    assert printed.out == BAD
+    assert f"{path}: " in printed.err
+    first = "f.jsonl" if name.startswith("f.") else name
+    assert f"--forcerun {products.folder / first}" in printed.err
 
 
 def test_a_manifest_that_is_gone_is_bad_where_an_index_names_it(products, capsys):
-    (products.folder / "x.json").unlink()
+    for name in ("x.json", "x.sha256"):
+        (products.folder / name).unlink()
+    shutil.rmtree(products.folder / "x.zarr")
     assert verify_products(products, repair=False) == 1
     printed = capsys.readouterr()
-    assert printed.out == "1 stores checked, 1 bad\n"
+    assert "; 1 bad" in printed.out
     assert f"x.json: the manifest is missing, and {products.folder}/i.json names it" in printed.err
     assert f"--forcerun {products.folder}/x.json" in printed.err
-    (products.folder / "i.json").unlink()
+    for name in ("i.json", "i.sha256"):
+        (products.folder / name).unlink()
     assert verify_products(products, repair=False) == 0  # not made yet
 
 
 def test_a_store_that_snakemake_removes_after_use_may_be_gone(products, capsys):
     (products.folder / "x.zarr").rename(products.folder / "gone")
-    temporary = "patches_temporary" in products.rules
+    temporary = products.rule == "patches_temporary"
     assert verify_products(products, repair=False) == (not temporary)
     assert ("the store is missing" in capsys.readouterr().err) != temporary
 
 
 def test_an_index_older_than_its_store_is_bad(products, capsys):
-    arrays = {"a": np.ones((3, 2), np.float32)}
-    folder = products.folder
-    write_arrays(folder / "x.zarr", folder / "x.json", arrays, spec="{}", code="c")
+    products.store(1)
     assert verify_products(products, repair=False) == 1
     printed = capsys.readouterr()
-    assert printed.out == "1 stores checked, 1 bad\n"
+    assert printed.out == BAD
     assert "i.json: is older than" in printed.err
-    assert f"--forcerun {folder}/i.json" in printed.err
+    assert f"--forcerun {products.folder}/i.json" in printed.err
+
+
+def test_a_repair_deletes_all_of_a_bad_product_before_the_run(products, capsys, monkeypatch):
+    """Were it interrupted, nothing damaged would be left to be taken for whole."""
+    started = []
+    monkeypatch.setattr(command, "run", lambda root, arguments: started.append(arguments) or 0)
+    monkeypatch.chdir(products.folder)
+    (products.folder / "f.details.safetensors").write_bytes(bytes(19))
+    assert verify_products(products, repair=True) == 0
+    assert {path.name for path in products.folder.iterdir()} == {
+        "x.json", "x.sha256", "x.zarr", "i.json", "i.sha256"
+    }  # fmt: skip
+    rows = str(products.folder / "f.jsonl")
+    assert started == [["--cores", "all", "--forcerun", rows]]
+    assert f"deleted {rows}\n" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 Started in a clone with its `src/` on PYTHONPATH. Each job has a process of its own, forked from
 this one, which has imported the large libraries: an interpreter per job imports them for longer
 than a small job computes. A job gets what Snakemake would give it, and checks it in the same way
-(`bindscope.start`). What only Snakemake does is for others to test: rules and their paths.
+(`bindscope.run_job`). What only Snakemake does is for others to test: rules and their paths.
 """
 
 from __future__ import annotations

@@ -62,4 +62,4 @@ def mask_arrays(shards: list[str]) -> dict[str, np.ndarray]:
 
 
 if "snakemake" in globals():
-    main(bindscope.start(snakemake))
+    bindscope.run_job(main, snakemake)

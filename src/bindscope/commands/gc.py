@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bindscope.core.digests import digests_path
 from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
-_KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z.]+)$")
+_KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z0-9.]+)$")
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
 
 
@@ -35,6 +36,7 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         for product in graph.products.values()
         for output in product.step.outputs
     }
+    wanted |= {digests_path(output) for output in wanted}
     folders = {
         path.split("/")[1]
         for graph in graphs

@@ -1,14 +1,16 @@
-"""Deep check of every store that a configuration has on disk, and of what lists them."""
+"""Deep check of every file that the jobs of a configuration have written."""
 
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
+from bindscope.commands.run import refuse_second, run
+from bindscope.core.digests import digests_path, file_problem
 from bindscope.core.errors import snakemake_command
-from bindscope.core.graph import Graph
+from bindscope.core.files import remove
+from bindscope.core.graph import Graph, Product
 from bindscope.core.store.verify import verify, verify_listing
 
 LISTINGS = ("index", "labels")
@@ -16,52 +18,69 @@ TEMPORARY = "patches_temporary"  # Snakemake removes these stores when all fits 
 
 
 def verify_products(graph: Graph, repair: bool) -> int:
-    """Check all stores and listings, print a line per problem, and make bad ones again if asked to.
+    """Check all products and listings, print a line per problem, and make bad ones again if asked.
 
-    A store whose manifest is gone is bad where a listing names it: a fit would stop at it. One that
-    nothing names was not made yet.
+    A product of which there is no file was not made yet, unless a listing names it: a fit would
+    stop there.
 
     Parameters
     ----------
     graph
         The products of the configuration.
     repair
-        Whether to run Snakemake for what is bad.
+        Whether to delete what is bad and to run Snakemake for it. What was made of it stays until
+        then: its jobs had checked what they read.
 
     Returns
     -------
     int
         0 if all are sound; Snakemake's exit code after a repair; 1 otherwise.
+
+    Raises
+    ------
+    BindscopeError
+        If a repair is asked for while a run is at work.
     """
-    stores = _stores(graph)
-    problems = {path: verify(path) for path in stores if Path(path).exists()}
-    for product in graph.of(*LISTINGS):
-        listing = product.path()
-        if not Path(listing).exists():
-            continue
-        missing, wrong = verify_listing(listing)
-        for manifest in filter(stores.__contains__, missing):
-            problems[manifest] = [f"{manifest}: the manifest is missing, and {listing} names it"]
-        if wrong:
-            problems[listing] = wrong
-    for line in (line for found in problems.values() for line in found):
+    if repair:
+        refuse_second(Path.cwd())
+    products = {product.path(): product for product in graph.products.values()}
+    made = [path for path, product in products.items() if any(map(Path.exists, _files(product)))]
+    problems = {path: _problems(products[path]) for path in made}
+    for listing in (product.path() for product in graph.of(*LISTINGS)):
+        if problems.get(listing) == []:
+            missing, problems[listing] = verify_listing(listing)
+            for path in missing:
+                problems[path] = [f"{path}: the manifest is missing, and {listing} names it"]
+    bad = [path for path in products if problems.get(path)]
+    for line in (line for path in bad for line in problems[path]):
         print(line, file=sys.stderr)
-    bad = [path for path, found in problems.items() if found]
-    print(f"{sum(path in stores for path in problems)} stores checked, {len(bad)} bad")
+    stores = sum("store" in products[path].step.outputs for path in made)
+    print(f"{len(made)} products checked, {stores} of them stores; {len(bad)} bad")
     if not bad:
         return 0
     command = snakemake_command(f"--forcerun {' '.join(bad)}")
-    if repair:
-        return subprocess.run([sys.executable, "-m", *shlex.split(command)], check=False).returncode
-    print(f"make them again: {command}", file=sys.stderr)
-    return 1
+    if not repair:
+        print(f"make them again: {command}", file=sys.stderr)
+        return 1
+    for file in (file for path in bad for file in _files(products[path]) if file.exists()):
+        print(f"deleted {file}")
+        remove(file)
+    print(f"making again: {command}", flush=True)
+    return run(Path.cwd(), shlex.split(command)[1:])
 
 
-def _stores(graph: Graph) -> dict[str, None]:
-    """Return the manifests of all stores in order, those left out that are removed after use."""
-    rules = [step.name for step in graph.steps.values() if "store" in step.outputs]
-    return {
-        product.path(): None
-        for product in graph.of(*rules)
-        if product.rule != TEMPORARY or Path(product.path("store")).exists()
-    }
+def _files(product: Product) -> list[Path]:
+    """Return all paths of a product, that of its digests last."""
+    return [*(Path(product.path(output)) for output in product.step.outputs),
+            digests_path(product.path())]  # fmt: skip
+
+
+def _problems(product: Product) -> list[str]:
+    """Return ``<file>: <what is wrong>`` of a product, each once."""
+    paths = {output: product.path(output) for output in product.step.outputs}
+    store = paths.pop("store", None)
+    compared = {path: file_problem(path) for path in paths.values()}
+    problems = [f"{path}: {problem}" for path, problem in compared.items() if problem]
+    if store and not problems and (product.rule != TEMPORARY or Path(store).exists()):
+        problems += verify(product.path())
+    return problems

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from bindscope.config.zoo import ZOO
+from bindscope.core.digests import check_file
 from bindscope.core.files import hash_file
 from bindscope.core.graph import Graph, Product
 from bindscope.core.keys import CLONE
@@ -20,6 +21,11 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
     -------
     int
         0 if all trainings of the configuration are finished, else 1.
+
+    Raises
+    ------
+    StoreError
+        If a file of a training is not as its job wrote it.
     """
     from bindscope.models.zoo import write  # imports torch
 
@@ -32,6 +38,8 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
             print(f"{name:32} not trained yet")
             missing += 1
             continue
+        for output in product.step.outputs:
+            check_file(product.path(output))
         manifest = write(
             folder,
             name,

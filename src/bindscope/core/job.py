@@ -11,13 +11,14 @@ import site
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from bindscope.core.digests import check_file, forget_digests, write_digests
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, own_code, spec_key
@@ -68,9 +69,7 @@ class Job:
     @property
     def inputs(self) -> Inputs:
         """Products by role with their names, for a table, a figure or the report."""
-        files = {role: [paths] if isinstance(paths, str) else list(paths)
-                 for role, paths in self.input.items()}  # fmt: skip
-        return read_inputs(self.spec, files)
+        return read_inputs(self.spec, _paths(self.input))
 
 
 def give_jobs_path(source: str) -> None:
@@ -86,6 +85,34 @@ def name_launcher() -> None:
     """
     above = os.environ.get(LAUNCHERS, "").split()
     os.environ[LAUNCHERS] = " ".join(dict.fromkeys([*above, str(os.getpid())]))
+
+
+def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
+    """Run a job: what it reads is checked before, what it wrote gets digests after.
+
+    Stores are checked by those who open them.
+
+    Raises
+    ------
+    BindscopeError
+        As `start` does, or if an input is not as its job wrote it.
+    """
+    job = start(snakemake)
+    for role, paths in _paths(job.input).items():
+        for path in paths if not role.startswith("resource_") else ():
+            if not Path(path).is_dir():
+                check_file(path)
+    outputs = [path for paths in _paths(job.output).values() for path in paths]
+    forget_digests(outputs)
+    main(job)
+    write_digests(outputs)
+
+
+def _paths(files: Any) -> dict[str, list[str]]:
+    """Return inputs or outputs by name, as Snakemake gives them: a path, or several."""
+    return {
+        name: [paths] if isinstance(paths, str) else list(paths) for name, paths in files.items()
+    }
 
 
 def start(snakemake: Any) -> Job:

@@ -29,7 +29,7 @@ ANALYSIS_STEPS = (
         "concept_geometry",
         {
             "rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl",
-            "picture": f"{_OF_EMBEDDING}/picture-{{key}}.json",
+            "picture": f"{_OF_EMBEDDING}/geometry-{{key}}.picture.json",
         },
         leaf=True,
         makes="geometry of embeddings",

@@ -1,0 +1,78 @@
+"""The digests of a job's files: written when it ends, checked before another job reads them.
+
+Beside a product lies ``<product>.sha256``, in the format of ``sha256sum``: a line per file. A store
+is a folder; its manifest, which is such a file, carries the checksums of its chunks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.files import fsync_directory, hash_file, write_atomic
+
+# All files of a product have one path up to its key; those without a key differ in their suffixes.
+_UP_TO_KEY = re.compile(r".*[-/][0-9a-f]{8}(?=[./])")
+
+
+def digests_path(output: Path | str) -> Path:
+    """Return where the digests of a product are, given the path of any file of it."""
+    path = Path(output)
+    found = _UP_TO_KEY.match(str(path))
+    return Path(f"{found[0] if found else path.with_name(path.name.partition('.')[0])}.sha256")
+
+
+def forget_digests(outputs: Iterable[str]) -> None:
+    """Remove the digests of what is about to be made again: without them it is not finished."""
+    for path in {digests_path(output) for output in outputs}:
+        if path.exists():
+            path.unlink()
+            fsync_directory(path.parent)
+
+
+def write_digests(outputs: Iterable[str]) -> None:
+    """Hash the files of one product; folders, which are stores, are left to their manifests.
+
+    Raises
+    ------
+    StoreError
+        If the disk is full or may not be written.
+    """
+    files = sorted(Path(output) for output in outputs if not Path(output).is_dir())
+    target = digests_path(files[0])
+    names = ((os.path.relpath(file, target.parent), file) for file in files)
+    write_atomic(target, "".join(f"{hash_file(file)}  {name}\n" for name, file in names))
+
+
+def file_problem(path: Path | str) -> str:
+    """Compare a file with its digest.
+
+    Returns
+    -------
+    str
+        What is wrong with it, empty for a file in order.
+    """
+    path, digests = Path(path), digests_path(path)
+    if not path.is_file():
+        return "the file is missing"
+    if not digests.is_file():
+        return f"was not finished, or its digests were deleted ({digests})"
+    line = f"{hash_file(path)}  {os.path.relpath(path, digests.parent)}"
+    if line.encode() not in digests.read_bytes().splitlines():
+        return "the file is truncated or was changed (its digest differs)"
+    return ""
+
+
+def check_file(path: Path | str) -> None:
+    """Refuse a file of a product that is not as its job wrote it.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or unfinished, or its digest differs; the message names what mends it.
+    """
+    if problem := file_problem(path):
+        raise StoreError(str(path), problem, snakemake_command(f"--forcerun {path}"))
