@@ -15,12 +15,14 @@ from harness import Clone, flip_a_byte
 import bindscope
 from bindscope.cli import main
 from bindscope.config.root import Config
+from bindscope.core.digests import digests_path
 from bindscope.core.errors import StoreError
 from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 Command = Callable[..., tuple[int, str, str]]
+FILES = (".json", ".jsonl", ".safetensors")
 STUDY = "studies.binding_information"
 
 
@@ -158,24 +160,25 @@ def test_verify_finds_a_flipped_byte_and_repairs_it(
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
     clone.edit({"report.figures": ["calibration"]})  # less to draw after the repair
-    stores = len(list(clone.path.glob("results/**/*.zarr")))
-    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    sound_lines = checked(clone, 0)
+    assert command("verify", clone=clone) == (0, sound_lines, "")
 
     shard = clone.product("encoded", part="first")
     chunk = Path(shard.path("store"), "cls", "c.0.0.0")
     flip_a_byte(clone.path / chunk)
     code, printed, complaints = command("verify", clone=clone)
-    assert (code, printed) == (1, f"{stores} stores checked, 1 bad\n")
+    assert (code, printed) == (1, checked(clone, 1))
     assert complaints.splitlines() == [
         f"{chunk}: the chunk is damaged (its checksum differs)",
         f"make them again: snakemake --cores all --forcerun {shard.path()} "
         f"--configfile {clone.configfile}",
     ]
 
-    assert clone.bindscope("verify", "--repair").returncode == 0
-    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    assert f"deleted {shard.path('store')}\n" in clone.bindscope("verify", "--repair").stdout
+    assert command("verify", clone=clone) == (0, sound_lines, "")
     mended, sound = clone.results(), finished.results()
-    same = [path for path in sound if path.partition("/")[0] not in ("figures", "report.html")]
+    of_all_figures = ("figures", "report.html", "report.sha256")
+    same = [path for path in sound if path.partition("/")[0] not in of_all_figures]
     assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
 
 
@@ -190,15 +193,14 @@ def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
         "studies.binding_information.fits": [b for b in blocks if b["models"] == ["identity"]],
         "studies.binding_information.learning_curves": [], "report.figures": ["calibration"],
     })  # fmt: skip
-    asked_for = yaml.safe_load((clone.path / clone.configfile).read_text())
-    products = build(Config.model_validate(asked_for)).products.values()
-    stores = sum("store" in product.step.outputs for product in products)
     shard, codes = clone.product("encoded", part="first"), clone.product("codes", split="val")
+    sound_lines = checked(clone, 0)
     for product in (shard, codes):
         (clone.path / product.path()).unlink()
-    shutil.rmtree(clone.path / shard.path("store"))
+        (clone.path / digests_path(product.path())).unlink()
+        shutil.rmtree(clone.path / product.path("store"))
     code, printed, complaints = command("verify", clone=clone)
-    assert (code, printed) == (1, f"{stores} stores checked, 2 bad\n")
+    assert (code, printed) == (1, checked(clone, 2, made=-2))
     *found, remedy = complaints.splitlines()
     for product, listing in ((shard, "index"), (codes, "labels")):
         (line,) = (line for line in found if line.startswith(product.path()))
@@ -208,11 +210,19 @@ def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
     assert len(found) == 2
 
     assert clone.bindscope("verify", "--repair").returncode == 0
-    assert command("verify", clone=clone) == (0, f"{stores} stores checked, 0 bad\n", "")
+    assert command("verify", clone=clone) == (0, sound_lines, "")
     mended, sound = clone.results(), finished.results()
-    of_other_fits = ("tables", "figures", "report.html")
+    of_other_fits = ("tables", "figures", "report.html", "report.sha256")
     same = [path for path in sound if path.partition("/")[0] not in of_other_fits]
     assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
+
+
+def checked(clone: Clone, bad: int, made: int = 0) -> str:
+    """Return what `verify` prints; `made` more products than are configured are there."""
+    config = yaml.safe_load((clone.path / clone.configfile).read_text())
+    products = build(Config.model_validate(config)).products.values()
+    stores = sum("store" in product.step.outputs for product in products)
+    return f"{len(products) + made} products checked, {stores + made} of them stores; {bad} bad\n"
 
 
 # --- gc ------------------------------------------------------------------------------------------
@@ -252,6 +262,7 @@ def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
     code, printed, _ = command("gc", clone=smaller)
     assert code == 0
     listed = re.findall(r"^ +(\d+\.\d) MB  (\S+)$", printed, re.MULTILINE)
+    unneeded |= {str(digests_path(path)) for path in unneeded if path.endswith(FILES)}
     assert {path for _, path in listed} == unneeded
     assert clone.results() == before
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bindscope.core.errors import StoreError, snakemake_command
-from bindscope.core.files import fsync_directory, hash_file, write_atomic
+from bindscope.core.files import disk_errors, hash_file, write_atomic
 
 # All files of a product have one path up to its key; those without a key differ in their suffixes.
 _UP_TO_KEY = re.compile(r".*[-/][0-9a-f]{8}(?=[./])")
@@ -28,9 +28,8 @@ def digests_path(output: Path | str) -> Path:
 def forget_digests(outputs: Iterable[str]) -> None:
     """Remove the digests of what is about to be made again: without them it is not finished."""
     for path in {digests_path(output) for output in outputs}:
-        if path.exists():
-            path.unlink()
-            fsync_directory(path.parent)
+        with disk_errors(path):
+            path.unlink(missing_ok=True)
 
 
 def write_digests(outputs: Iterable[str]) -> None:

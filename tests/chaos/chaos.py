@@ -1,0 +1,359 @@
+"""Faults, counted: ``make chaos ROUNDS=100``, or ``python tests/chaos/chaos.py --rounds 100``.
+
+Each round copies a finished clone, does it a fault, and starts the run again; where that is refused
+or ``bindscope verify`` finds damage, ``bindscope verify --repair`` follows. A round ends
+
+- *equal*: the run alone gave the results of an undisturbed one, byte for byte;
+- *refused*: it stopped with a remedy, and the repair gave them;
+- *healed*: it went through, ``verify`` named the damage, and the repair gave them;
+- *wrong*: anything else, be it other results that ``verify`` takes for sound or a bare traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+from harness import Clone, flip_a_byte
+
+HERE = Path(__file__).parent
+VERDICTS = ("equal", "refused", "healed", "wrong")
+# What runs again in the rounds that disturb a run; their like are among them.
+RULES = ("codes", "anchors", "scenes", "training", "encoded", "pooled", "index", "fit", "null",
+         "attention", "learning_curve", "table", "figure", "report")  # fmt: skip
+PATIENCE_S = 240
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+
+
+@dataclass(frozen=True)
+class Round:
+    """What was done and how it ended."""
+
+    fault: str
+    target: str
+    verdict: str
+    note: str = ""
+
+
+# --- the run and its results ---------------------------------------------------------------------
+
+
+def finished(folder: Path) -> Clone:
+    """Run a cut of the CI's preset that has every kind of file."""
+    clone = Clone.make(folder)
+    study = "studies.binding_information"
+    clone.edit({
+        "datasets.0.shard_size.train": 128, "report.figures": ["tokens"],
+        f"{study}.fits.0.layers": "last", f"{study}.fits.0.probes": ["linear"],
+    })  # fmt: skip
+    done = subprocess.run(
+        command(clone), cwd=clone.path, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+    return clone
+
+
+def command(clone: Clone, *arguments: str) -> list[str]:
+    """Return what `make run` starts."""
+    return [sys.executable, "-m", "bindscope.commands.run", "--configfile", clone.configfile,
+            "--cores", "2", *arguments]  # fmt: skip
+
+
+def start(
+    clone: Clone, *arguments: str, environment: Mapping[str, str] | None = None, **options: object
+) -> subprocess.Popen[str]:
+    """Start a run in a process group of its own."""
+    return subprocess.Popen(
+        command(clone, *arguments), cwd=clone.path, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(clone.path / "src"), **(environment or {})},
+        **options,  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def judge(clone: Clone, sound: Mapping[str, str]) -> tuple[str, str]:
+    """Run again, repair if need be, and compare."""
+    run = start(clone)
+    said = run.communicate(timeout=PATIENCE_S)[0]
+    checked = clone.bindscope("verify", check=False)
+    if run.returncode == 0 and checked.returncode == 0:
+        return ("equal", "") if clone.results() == sound else ("wrong", different(clone, sound))
+    if run.returncode and not has_remedy(said):
+        return "wrong", f"the run said:\n{said}"
+    repaired = clone.bindscope("verify", "--repair", check=False)
+    if repaired.returncode:
+        return "wrong", f"the repair said:\n{repaired.stdout}{repaired.stderr}\n{said}"
+    if clone.results() != sound:
+        return "wrong", f"after a repair, {different(clone, sound)}\n{said}{checked.stderr}"
+    return "refused" if run.returncode else "healed", checked.stderr
+
+
+def has_remedy(said: str) -> bool:
+    """Whether a message tells a user what to do, and no developer where."""
+    return "remedy: " in said and "Traceback" not in said
+
+
+def different(clone: Clone, sound: Mapping[str, str]) -> str:
+    """Name files that are not those of an undisturbed run."""
+    found = clone.results()
+    paths = sorted(path for path in {*found, *sound} if found.get(path) != sound.get(path))
+    return f"{len(paths)} files differ: {', '.join(paths[:4])}"
+
+
+# --- damage to files -----------------------------------------------------------------------------
+
+
+def kinds(clone: Clone) -> dict[str, list[Path]]:
+    """Return all files of results by folder and suffix; of stores, chunks and metadata."""
+    found: dict[str, list[Path]] = {}
+    for name in clone.results():
+        path = Path(name)
+        suffix = "".join(path.suffixes) if ".zarr" not in name else f".zarr/{path.name[:2]}"
+        found.setdefault(f"{path.parts[0].partition('.')[0]} {suffix}", []).append(
+            clone.path / "results" / path
+        )
+    return found
+
+
+def flip(path: Path, chance: random.Random) -> None:
+    """Change one bit."""
+    content = bytearray(path.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+
+
+def truncate(path: Path, chance: random.Random) -> None:
+    """Cut the end off."""
+    os.truncate(path, chance.randrange(path.stat().st_size))
+
+
+def delete(path: Path, _: random.Random) -> None:
+    """Delete one file."""
+    path.unlink()
+
+
+def exchange(path: Path, chance: random.Random) -> None:
+    """Put another file of the same suffix in its place."""
+    like = sorted(set(path.parents[1].rglob(f"*{path.suffix}")) - {path})
+    others = [other for other in like if other.is_file()]
+    path.write_bytes(chance.choice(others).read_bytes() if others else b"another")
+
+
+def damage(
+    how: Callable[[Path, random.Random], None], number: int, clone: Clone, chance: random.Random
+) -> tuple[str, str]:
+    """Damage a file of the kind whose turn it is; half of the time the time of change stays."""
+    by_kind = sorted(kinds(clone).items())
+    kind, paths = by_kind[number % len(by_kind)]
+    path = chance.choice(paths)
+    before = path.stat()
+    how(path, chance)
+    if path.exists() and chance.random() < 0.5:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    return kind, ""
+
+
+def lose_records(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Lose what Snakemake knows, and a product with it."""
+    shutil.rmtree(clone.path / ".snakemake")
+    damage(delete, chance.randrange(1000), clone, chance)
+    return ".snakemake", ""
+
+
+# --- runs that are disturbed ---------------------------------------------------------------------
+
+
+def jobs_of(clone: Clone, rule: str) -> list[int]:
+    """Processes that run a rule's script in this clone."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            script = next((word for word in words if b".snakemake/scripts" in word), b"")
+            scripts = {"pooled": "extract", "null": "fit"}
+            if script.endswith(f".{scripts.get(rule, rule)}.py".encode()):
+                if (entry / "cwd").readlink() == clone.path:
+                    found.append(int(entry.name))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that one started."""
+    with suppress(OSError):
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
+    return []
+
+
+def kill(
+    victim: str, sent: signal.Signals, number: int, clone: Clone, chance: random.Random
+) -> tuple[str, str]:
+    """Kill a job, its Snakemake, or all processes, at some moment of a job."""
+    rule = RULES[number % len(RULES)]
+    run = start(clone, "--forcerun", rule)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (jobs := jobs_of(clone, rule)) and time.monotonic() < deadline:
+        if run.poll() is not None:
+            raise AssertionError(f"no job of {rule}: {run.communicate()[0]}")
+        time.sleep(0.05)
+    time.sleep(chance.uniform(0, 2.0))
+    with suppress(ProcessLookupError):
+        if victim == "job":
+            os.kill(chance.choice(jobs), sent)
+        elif victim == "Snakemake":
+            os.kill(chance.choice(children(run.pid)), sent)
+        else:
+            os.killpg(run.pid, sent)
+    run.communicate(timeout=PATIENCE_S)
+    return rule, ""
+
+
+def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Leave the shell that started a run with nohup: the run goes on to its end."""
+    rule = RULES[number % len(RULES)]
+    words = " ".join(command(clone, "--forcerun", rule))
+    shell = subprocess.Popen(
+        ["bash", "-c", f"nohup {words} >run.log 2>&1 & echo $!; sleep 600"], text=True,
+        cwd=clone.path, stdout=subprocess.PIPE, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(clone.path / "src")},
+    )  # fmt: skip
+    assert shell.stdout
+    run = int(shell.stdout.readline())
+    time.sleep(chance.uniform(1, 5))
+    os.killpg(shell.pid, signal.SIGHUP)
+    shell.communicate()
+    deadline = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{run}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    said = (clone.path / "run.log").read_text()
+    return rule, "" if "Done in" in said else f"a run ended with its shell:\n{said}"
+
+
+def fill_disk(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Let no job write more than some bytes into a file."""
+    rule, limit = RULES[number % len(RULES)], int(10 ** chance.uniform(1.5, 4.5))
+    path = os.pathsep.join(map(str, (clone.path / "src", HERE / "full_disk")))
+    environment = {"PYTHONPATH": path, "CHAOS_BYTES": str(limit)}
+    run = start(clone, "--forcerun", rule, environment=environment)
+    said = run.communicate(timeout=PATIENCE_S)[0]
+    told = run.returncode == 0 or (has_remedy(said) and "the disk is full" in said)
+    return f"{rule} store" if rule in ("codes", "scenes") else rule, "" if told else said
+
+
+def forbid(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Make a folder of results read-only, for root too."""
+    rule = RULES[number % len(RULES)]
+    folders = [path for path in sorted((clone.path / "results").rglob("*")) if path.is_dir()]
+    for folder in folders:
+        folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    drop = partial(ctypes.CDLL(None).prctl, PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)
+    run = start(clone, "--forcerun", rule, preexec_fn=drop)
+    said = run.communicate(timeout=PATIENCE_S)[0]
+    for folder in folders:
+        folder.chmod(stat.S_IRWXU)
+    return rule, "" if run.returncode and "Permission denied" in said else said
+
+
+def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
+    """Start two runs at once: one is refused with a remedy, or finds nothing to do."""
+    rule = RULES[number % len(RULES)]
+    runs = [start(clone, "--forcerun", rule)]
+    time.sleep(chance.uniform(0, 3))
+    runs.append(start(clone))
+    said = [run.communicate(timeout=PATIENCE_S)[0] for run in runs]
+    wrong = [s for run, s in zip(runs, said, strict=True) if run.returncode and not has_remedy(s)]
+    return rule, "\n".join(wrong) if any(run.returncode == 0 for run in runs) else "\n".join(said)
+
+
+FAULTS: dict[str, Callable[[int, Clone, random.Random], tuple[str, str]]] = {
+    "flipped bit": partial(damage, flip),
+    "truncated file": partial(damage, truncate),
+    "deleted file": partial(damage, delete),
+    "exchanged file": partial(damage, exchange),
+    "lost records": lose_records,
+    "kill -9 of a job": partial(kill, "job", signal.SIGKILL),
+    "kill -9 of Snakemake": partial(kill, "Snakemake", signal.SIGKILL),
+    "kill -9 of all": partial(kill, "all", signal.SIGKILL),
+    "Ctrl-C": partial(kill, "all", signal.SIGINT),
+    "lost terminal": partial(kill, "all", signal.SIGHUP),
+    "logout": log_out,
+    "full disk": fill_disk,
+    "read-only results": forbid,
+    "two runs": run_twice,
+}
+
+
+# --- rounds --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def copied(clone: Clone) -> Iterator[Clone]:
+    """Copy a clone for one round."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield clone.copy(Path(folder).resolve() / "clone")
+
+
+def one_round(clone: Clone, sound: Mapping[str, str], fault: str, number: int) -> Round:
+    """Do one fault to a copy, and say how it ended; `number` decides all that is drawn."""
+    with copied(clone) as copy:
+        target, complaint = FAULTS[fault](number, copy, random.Random(number))
+        verdict, note = judge(copy, sound)
+    if complaint:
+        verdict, note = "wrong", f"{complaint}\nthen {verdict}: {note}"
+    return Round(fault, target, verdict, note)
+
+
+def rounds(clone: Clone, first: int, n: int, workers: int = 2) -> Iterator[Round]:
+    """Do faults in turn, in several copies at once."""
+    sound, names = clone.results(), list(FAULTS)
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(
+            lambda i: one_round(clone, sound, names[i % len(names)], i), range(first, first + n)
+        )
+
+
+def main() -> int:
+    """Print a line per round, then the table; 1 if anything ended wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    counts: Counter[tuple[str, str]] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        clone = finished(Path(folder).resolve() / "clone")
+        found = rounds(clone, given.first, given.rounds, given.workers)
+        for i, each in enumerate(found, given.first):
+            counts[each.fault, each.verdict] += 1
+            print(f"{i:5} {each.verdict:8} {each.fault}: {each.target}", flush=True)
+            if each.verdict == "wrong":
+                print(each.note, flush=True)
+    print("\nfault," + ",".join(VERDICTS))
+    for fault in FAULTS:
+        print(f"{fault}," + ",".join(str(counts[fault, verdict]) for verdict in VERDICTS))
+    wrong = sum(n for (_, verdict), n in counts.items() if verdict == "wrong")
+    print(f"{given.rounds} rounds, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
