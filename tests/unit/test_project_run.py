@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bindscope.commands import run as command
@@ -280,7 +281,8 @@ rule last:
 
 @pytest.mark.slow
 @pytest.mark.workflow
-def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
+@pytest.mark.parametrize("victim", ["all", "Snakemake"])
+def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None:
     (clone / "Snakefile").write_text(TOY)
     profile = clone / "profiles/default/profile.yaml"
     profile.parent.mkdir(parents=True)
@@ -291,7 +293,10 @@ def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
     deadline = time.monotonic() + 60
     while not (clone / "pid").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(first.pid, signal.SIGKILL)
+    if victim == "all":
+        os.killpg(first.pid, signal.SIGKILL)
+    else:
+        psutil.Process(first.pid).children()[0].kill()
     first.wait()
     locks = clone / ".snakemake/locks"
     assert list(locks.iterdir())

@@ -61,7 +61,9 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     mine = Starter.this_process()
     write_json(root / RECORD, asdict(mine))
     code = subprocess.run(command, cwd=root, check=False).returncode
-    if Starter.read(root) == mine:  # and not of a second one, which Snakemake refused
+    # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
+    # second run, which Snakemake refused, has written a record of its own.
+    if not is_locked(root) and Starter.read(root) == mine:
         (root / RECORD).unlink()
     if code:
         print(

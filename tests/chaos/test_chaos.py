@@ -1,0 +1,48 @@
+"""Ten rounds of `chaos.py`, late in the pipeline, where little is to be made again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bindscope.core.digests import write_digests
+from chaos import FAULTS, Clone, finished, kinds, one_round, rounds
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(600)]
+SUFFIXES = ("csv", "html", "parquet")
+FIT, TABLE, REPORT = 7, 11, 13  # in chaos.RULES
+# A fault, and its target: the number of a rule, or a kind of file.
+ROUNDS: dict[str, int | str] = {
+    "flipped bit": "fits .details.safetensors", "truncated file": "tables .csv",
+    "deleted file": "figures .svg", "exchanged file": "report .html", "kill -9 of a job": TABLE,
+    "kill -9 of Snakemake": REPORT, "kill -9 of all": TABLE, "Ctrl-C": REPORT,
+    "full disk": FIT, "two runs": REPORT,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    return finished(tmp_path_factory.mktemp("chaos") / "clone", snakemake=False)
+
+
+def test_ten_faults(clone: Clone) -> None:
+    numbers = {kind: i for i, kind in enumerate(sorted(kinds(clone)))}
+    faults = [(fault, numbers.get(target, target)) for fault, target in ROUNDS.items()]
+    ended = list(rounds(clone, faults))
+    assert [each.note for each in ended if each.verdict == "wrong"] == []
+    verdicts = {each.fault: each.verdict for each in ended}
+    assert verdicts["flipped bit"] == verdicts["truncated file"] == "healed"
+
+
+def test_another_result_that_passes_for_sound_is_counted_as_wrong(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forge(_: int, copy: Clone, __: object) -> tuple[str, str]:
+        files = [copy.path / f"results/tables/priors.{suffix}" for suffix in SUFFIXES]
+        files[0].write_text("forged")
+        write_digests(map(str, files))
+        return "tables .csv", ""
+
+    monkeypatch.setitem(FAULTS, "forged", forge)
+    ended = one_round(clone, clone.results(), "forged", 0)
+    assert ended.verdict == "wrong"
+    assert "2 files differ: tables/priors.csv, tables/priors.sha256" in ended.note
