@@ -269,7 +269,7 @@ def forbid(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
     said = run.communicate(timeout=PATIENCE_S)[0]
     for folder in folders:
         folder.chmod(stat.S_IRWXU)
-    return rule, "" if run.returncode and "Permission denied" in said else said
+    return rule, "" if run.returncode and has_remedy(said) else said
 
 
 def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:

@@ -250,6 +250,23 @@ def as_user(number: int, call: Callable[[], list[str]]) -> list[str]:
         return list(json.loads(answer.read()))
 
 
+def test_read_only_results_are_refused_but_for_a_dry_run(
+    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = clone / "results/fits/tiny"
+    folder.mkdir(parents=True)
+    (clone / "results/scenes/a.zarr").mkdir(parents=True)
+    closed = {str(folder), str(clone / "results/scenes/a.zarr")}  # root may write anywhere
+    monkeypatch.setattr(command.os, "access", lambda path, _: str(path) not in closed)
+    with pytest.raises(BindscopeError, match="cannot be replaced") as refused:
+        command.run(clone, [])
+    assert refused.value.where == str(folder)
+    assert commands == []
+    assert command.run(clone, ["--dry-run"]) == 0
+    closed.discard(str(folder))
+    assert command.run(clone, []) == 0
+
+
 def test_a_configuration_that_is_no_yaml_does_not_reach_snakemake(
     clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

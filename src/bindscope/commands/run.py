@@ -51,10 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(root: Path, arguments: Sequence[str]) -> int:
     """Run Snakemake in a clone where no other run is at work, and return its exit code.
 
-    Cores and memory are added to its arguments where they do not say. Raises `BindscopeError` if a
-    killed run's lock cannot be removed.
+    Cores and memory are added to its arguments where they do not say. Raises `BindscopeError` if
+    results may not be written, or a killed run's lock cannot be removed.
     """
     started = time.monotonic()
+    dry = bool({"-n", "--dry-run", "--dryrun"} & set(arguments))
+    if not dry:
+        refuse_read_only(root / "results")
     command = [sys.executable, "-m", "snakemake", *arguments, *defaults(arguments)]
     if is_locked(root):
         unlock(root, command)
@@ -71,7 +74,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
             "continues from there. Logs of jobs: results/logs",
             file=sys.stderr,
         )
-    elif not {"-n", "--dry-run", "--dryrun"} & set(arguments):
+    elif not dry:
         print(f"\nDone in {time.monotonic() - started:.0f} s.")
         for title, pattern in RESULTS.items():
             if names := sorted(path.stem for path in (root / "results").glob(pattern)):
@@ -206,6 +209,23 @@ def refuse_second(root: Path, patience_s: float = 3.0) -> None:
             f"is locked by a run: {starter or 'nothing says on which machine'}",
             "if it is no longer alive, run `snakemake --unlock`, then the same command again",
         )
+
+
+def refuse_read_only(results: Path) -> None:
+    """Refuse folders that this user may not change: Snakemake would end in a traceback.
+
+    Raises
+    ------
+    BindscopeError
+        If there is one; what is in a store is not looked at.
+    """
+    for folder, below, _ in os.walk(results):
+        below[:] = [name for name in below if not name.endswith(".zarr")]
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise BindscopeError(
+                folder, "its files cannot be replaced (Permission denied)",
+                "make it and all folders in it writable for this user and rerun",
+            )  # fmt: skip
 
 
 def unlock(root: Path, command: Sequence[str]) -> None:
