@@ -307,7 +307,7 @@ def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
         model, report = cls.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **LOCAL, **options
         )
-    except (*UNREADABLE, RuntimeError) as error:
+    except UNREADABLE as error:
         raise ModelError(where, f"its weights do not load ({unread(error)})", remedy) from error
     missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
     if missing:

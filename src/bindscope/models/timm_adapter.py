@@ -14,7 +14,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap
 from bindscope.models.images import Transform, check_input_px, interpolation
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
-from bindscope.models.weights import parse_source, resolve
+from bindscope.models.weights import UNREADABLE, parse_source, resolve
 
 _PARTS = ("blocks", "norm", "patch_embed", "num_prefix_tokens", "forward_features")
 
@@ -121,7 +121,7 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
         model = timm.create_model(
             name, pretrained=True, pretrained_cfg_overlay={"file": str(found.tensors[0])}
         )
-    except RuntimeError as error:
+    except UNREADABLE as error:
         raise ModelError(
             where, f"the weights in {found.tensors[0]} are not those of {name} ({error})",
             "name the model, with its tag, that the weights were saved from",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+from safetensors import SafetensorError
 
 from bindscope.config.models import Pretrained
 from bindscope.core.contents import combined_hash, file_sha256, list_files
@@ -32,8 +33,11 @@ _SHARDS = "model.safetensors.index.json"
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
-# What transformers raises where a file of a checkpoint is damaged or something else.
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+# What transformers and timm raise where a file of a checkpoint is damaged or something else.
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RuntimeError,
+    SafetensorError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
