@@ -23,13 +23,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run zoo impostors test test-presets test-cluster lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo impostors test test-presets test-cluster chaos lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (zoo, impostors, test-presets, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, impostors, test-presets, chaos, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -113,6 +113,11 @@ test-cluster: setup
 	"$(BIN)/uv" --no-config pip install --quiet --python "$(BIN)/python" --target "$(CLUSTER)" --no-deps \
 		--group cluster
 	PYTHONPATH="$(CLUSTER)" "$(BIN)/python" -m pytest tests/cluster
+
+# Faults of files, runs and disks, counted by how they end: about 16 seconds of a core a round.
+ROUNDS ?= 100
+chaos: setup
+	"$(BIN)/python" tests/chaos/chaos.py --rounds $(ROUNDS) $(ARGS)
 
 lint: lint-ruff lint-format lint-types lint-snakefmt lint-snakemake
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from bindscope.fitting import descent
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
@@ -101,6 +102,28 @@ def test_what_is_killed_goes_on_and_ends_in_the_same_bits(tmp_path, dies_at, fie
     assert checkpoint.path.is_file()  # until the results are written
     checkpoint.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("of_a_loss", [lambda loss: loss, float])
+def test_between_distant_evaluations_a_state_is_kept_by_the_clock(tmp_path, monkeypatch, of_a_loss):
+    """A death loses seconds, not an epoch; losses since the evaluation before are kept too."""
+
+    class Task(Lines):
+        def backward(self, run, batch, share):
+            """Give the loss as a tensor, or as a number."""
+            return of_a_loss(super().backward(run, batch, share))
+
+    distant = plan(evaluate=lambda step: step % 20 == 0)
+    whole = runs()
+    Descent(whole, Task(), distant).fit()
+    monkeypatch.setattr(descent, "KEEP_S", 2.5)
+    monkeypatch.setattr(descent, "monotonic", count().__next__)  # a second a look
+    checkpoint, again, resumed = Checkpoint(tmp_path / "state", "key"), Task(), runs()
+    with pytest.raises(KilledError):
+        Descent(runs(), Task(19), distant, checkpoint).fit()
+    Descent(resumed, again, distant, checkpoint).fit()
+    assert again.begun[0] > 19 - 4
+    assert [state(run) for run in resumed] == [state(run) for run in whole]
 
 
 def test_a_checkpoint_of_another_key_or_a_damaged_one_is_not_read(tmp_path):

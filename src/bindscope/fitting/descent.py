@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from bindscope.core.progress import Progress
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 
+KEEP_S = 45.0  # so that a death costs less than a minute
 BatchType = TypeVar("BatchType")
 # What of a run a checkpoint holds beside tensors.
 RECORDED = (
@@ -177,8 +180,9 @@ class Descent:
     plan
         How.
     checkpoint
-        Where the state is written at every evaluation, and read from at the start; who made it
-        removes it when the results are safe. None: a descent that is killed begins anew.
+        Where the state is written at every evaluation and at least once in `KEEP_S` seconds, and
+        read from at the start; who made it removes it when the results are safe. None: a descent
+        that is killed begins anew.
     """
 
     def __init__(
@@ -190,7 +194,9 @@ class Descent:
     ) -> None:
         self.runs, self.task, self.plan, self.checkpoint = runs, task, plan, checkpoint
         self.optimisers = [plan.optimiser(run.module) for run in runs]
+        # Of the batches since the last evaluation; a task gives numbers, or tensors of a number.
         self.losses: list[list[float | Tensor]] = [[] for _ in runs]
+        self._kept_s = monotonic()
 
     def fit(self) -> None:
         """Descend to the end of the plan, or until all runs have stopped."""
@@ -207,6 +213,8 @@ class Descent:
             self._step(step, batches)
             if plan.evaluate(step + 1) or step + 1 == plan.steps:
                 self._evaluate([i for i, run in enumerate(self.runs) if not run.stopped])
+                self._keep(step + 1)
+            elif monotonic() - self._kept_s > KEEP_S:
                 self._keep(step + 1)
             progress.advance(note=self._note())
 
@@ -254,8 +262,14 @@ class Descent:
             parts["optimiser"] = optimiser.state()
             for part, values in parts.items():
                 tensors |= {f"{i}.{part}.{name}": value for name, value in values.items()}
-            records.append({name: getattr(run, name) for name in RECORDED})
+            record = {name: getattr(run, name) for name in RECORDED}
+            if seen := [loss for loss in self.losses[i] if isinstance(loss, Tensor)]:
+                tensors[f"{i}.losses"] = torch.stack(seen)
+            else:
+                record["losses"] = self.losses[i]
+            records.append(record)
         self.checkpoint.write(tensors, {"step": step, "runs": records})
+        self._kept_s = monotonic()
 
     def _resume(self) -> int | None:
         """Take the state of the checkpoint; return its step, or None where there is none."""
@@ -273,6 +287,8 @@ class Descent:
             best = _part(tensors, f"{i}.best.")
             run.best = {name: value.to(device) for name, value in best.items()}
             self.optimisers[i].load(_part(tensors, f"{i}.optimiser."), run.steps)
+            seen = tensors.get(f"{i}.losses")
+            self.losses[i] = values.get("losses", []) if seen is None else list(seen.to(device))
         return int(record["step"])
 
 
