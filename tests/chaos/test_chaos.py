@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
 
-from bindscope.core.digests import write_digests
-from chaos import FAULTS, Clone, finished, kinds, one_round, rounds
+import pytest
+import yaml
+
+from bindscope.commands.verify import product_problems
+from bindscope.config.root import Config
+from bindscope.core.digests import digests_path, write_digests
+from bindscope.studies.build import build
+from chaos import (
+    FAULTS,
+    Clone,
+    delete,
+    exchange,
+    finished,
+    flip,
+    kinds,
+    one_round,
+    rounds,
+    truncate,
+)
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(600)]
 SUFFIXES = ("csv", "html", "parquet")
@@ -22,6 +41,33 @@ ROUNDS: dict[str, int | str] = {
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return finished(tmp_path_factory.mktemp("chaos") / "clone", snakemake=False)
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, delete, exchange])
+def test_verify_names_damage_to_any_file(
+    damage: Callable[[Path, Random], None], clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file that the run has made, one after the other; and then all are sound again."""
+    monkeypatch.chdir(clone.path)
+    configured = yaml.safe_load(Path(clone.configfile).read_text())
+    products = build(Config.model_validate(configured)).products.values()
+    owners = {
+        str(digests_path(path)): product
+        for product in products
+        for path in map(product.path, product.step.outputs)
+    }
+    chance, unseen = Random(0), []
+    for name in clone.results():
+        path = Path("results", name)
+        before = path.read_bytes()
+        damage(path, chance)
+        # An exchange may bring the same bytes.
+        changed = not path.exists() or path.read_bytes() != before
+        if changed and not product_problems(owners[str(digests_path(path))]):
+            unseen.append(name)
+        path.write_bytes(before)
+    assert unseen == []
+    assert not any(map(product_problems, products))
 
 
 def test_ten_faults(clone: Clone) -> None:

@@ -45,7 +45,7 @@ def verify_products(graph: Graph, repair: bool) -> int:
         refuse_second(Path.cwd())
     products = {product.path(): product for product in graph.products.values()}
     made = [path for path, product in products.items() if any(map(Path.exists, _files(product)))]
-    problems = {path: _problems(products[path]) for path in made}
+    problems = {path: product_problems(products[path]) for path in made}
     for listing in (product.path() for product in graph.of(*LISTINGS)):
         if problems.get(listing) == []:
             missing, problems[listing] = verify_listing(listing)
@@ -75,7 +75,7 @@ def _files(product: Product) -> list[Path]:
             digests_path(product.path())]  # fmt: skip
 
 
-def _problems(product: Product) -> list[str]:
+def product_problems(product: Product) -> list[str]:
     """Return ``<file>: <what is wrong>`` of a product, each once."""
     paths = {output: product.path(output) for output in product.step.outputs}
     store = paths.pop("store", None)
