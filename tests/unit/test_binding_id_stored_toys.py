@@ -13,6 +13,7 @@ from bindscope.commands.zoo import write_zoo
 from bindscope.config import zoo as files
 from bindscope.config.loading import load_config, load_file
 from bindscope.config.zoo import TOY
+from bindscope.core.digests import write_digests
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.reading import Reading
@@ -90,6 +91,9 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
         trained, config, product.path("weights"), product.path("manifest"), code="own:chained",
         spec=product.spec,
     )  # fmt: skip
+    with pytest.raises(BindscopeError, match="not finished"):
+        write_zoo(graph, zoo)
+    write_digests([product.path("weights"), product.path("manifest")])
     assert write_zoo(graph, zoo) == 0
 
     manifest = json.loads((zoo / "made.json").read_text())
