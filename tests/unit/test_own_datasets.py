@@ -16,7 +16,8 @@ from jobs_by_hand import ROOT, job_by_hand, script
 
 import bindscope
 from bindscope.config.root import Config
-from bindscope.core.errors import ConfigError
+from bindscope.core.digests import write_digests
+from bindscope.core.errors import ConfigError, StoreError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.store.reader import open_store
 from bindscope.studies.build import build, read_graph
@@ -50,6 +51,7 @@ def make(product: Product, made: set[str]) -> None:
         made.add(product.path())
         name = json.loads(product.spec)["runs"][0].removesuffix(".py")
         script(name).main(job_by_hand(product, Path()))  # the current folder
+        write_digests(map(product.path, product.step.outputs))
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +99,16 @@ def test_images_and_labels_belong_together(done: Graph, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
     Path("kitchen.yaml").write_text(yaml.safe_dump(example()))
-    opened = bindscope.open(
-        dataset="kitchen", model="vit", layer=1, split="test", configfile="kitchen.yaml"
-    )
+    wanted = {"dataset": "kitchen", "model": "vit", "layer": 1, "configfile": "kitchen.yaml"}
+    opened = bindscope.open(**wanted, split="test")
     assert opened.activations.shape[0] == len(opened.objects) == 32
     assert opened.features.shape == (32, 5)
+    (index,) = done.of("index", model="vit")
+    whole = Path(index.path()).read_bytes()
+    Path(index.path()).write_bytes(whole + b" ")
+    with pytest.raises(StoreError, match="its digest differs"):
+        bindscope.open(**wanted, split="test")
+    Path(index.path()).write_bytes(whole)
 
 
 def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None:
