@@ -12,7 +12,8 @@ from bindscope.core.graph import Graph
 from bindscope.core.store.verify import verify, verify_listing
 
 LISTINGS = ("index", "labels")
-TEMPORARY = "patches_temporary"  # Snakemake removes these stores when all fits have read them
+# Snakemake removes their stores when all fits have read them.
+TEMPORARY = ("patches_temporary", "sampled_temporary")
 
 
 def verify_products(graph: Graph, repair: bool) -> int:
@@ -63,5 +64,5 @@ def _stores(graph: Graph) -> dict[str, None]:
     return {
         product.path(): None
         for product in graph.of(*rules)
-        if product.rule != TEMPORARY or Path(product.path("store")).exists()
+        if product.rule not in TEMPORARY or Path(product.path("store")).exists()
     }

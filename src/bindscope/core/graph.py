@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -10,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json
 from bindscope.core.interfaces import Given, Inputs, Request, Step
-from bindscope.core.keys import chained_code, own_code, spec_key
+from bindscope.core.keys import CLONE, chained_code, own_code, spec_key
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Product:
     reads
         Role -> outputs that are read besides the first one.
     resources
-        Committed files that it reads, by name.
+        Committed files that it reads, by name; paths from the clone's root.
     """
 
     step: Step
@@ -69,7 +70,9 @@ class Product:
             for output in ("store", *self.reads.get(role, ())):
                 if output in made:
                     found[f"{role}_{output}"] = [product.path(output) for product in products]
-        return found | {f"resource_{name}": [path] for name, path in self.resources.items()}
+        # Those of the clone, wherever the run's working directory is.
+        at_clone = {name: os.path.relpath(CLONE / path) for name, path in self.resources.items()}
+        return found | {f"resource_{name}": [path] for name, path in at_clone.items()}
 
 
 class Graph:
