@@ -91,6 +91,16 @@ def gpus_of(rule_name):
     return from_spec(rule_name, lambda spec: int(spec.get("device") == "cuda"))
 
 
+def one_after_another(rule_name):
+    """Priorities by which the products of a rule are made in their order, all above 0 and below 1.
+
+    Temporary stores are to be read and removed before Snakemake begins the next ones.
+    """
+    products = graph.of(rule_name)
+    ranks = {product.key: 1 - i / len(products) for i, product in enumerate(products, 1)}
+    return lambda wildcards: ranks[product(rule_name, wildcards).key]
+
+
 def memory(mem_mb):
     """Ask for more on each retry."""
     return lambda wildcards, attempt: mem_mb * attempt

@@ -95,6 +95,8 @@ rule record_scenes:
         log_of("record_scenes"),
     benchmark:
         benchmark_of("record_scenes")
+    # As of `scenes`.
+    priority: 6
     conda:
         "../../envs/base.yaml"
     resources:

@@ -54,6 +54,7 @@ use rule sampled as sampled_temporary with:
         log_of("sampled_temporary"),
     benchmark:
         benchmark_of("sampled_temporary")
+    priority: one_after_another("sampled_temporary")
     threads: threads_of("sampled_temporary")
     resources:
         mem_mb=memory(4000),

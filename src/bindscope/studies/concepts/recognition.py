@@ -12,7 +12,7 @@ the other modality.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from bindscope.core.errors import InputError
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
+    SCENES_AT_ONCE,
     Accuracy,
     accuracies,
     expected_of_objects,
@@ -65,7 +66,7 @@ class Readout:
 
     def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of each type are recognised, (n, C)."""
-        z = self._scaled(z)
+        z = self.scaled(z)
         hits = [
             set_separation(z @ w.T, scenes.contains_value(k)) for k, w in enumerate(self.concepts)
         ]
@@ -74,20 +75,18 @@ class Readout:
     def pooled_concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of all types are, among the values of all types, (n,)."""
         every = range(len(self.concepts))
-        scores = self._scaled(z) @ np.concatenate(self.concepts).T
+        scores = self.scaled(z) @ np.concatenate(self.concepts).T
         return set_separation(
             scores, np.concatenate([scenes.contains_value(k) for k in every], axis=1)
         )
 
-    def object_hits(self, z: Floats, scenes: Scenes, among: Flags | None = None) -> Doubles:
-        """Return whether the objects are among the candidates, or those of each scene (n, J)."""
+    def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
+        """Return whether the objects are recognised among the candidates, (n,)."""
         present = scenes.contains()[:, self.candidates]
-        scores = self._scaled(z) @ self.objects.T
-        return set_separation(
-            scores if among is None else np.where(among, scores, -np.inf), present
-        )
+        return set_separation(self.scaled(z) @ self.objects.T, present)
 
-    def _scaled(self, z: Floats) -> Doubles:
+    def scaled(self, z: Floats) -> Doubles:
+        """Return what the maps are applied to, of embeddings (n, d)."""
         return unit(z) if self.centre is None else centred(z, *self.centre)
 
 
@@ -197,19 +196,36 @@ def recognise(
 
     Embeddings with NaN (what could not be reconstructed) are dropped, and counted.
     """
-    known = np.asarray(np.isfinite(z).all(axis=1))
-    z = np.where(known[:, None], z, 0)
-    hits = {
-        "concept": readout.concept_hits(z, scenes).mean(axis=1),
-        "concept_pooled": readout.pooled_concept_hits(z, scenes),
-    }
+    return scored(readout, hits_of(readout, z, scenes), scenes, resamples=resamples)
+
+
+def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
+    """Return the hits of scenes (n,) by target, NaN where an embedding is; a block at a time."""
+    parts = []
+    for start in range(0, max(len(scenes), 1), SCENES_AT_ONCE):
+        own = scenes.take(slice(start, start + SCENES_AT_ONCE))
+        here = z[start : start + SCENES_AT_ONCE]
+        known = np.asarray(np.isfinite(here).all(axis=1))
+        here = np.where(known[:, None], here, 0)
+        hits = {
+            "concept": readout.concept_hits(here, own).mean(axis=1),
+            "concept_pooled": readout.pooled_concept_hits(here, own),
+        }
+        if len(readout.candidates):
+            hits["object"] = readout.object_hits(here, own)
+        parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
+    return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
+
+
+def scored(
+    readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes, *, resamples: int = RESAMPLES
+) -> list[Recognition]:
+    """Return recognition by targets and strata, of what `hits_of` returned of scenes."""
     expected = {
         "concept": expected_of_values(scenes, "mean"),
         "concept_pooled": expected_of_values(scenes, "pooled"),
     }
-    if len(readout.candidates):
-        hits["object"] = readout.object_hits(z, scenes)
+    if "object" in hits:
         expected["object"] = expected_of_objects(scenes, readout.candidates)
-    hits = {target: np.where(known, each, np.nan) for target, each in hits.items()}
     found = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
     return [Recognition(target, accuracy) for target, accuracy in found]
