@@ -91,6 +91,13 @@ def gpus_of(rule_name):
     return from_spec(rule_name, lambda spec: int(spec.get("device") == "cuda"))
 
 
+def all_of(rule_name):
+    """All products of a rule of the same dataset, for a job that is to wait for them."""
+    return lambda wildcards: ancient(
+        [made.path() for made in graph.of(rule_name, dataset=wildcards.dataset)]
+    )
+
+
 def one_after_another(rule_name):
     """Priorities by which the products of a rule are made in their order, all above 0 and below 1.
 

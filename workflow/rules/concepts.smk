@@ -120,9 +120,11 @@ rule binding_complexity:
         benchmark_of("binding_complexity")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("binding_complexity")
     resources:
         mem_mb=memory(4000),
         runtime=minutes(240),
+        gpu=gpus_of("binding_complexity"),
     params:
         spec=spec("binding_complexity"),
         code=code("binding_complexity"),

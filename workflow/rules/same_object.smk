@@ -47,6 +47,8 @@ rule sampled:
 use rule sampled as sampled_temporary with:
     input:
         unpack(made_from("sampled_temporary")),
+        # Else parts of all models would be made while the patches of one split are missing.
+        patches=all_of("patch_samples"),
     output:
         manifest=output_of("sampled_temporary", "manifest"),
         store=temp(directory(output_of("sampled_temporary", "store"))),

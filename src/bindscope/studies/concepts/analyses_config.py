@@ -78,6 +78,10 @@ class Complexity(Model):
         description="Share of the objects in training that choose among states of a fit, and that "
         "it is not fitted on.",
     )
+    threads: PositiveInt = Field(1, description="Threads.")
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", description="Where perceptrons and products are fitted and dual encoders embed."
+    )
 
 
 class Analysis(Model):

@@ -140,7 +140,9 @@ def image_queries(z: Floats, objects: Integers, scenes: Scenes) -> Readout:
     return queries(concepts, by_object[known], known)
 
 
-def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Embedded]]:
+def read_dual(
+    path: str, spec: Mapping[str, Any], device: str = "cpu"
+) -> Iterator[tuple[dict[str, Any], Embedded]]:
     """Yield the pairs of some objects as each run of a dual encoder embeds them.
 
     They are read by its own queries: no probe is fitted.
@@ -153,6 +155,8 @@ def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, An
         `sizes`; `dual`: `name`, `encoder` (kind and options, as the configuration has them),
         `query_pool`, and the most `objects`: where there are more, so many are drawn by the run's
         seed.
+    device
+        Where they are embedded.
 
     Yields
     ------
@@ -163,12 +167,13 @@ def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, An
         order = rng(run.seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
-        readout = run.encoder.queries(objects)
+        encoder = run.encoder.to(device)
+        readout = encoder.queries(objects)
         about = {
             "encoder": dual["name"], "query_pool": dual["query_pool"],
             "trained_coverage": run.coverage, "trained_seed": run.seed,
         }  # fmt: skip
         yield (
             about,
-            Embedded(run.encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
+            Embedded(encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
         )

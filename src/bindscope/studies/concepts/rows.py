@@ -13,7 +13,7 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval
 from bindscope.studies.concepts.alignment import Alignment, align
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
-from bindscope.studies.concepts.editing import Edits, edited, value_edits
+from bindscope.studies.concepts.editing import Edits, drawn_edits, edited, value_edits
 from bindscope.studies.concepts.marks import SplitBy
 from bindscope.studies.concepts.parts import split_scenes
 from bindscope.studies.concepts.recognition import (
@@ -240,7 +240,7 @@ def editing_rows(
     """Yield rows of `concept_editing`: an edit per slot and scene that changes one value."""
     z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
     every: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
-    by_type = [edits.take(np.isin(edits.base, parts.scored)) for edits in every]
+    by_type = [drawn_edits(edits.take(np.isin(edits.base, parts.scored))) for edits in every]
     estimated = parts.estimated if embedded.split_by == "objects" else None
     for estimator in estimators:
         vectors = embedded.vectors(estimator)
