@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.activations.reader import Activations
+from bindscope.core.errors import InputError
 from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
@@ -48,7 +49,14 @@ def read_embedded(
         Numbers of values, and what is on one side of a split.
     """
     z = read_embeddings(inputs["embeddings"][0], vectors)
-    scenes = Scenes(np.concatenate(read_slots(inputs["codes"])), tuple(sizes))
+    slots = np.concatenate(read_slots(inputs["codes"]))
+    if n_partial := int((slots < 0).any(axis=1).sum()):
+        raise InputError(
+            inputs["codes"][0],
+            f"{n_partial} of {len(slots)} scenes leave a slot empty",
+            "leave them out of what the dataset reads, or make a dataset of each number of objects",
+        )
+    scenes = Scenes(slots, tuple(sizes))
     single = None
     if inputs.get("single_codes"):
         objects, places = read_alone(inputs["single_codes"])
