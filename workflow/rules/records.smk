@@ -5,6 +5,8 @@ rule download:
         log_of("download"),
     benchmark:
         benchmark_of("download")
+    # What cannot be had is known before anything is computed.
+    priority: 100
     conda:
         "../../envs/base.yaml"
     resources:

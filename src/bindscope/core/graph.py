@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from itertools import chain
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.core.errors import ConfigError
@@ -170,6 +171,18 @@ class Graph:
             for product in one
             if product.rule in rules and wildcards.items() <= product.wildcards.items()
         ]
+
+    def drop(self, lost: Iterable[Product]) -> list[Product]:
+        """Take out products and all that are made from them; return what was taken out."""
+        gone = {id(product) for product in lost}
+        for product in self.products.values():  # inputs come before what is made from them
+            if any(id(given) in gone for given in chain(*product.inputs.values())):
+                gone.add(id(product))
+        taken = [product for product in self.products.values() if id(product) in gone]
+        self.products = {at: p for at, p in self.products.items() if id(p) not in gone}
+        for rule, products in self._by_rule.items():
+            self._by_rule[rule] = [product for product in products if id(product) not in gone]
+        return taken
 
     def leaves(self) -> list[str]:
         """Return what ``rule all`` requests: the path that stands for each leaf."""
