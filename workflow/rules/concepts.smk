@@ -78,9 +78,11 @@ rule concept_geometry:
         benchmark_of("concept_geometry")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("concept_geometry")
     resources:
         mem_mb=memory(4000),
         runtime=minutes(240),
+        gpu=gpus_of("concept_geometry"),
     params:
         spec=spec("concept_geometry"),
         code=code("concept_geometry"),
@@ -99,9 +101,11 @@ rule concept_editing:
         benchmark_of("concept_editing")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("concept_editing")
     resources:
         mem_mb=memory(4000),
         runtime=minutes(240),
+        gpu=gpus_of("concept_editing"),
     params:
         spec=spec("concept_editing"),
         code=code("concept_editing"),

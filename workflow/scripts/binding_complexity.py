@@ -29,7 +29,7 @@ def main(job: "Job") -> None:
             runs = read_dual(job.input.weights_weights[0], job.spec, device)
         else:
             how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
-            runs = iter([({}, read_embedded(job.input, *how_read))])
+            runs = iter([({}, read_embedded(job.input, *how_read, device))])
         rows = rows_of_runs(runs, job.spec, checkpoint, device)
     lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))

@@ -127,7 +127,7 @@ def _downloads(arguments: Sequence[str]) -> bool:
 def _configuration(arguments: Sequence[str]) -> dict[str, Any]:
     """Read the configuration as Snakemake does: later files change earlier ones."""
     found: dict[str, Any] = {}
-    for file in configfiles(arguments) or filter(os.path.isfile, [DEFAULT]):
+    for file in filter(os.path.isfile, configfiles(arguments) or [DEFAULT]):
         _update(found, read_yaml(file))
     return found
 

@@ -80,10 +80,6 @@ class Complexity(Model):
         description="Share of the objects in training that choose among states of a fit, and that "
         "it is not fitted on.",
     )
-    threads: PositiveInt = Field(1, description="Threads.")
-    device: Literal["cpu", "cuda"] = Field(
-        "cpu", description="Where perceptrons and products are fitted and dual encoders embed."
-    )
 
 
 class Analysis(Model):
@@ -130,6 +126,11 @@ class Analysis(Model):
         description="What is on one side of a split: all scenes of the same objects, in any order "
         "(`objects`), or each scene by itself, as in the paper (`scenes`): such rows carry no "
         "verdict, for an embedding with a vector per pair would pass for one that binds.",
+    )
+    threads: PositiveInt = Field(1, description="Threads of a job.")
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu",
+        description="Where probes, perceptrons and products are fitted and dual encoders embed.",
     )
     picture: bool = Field(
         False, description="Whether values, objects and scenes are placed in three dimensions."

@@ -34,7 +34,11 @@ def read_slots(codes: Sequence[str]) -> list[Integers]:
 
 
 def read_embedded(
-    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int], split_by: SplitBy
+    inputs: Mapping[str, Sequence[str]],
+    vectors: str,
+    sizes: Sequence[int],
+    split_by: SplitBy,
+    device: str = "cpu",
 ) -> Embedded:
     """Read an embedding of a dataset whose scenes fill their slots, all splits.
 
@@ -47,6 +51,8 @@ def read_embedded(
         Which these are.
     sizes, split_by
         Numbers of values, and what is on one side of a split.
+    device
+        Where probes are fitted.
     """
     z = read_embeddings(inputs["embeddings"][0], vectors)
     slots = np.concatenate(read_slots(inputs["codes"]))
@@ -63,7 +69,7 @@ def read_embedded(
         single = SingleScenes(
             read_embeddings(inputs["single_embeddings"][0], vectors), objects, places
         )
-    return Embedded(z, scenes, single=single, split_by=split_by)
+    return Embedded(z, scenes, single=single, split_by=split_by, device=device)
 
 
 def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:

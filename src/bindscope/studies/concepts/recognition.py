@@ -104,7 +104,13 @@ def unit(z: Floats) -> Doubles:
 
 
 def fit_probes(
-    z: Floats, scenes: Scenes, train: Integers, *, ridge: float = RIDGE, objects: bool = True
+    z: Floats,
+    scenes: Scenes,
+    train: Integers,
+    *,
+    ridge: float = RIDGE,
+    objects: bool = True,
+    device: str = "cpu",
 ) -> Readout:
     """Fit a linear probe per concept type, and one for the objects present in the scenes.
 
@@ -120,6 +126,8 @@ def fit_probes(
         As a multiple of the mean square of a coordinate of the centred training embeddings.
     objects
         Whether to fit that of the objects.
+    device
+        Where they are fitted.
 
     Raises
     ------
@@ -135,13 +143,14 @@ def fit_probes(
             "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
-    part, strength = torch.from_numpy(centred(own_z, mean, spread)), ridge * spread**2
+    part = torch.from_numpy(centred(own_z, mean, spread)).to(device)
+    strength = ridge * spread**2
     own = scenes.take(train)
     present: list[Flags] = [own.contains_value(k) for k in range(len(scenes.sizes))]
     if objects:
         present.append(own.contains()[:, scenes.present])
-    fits = [fit_softmax(part, _shares(found), strength) for found in present]
-    weights = [fit.weights.numpy() for fit in fits]
+    fits = [fit_softmax(part, _shares(found).to(device), strength) for found in present]
+    weights = [fit.weights.cpu().numpy() for fit in fits]
     d = part.shape[1]
     return Readout(
         concepts=tuple(weights[: len(scenes.sizes)]),
