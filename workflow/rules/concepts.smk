@@ -13,8 +13,8 @@ rule dual_encoder:
         "../../envs/torch.yaml"
     threads: threads_of("dual_encoder")
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(240),
+        mem_mb=memory(4000),
+        runtime=minutes(720),
         gpu=gpus_of("dual_encoder"),
     params:
         spec=spec("dual_encoder"),
@@ -80,7 +80,7 @@ rule concept_geometry:
         "../../envs/torch.yaml"
     threads: threads_of("concept_geometry")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("concept_geometry", 4000),
         runtime=minutes(240),
         gpu=gpus_of("concept_geometry"),
     params:
@@ -103,7 +103,7 @@ rule concept_editing:
         "../../envs/torch.yaml"
     threads: threads_of("concept_editing")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("concept_editing", 4000),
         runtime=minutes(240),
         gpu=gpus_of("concept_editing"),
     params:
@@ -126,7 +126,7 @@ rule binding_complexity:
         "../../envs/torch.yaml"
     threads: threads_of("binding_complexity")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("binding_complexity", 4000),
         runtime=minutes(240),
         gpu=gpus_of("binding_complexity"),
     params:

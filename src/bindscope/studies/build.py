@@ -153,9 +153,7 @@ def _shown(config: Config) -> dict[str, Any]:
     return {**content, "studies": sections}
 
 
-def _add_report(
-    graph: Graph, config: Config, taking_part: list[Study], missing: list[str]
-) -> None:
+def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing: list[str]) -> None:
     """Add the page: a chapter per study that has something to say, with its figures."""
     figures = graph.of("figure")
     drawn = {figure.wildcards["figure"] for figure in figures}

@@ -218,7 +218,9 @@ def _slots_problem(dataset: Dataset, wanted: int | None = None) -> str | None:
     if dataset.source and most != dataset.slots:
         return f"{full}, and may hold {most}; give space.max_objects: {dataset.slots}"
     if not dataset.source and (fewest, most) != (dataset.slots, dataset.slots):
-        return f"{full}, and hold {fewest} to {most}; draw {dataset.slots} for each, or add a dataset"
+        return (
+            f"{full}, and hold {fewest} to {most}; draw {dataset.slots} for each, or add a dataset"
+        )
     if problem := too_many([group.size for group in space.groups], dataset.slots):
         return f"{dataset.name!r}: {problem}; {FEWER_SLOTS}"
     return None

@@ -35,9 +35,7 @@ SplitBy = Literal["objects", "scenes"]
 SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")
 
 MOST_ARRANGEMENTS = 20_000  # of the values of a scene; 4 slots and 4 types have 13,824
-FEWER_SLOTS = (
-    "use scenes of fewer objects, or of fewer concept types (a source can leave some out: its groups)"
-)
+FEWER_SLOTS = "use scenes of fewer objects, or of fewer concept types (`groups` may leave some out)"
 
 
 def too_many(sizes: Sequence[int], n_slots: int) -> str | None:

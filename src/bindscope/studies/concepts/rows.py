@@ -192,9 +192,7 @@ def removal_rows(embedded: Embedded) -> Iterator[Row]:
     # What is fitted to the probes' scenes leaves nothing there that a linear probe could learn.
     fit = parts.probed if embedded.split_by == "objects" else parts.estimated
     parted = parts.probed, parts.scored
-    for rest in removals(
-        embedded.z, embedded.scenes, *parted, fit=fit, device=embedded.device
-    ):
+    for rest in removals(embedded.z, embedded.scenes, *parted, fit=fit, device=embedded.device):
         flags = {} if rest.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
         explained = scalar("explained", rest.explained, (len(parts.scored), 0))
         for row in (explained, *recognised(rest.probed)):

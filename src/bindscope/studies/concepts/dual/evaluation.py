@@ -158,15 +158,17 @@ def _recognised(
     scores = _Scores(queries.scaled(z), objects, scenes)
     for kind in kinds:
         if kind == "full":
-            found["object", kind] = scores.hits(scores.others), expected_of_objects(
-                scenes, queries.candidates
+            found["object", kind] = (
+                scores.hits(scores.others),
+                expected_of_objects(scenes, queries.candidates),
             )
         elif kind == "trained":
             among = torch.from_numpy(known).to(objects.device)
             hits = scores.hits(scores.others.masked_fill(~among, -torch.inf))
             extra = (scenes.first_of_its_kind & ~known[scenes.slots]).sum(axis=1)
-            found["object", kind] = hits, _expected(
-                scenes, known.sum() + extra, known[scores.mixed]
+            found["object", kind] = (
+                hits,
+                _expected(scenes, known.sum() + extra, known[scores.mixed]),
             )
         else:
             found["object", kind] = scores.listed(kind, group)
@@ -246,5 +248,5 @@ def _expected(scenes: Scenes, n_candidates: Ids, is_candidate: Flags) -> Expecte
     """
     tied = is_candidate & ~among_slots(swaps(scenes.slots, scenes.sizes), scenes.slots)
     by_chance = chance(scenes.first_of_its_kind.sum(axis=1), n_candidates)
-    floor = (~tied.any(axis=1)).astype(np.float64)
+    floor: Doubles = np.asarray(~tied.any(axis=1), np.float64)
     return Expected(by_chance, floor, np.full(len(scenes), np.nan))

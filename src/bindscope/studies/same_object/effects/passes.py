@@ -80,7 +80,9 @@ class Scenes:
         labels = PairData.of(sample, None, grid, background)
         # Counts of a whole shard would be gigabytes: one per image, patch and object.
         found = [
-            count_pixels(store.read("masks", slice(start, min(start + MASKS, rows))), grid).argmax(-1)
+            count_pixels(store.read("masks", slice(start, min(start + MASKS, rows))), grid).argmax(
+                -1
+            )
             for store, rows in used_rows(stores, n)
             for start in range(0, rows, MASKS)
         ]
