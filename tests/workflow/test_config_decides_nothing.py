@@ -187,7 +187,7 @@ NOT_READ = {
     **{
         rule: {"model.extraction.keep_patches"}
         for rule in (
-            "patches_temporary", "sampled", "same_object_maps", "joint", "text_embeddings",
+            "patches_temporary", "sampled", "sampled_temporary", "same_object_maps", "joint", "text_embeddings",
             "same_object_effects",
         )
     },

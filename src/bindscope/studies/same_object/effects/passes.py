@@ -79,13 +79,12 @@ class Scenes:
         n = len(sample["patches"])
         labels = PairData.of(sample, None, grid, background)
         # Counts of a whole shard would be gigabytes: one per image, patch and object.
-        found = [
-            count_pixels(store.read("masks", slice(start, min(start + MASKS, rows))), grid).argmax(
-                -1
-            )
+        parts = (
+            store.read("masks", slice(start, min(start + MASKS, rows)))
             for store, rows in used_rows(stores, n)
             for start in range(0, rows, MASKS)
-        ]
+        )
+        found = [count_pixels(masks, grid).argmax(-1) for masks in parts]
         instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
         if background != "object":
             instances[instances == 0] = -1
