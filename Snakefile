@@ -5,7 +5,11 @@ min_version("9.19")
 
 if "datasets" not in config:
 
-    configfile: "config/config.yaml"
+    # The user's own beside the results, else this clone's.
+    configfile:
+        "config/config.yaml"
+        if Path("config/config.yaml").is_file()
+        else f"{workflow.basedir}/config/config.yaml"
 
 
 report: "workflow/report/workflow.rst"

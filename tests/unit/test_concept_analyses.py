@@ -14,10 +14,11 @@ import pytest
 import torch
 from planted_analyses import alone, given, graph_of, pairs, run, table
 
-from bindscope.core.errors import ConfigError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.store.reader import open_store
+from bindscope.core.store.writer import write_arrays
 from bindscope.studies.concepts.analyses_schemas import (
     COMPLEXITY_SCHEMA,
     EDITING_SCHEMA,
@@ -25,7 +26,7 @@ from bindscope.studies.concepts.analyses_schemas import (
 )
 from bindscope.studies.concepts.analyses_views import rows_with
 from bindscope.studies.concepts.claims import READ
-from bindscope.studies.concepts.embedded import read_slots
+from bindscope.studies.concepts.embedded import read_embedded, read_slots
 from bindscope.studies.concepts.figures import (
     binding_complexity,
     concept_editing,
@@ -257,3 +258,42 @@ def test_slots_must_be_full() -> None:
     )  # fmt: skip
     with pytest.raises((ConfigError, ValueError), match="as many objects as slots"):
         graph_of(SECTION, datasets=[half])
+
+
+def test_scenes_that_differ_in_number_or_are_too_many_are_refused_before_a_run() -> None:
+    few = {"train": 20, "val": 10, "test": 10}
+    groups = [{"name": "color", "size": 8}, {"name": "shape", "size": 3},
+              {"name": "material", "size": 2}, {"name": "size", "size": 2}]  # fmt: skip
+    many = {"n_scenes": few, "shard_size": few}
+    clevr = {
+        "name": "pairs", "space": {"kind": "counted", "groups": groups, "max_objects": 10},
+        "split": {"rule": "index", "sizes": few}, "slots": 10, **many,
+    }  # fmt: skip
+
+    def said(**changes: Any) -> str:
+        with pytest.raises((ConfigError, ValueError)) as caught:
+            graph_of(SECTION, datasets=[{**clevr, **changes}])
+        return str(caught.value)
+
+    assert "those of clevr differ in number; make a `table`" in said(source={"kind": "clevr"})
+    table = {"kind": "table", "path": "x.csv", "values": {}}
+    table["values"] = {g["name"]: [f"{g['name']}{i}" for i in range(g["size"])] for g in groups}
+    assert "10 slots of 96 objects make more scenes than can be numbered" in said(source=table)
+    assert "373,248,000 ways" in said(
+        source=table, slots=6, space={**clevr["space"], "max_objects": 6}
+    )
+    assert "give space.max_objects: 12" in said(source=table, slots=12)
+    drawn = {"kind": "draws", "groups": groups, "n_objects": 6}
+    assert "373,248,000 ways" in said(space=drawn, split={"rule": "random"}, slots=6)
+
+
+def test_a_scene_of_the_user_that_leaves_a_slot_empty_is_refused(tmp_path: Path) -> None:
+    arrays = {"slots": np.array([[0, 1], [2, -1], [1, 0]], np.int16)}
+    paths = [tmp_path / f"{split}.json" for split in ("train", "val", "test")]
+    for path in paths:
+        write_arrays(path.with_suffix(".zarr"), path, arrays, spec="{}", code="c")
+    planted = {split: np.zeros((3, 4), np.float32) for split in ("train", "val", "test")}
+    write_arrays(tmp_path / "z.zarr", tmp_path / "z.json", planted, spec="{}", code="c")
+    inputs = {"codes": [*map(str, paths)], "embeddings": [str(tmp_path / "z.json")]}
+    with pytest.raises(InputError, match="3 of 9 scenes leave a slot empty"):
+        read_embedded(inputs, "planted", (3, 2), "objects")

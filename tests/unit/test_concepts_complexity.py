@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from bindscope.core.errors import InputError
+from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts import planted
+from bindscope.studies.concepts import complexity_rows, planted, recognition
+from bindscope.studies.concepts.complexity import descended
 from bindscope.studies.concepts.complexity.approximators import (
     Approximator,
     approximate,
@@ -20,7 +22,8 @@ from bindscope.studies.concepts.complexity.models import Perceptron, Structured,
 from bindscope.studies.concepts.complexity.splits import split_objects
 from bindscope.studies.concepts.least_squares import value_columns
 from bindscope.studies.concepts.parts import split_scenes
-from bindscope.studies.concepts.recognition import fit_probes, recognise
+from bindscope.studies.concepts.recognition import fit_probes, hits_of, recognise
+from bindscope.studies.concepts.rows import Embedded
 from bindscope.studies.concepts.scenes import Scenes
 
 CLEVR = Scenes.all_of((8, 3))
@@ -205,6 +208,76 @@ def test_validation_objects_choose_the_state_that_is_judged():
     assert len(fitted.ended) == 2
     again = approximate(small, z, CLEVR, splits)
     np.testing.assert_array_equal(again.predicted, fitted.predicted)
+
+
+def test_learners_that_do_not_fit_in_memory_together_are_fitted_in_parts(monkeypatch):
+    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    readout = fit_probes(z, CLEVR, split_scenes(CLEVR).probed)
+    splits = [split_objects(CLEVR, 0.6, seed, validation=0.2) for seed in range(3)]
+    small = Approximator("mlp", widths=(8,), descending=Descending(20))
+    monkeypatch.setattr(descended, "NUMBERS_AT_ONCE", 1)
+    each = [approximate(small, z, CLEVR, [split]).predicted for split in splits]
+    parts = approximate(small, z, CLEVR, splits)
+    np.testing.assert_array_equal(parts.predicted, np.concatenate(each))
+    rows = approximations(small, z, CLEVR, readout, splits, ("test",), resamples=0)
+    alone = [approximations(small, z, CLEVR, readout, [s], ("test",), resamples=0) for s in splits]
+    assert rows[0].n_scenes == sum(row.n_scenes for (row,) in alone)
+    assert rows[0].r2 == pytest.approx(np.mean([row.r2 for (row,) in alone]))
+    hits = [row.probed[0].accuracy.value * row.n_scenes for (row,) in alone]
+    assert rows[0].probed[0].accuracy.value == pytest.approx(sum(hits) / rows[0].n_scenes)
+
+
+def test_the_paper_s_widest_perceptrons_take_a_gibibyte_at_a_time():
+    """20 of width 4096 on CLEVR-2D took 5.9 GB."""
+    widest = Approximator("mlp", widths=(4096,))
+
+    def build(copies, generator):
+        return Perceptron((8, 3), 2, 512, copies, widest.widths, generator)
+
+    numbers = sum(p.numel() for p in build(1, torch.Generator()).parameters())
+    size = descended.learners_at_once(build, (576, 512), 441, 4096)
+    assert 4 <= size <= 8
+    assert 16 * numbers * size < 2**30 < 16 * numbers * 20
+
+
+def test_scenes_are_read_in_blocks(monkeypatch):
+    z = planted.lookup(CLEVR, planted.Planted(12))
+    z[5] = np.nan
+    readout = fit_probes(np.nan_to_num(z), CLEVR, split_scenes(CLEVR).probed)
+    whole = hits_of(readout, z, CLEVR)
+    monkeypatch.setattr(recognition, "SCENES_AT_ONCE", 100)
+    parts = hits_of(readout, z, CLEVR)
+    for target, hits in whole.items():
+        assert np.isnan(hits[5])
+        np.testing.assert_array_equal(parts[target], hits)
+
+
+def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeypatch):
+    z = planted.lookup(CLEVR, planted.Planted(30)).astype(np.float32)
+    runs = [({"run": i}, Embedded(z + i, CLEVR)) for i in range(2)]
+    sums = {"kind": "additive", "widths": [4], "rank": 0, "steps": 1, "learning_rate": 0.1,
+            "starts": 1, "components": 1, "rounds": 1}  # fmt: skip
+    spec = {"approximator": sums, "coverages": [0.5, 0.8], "seeds": [0, 1], "validation_share": 0}
+    wanted = complexity_rows.rows_of_runs(runs, spec, Checkpoint(tmp_path / "whole", "key"))
+    assert {(row["run"], row["coverage"]) for row in wanted} == {
+        (run, coverage) for run in (0, 1) for coverage in (0.5, 0.8)
+    }  # fmt: skip
+    fitted, rows_of = [], complexity_rows.complexity_rows
+
+    def dying(embedded, options, coverages, *how):
+        fitted.append(coverages)
+        if len(fitted) == 3:
+            raise KeyboardInterrupt
+        return rows_of(embedded, options, coverages, *how)
+
+    monkeypatch.setattr(complexity_rows, "complexity_rows", dying)
+    checkpoint = Checkpoint(tmp_path / "rows.jsonl.checkpoint", "key")
+    with pytest.raises(KeyboardInterrupt):
+        complexity_rows.rows_of_runs(runs, spec, checkpoint)
+    assert complexity_rows.rows_of_runs(runs, spec, checkpoint) == wanted
+    assert fitted == [[0.5], [0.8], [0.5], [0.5], [0.8]]
+    assert complexity_rows.rows_of_runs(runs, spec, replace(checkpoint, key="x")) == wanted
+    assert len(fitted) == 9  # of another key nothing is taken
 
 
 def test_a_fit_that_still_falls_is_flagged():

@@ -7,7 +7,7 @@ from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import planted
 from bindscope.studies.concepts.decomposition import nearest
-from bindscope.studies.concepts.editing import edited, value_edits
+from bindscope.studies.concepts.editing import drawn_edits, edited, value_edits
 from bindscope.studies.concepts.parts import split_scenes
 from bindscope.studies.concepts.recognition import fit_probes
 from bindscope.studies.concepts.removal import derangement, part_of, removals
@@ -51,7 +51,14 @@ def test_counts_of_edits_in_the_papers_scenes():
     pug = Scenes.all_of((12, 8))
     pug = pug.take(~pug.shared)
     assert len(value_edits(pug, 0).base) == 14_784
-    assert len(value_edits(Scenes.all_of((20, 20)), 0).base) == 304_000
+    many = value_edits(Scenes.all_of((20, 20)), 0)
+    assert len(many.base) == 304_000
+    few = drawn_edits(many)
+    assert len(few.base) == 10_000 == len(np.unique(few.base * 2 + few.slots))
+    np.testing.assert_array_equal(few.new, drawn_edits(many).new)
+    assert len(np.unique(few.old)) == 400
+    own = value_edits(CLEVR, 0)
+    assert drawn_edits(own) is own
 
 
 def test_additive_edits_find_the_real_scene_and_no_edit_finds_none():

@@ -7,6 +7,7 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts.scenes import Scenes, completeness
+from bindscope.studies.concepts.set_separation import expected_of_objects
 
 
 def test_the_number_of_an_object_counts_tuples_with_the_first_type_slowest():
@@ -58,6 +59,22 @@ def test_what_is_missing_of_a_factorial_is_counted():
     )
     assert not found.complete
     assert not completeness(full.take(np.r_[0, np.arange(36)])).complete
+
+
+def test_more_scenes_than_have_numbers_are_refused_and_never_numbered_alike():
+    """96^9 is above 2^63: products of int64 would have wrapped around in silence."""
+    scenes = Scenes(np.array([[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]]), (8, 3, 2, 2))
+    with pytest.raises(InputError, match=r"10 slots of 96 objects .* beyond 2\^63"):
+        _ = scenes.unordered
+    assert len(np.unique(Scenes(np.eye(9, dtype=int), (2, 3)).unordered)) == 1
+
+
+def test_arrangements_that_would_take_days_are_refused():
+    six = Scenes(np.arange(6)[None], (8, 3, 2, 2))
+    with pytest.raises(InputError, match="373,248,000 ways"):  # 720 cubed
+        expected_of_objects(six)
+    four = Scenes(np.arange(8).reshape(2, 4), (8, 3, 2, 2))
+    assert expected_of_objects(four).guess.shape == (2,)
 
 
 @pytest.mark.parametrize("slots", [np.array([[0, 6]]), np.array([[-1, 0]]), np.array([0, 1])])

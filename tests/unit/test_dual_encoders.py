@@ -19,6 +19,7 @@ from torch import nn
 
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.dual import training
 from bindscope.studies.concepts.dual.batches import Batches
 from bindscope.studies.concepts.dual.encoders.transformer import sinusoids
 from bindscope.studies.concepts.dual.evaluation import swaps
@@ -26,7 +27,7 @@ from bindscope.studies.concepts.dual.job import rows, run_of, write_results
 from bindscope.studies.concepts.dual.loss import contrastive, to_queries
 from bindscope.studies.concepts.dual.objects import ids_of, split_objects, values_of
 from bindscope.studies.concepts.dual.stored import read_runs
-from bindscope.studies.concepts.dual.training import Runs, build, train
+from bindscope.studies.concepts.dual.training import Runs, Trainee, _Task, build, train
 from bindscope.studies.concepts.dual_config import DualEncoders, DualTraining
 from bindscope.studies.concepts.registry import ENCODERS
 
@@ -100,13 +101,13 @@ def test_values_that_no_training_object_has_are_counted_where_they_are_allowed()
 # --- Batches ------------------------------------------------------------------------------------
 
 
-def batches(pool: str = "train_only", n_runs: int = 2, **training: Any) -> Batches:
+def batches(pool: str = "train_only", n_runs: int = 2, **changes: Any) -> Batches:
     seeds = tuple(i % 2 for i in range(n_runs))
     splits = [
         split_objects((5, 4), (0.5, 0.6)[i % 2], 0.0, seeds[i], every_value=True)
         for i in range(n_runs)
     ]
-    given = {"batch_size": 7, **training}
+    given = {"batch_size": 7, **changes}
     return Batches((5, 4), splits, seeds, pool, DualTraining.model_validate(given))  # type: ignore[arg-type]
 
 
@@ -360,6 +361,25 @@ def test_a_training_that_was_killed_ends_in_the_same_bits(
     for selected, weights in whole.weights.items():
         for name, value in weights.items():
             assert torch.equal(resumed.weights[selected][name], value)
+
+
+def test_validation_of_a_large_space_embeds_some_of_its_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of 50 x 50 x 50 at once, for nine runs, took 180 GB before the first step."""
+    given = entry("transformer", spaces=[[12, 12]], coverages=[0.3, 0.6],
+                  training={"batch_size": 4})  # fmt: skip
+    runs = Runs.of(given, (12, 12))
+    trainee = Trainee(build("transformer", (12, 12), given.encoder, runs.seeds), 10.0, 2)
+    whole = _Task(trainee, given.training, (12, 12), "all", runs).validation[1]
+    monkeypatch.setattr(training, "MOST_QUERIES", 80)
+    few = _Task(trainee, given.training, (12, 12), "all", runs).validation[1]
+    assert whole["queries"].shape == (2, 144)
+    assert few["queries"].numel() < 2 * 60
+    torch.testing.assert_close(few["slots"], whole["slots"])  # the same scenes
+    assert few["objects"].any(2).all()  # all of whose objects are asked about
+    for run, split in enumerate(runs.splits):
+        assert not np.isin(few["slots"][run], split.test).any()
 
 
 def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:

@@ -1,9 +1,12 @@
 """Committed files that a product reads are told apart by name."""
 
+from pathlib import Path
+
 import pytest
 
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Step
+from bindscope.core.keys import CLONE
 
 STEPS = {"figure": Step("figure", {"png": "results/figures/{figure}.png"})}
 
@@ -22,6 +25,16 @@ def test_files_of_studies_may_have_the_same_name():
     assert list(named) == ["trends", "one_introduction", "two_introduction"]
     assert named["trends"] == "resources/published/trends.csv"
     assert list(resources("a/b.csv", "a/b.csv")) == ["b"]
+
+
+def test_files_of_the_clone_are_found_from_any_working_directory(tmp_path, monkeypatch):
+    path = "resources/published/trends.csv"
+    product = Graph(STEPS).add("figure", {"figure": "a"}, {}, resources=[path])
+    monkeypatch.chdir(CLONE)
+    assert product.files() == {"resource_trends": [path]}  # Snakemake's record survives a move
+    monkeypatch.chdir(tmp_path)
+    (found,) = product.files()["resource_trends"]
+    assert Path(found).samefile(CLONE / path)
 
 
 def test_two_files_never_have_one_name():

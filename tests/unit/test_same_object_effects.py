@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from edited_toy import EFFECTS, OBJECTS, measured, on_toy
@@ -22,8 +24,10 @@ from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.vit import build
+from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.effects.job import interventions
 from bindscope.studies.same_object.effects.losses import pretraining_losses
+from bindscope.studies.same_object.effects.passes import Scenes
 from bindscope.studies.same_object.effects.rows import (
     ablation_rows,
     beyond,
@@ -338,6 +342,31 @@ def test_areas_within_images_count_couples_of_one_image() -> None:
     won, couples = couples_won(logits, same, np.array([3, 0, 3, 1]))
     assert won.tolist() == [2.0, 0.0, 0.5, 0.0]
     assert couples.tolist() == [2.0, 0.0, 2.0, 0.0]
+
+
+class _Masks:
+    """Stands for a shard of scenes, and notes how much of it is read at a time."""
+
+    def __init__(self, masks: npt.NDArray[np.uint8]) -> None:
+        self.masks, self.most = masks, 0
+
+    def layout(self, name: str) -> Any:
+        return SimpleNamespace(n_rows=len(self.masks))
+
+    def read(self, name: str, rows: slice) -> npt.NDArray[np.uint8]:
+        found = self.masks[rows]
+        self.most = max(self.most, len(found))
+        return found
+
+
+def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
+    masks = np.random.default_rng(0).integers(0, 4, (90, 8, 8), dtype=np.uint8)
+    stores: Any = [_Masks(masks[:50]), _Masks(masks[50:])]
+    sample = {name: np.ones((80, 3), np.int16) for name in ("patches", "instances", "classes")}
+    scenes = Scenes.of(stores, sample, (2, 2), "object")
+    assert max(store.most for store in stores) <= 16
+    whole = count_pixels(masks[:80], (2, 2)).argmax(-1)
+    np.testing.assert_array_equal(scenes.instances.numpy(), whole)
 
 
 def test_rows_are_valid_under_the_schemas() -> None:

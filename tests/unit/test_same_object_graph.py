@@ -25,6 +25,35 @@ def test_a_layer_that_two_entries_ask_for_is_fitted_once():
     assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
 
 
+def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
+    config = example()
+    block = {"datasets": ["tiny"], "models": ["vit"], "layers": [0, 1]}
+    one = {**block, "name": "one", "probes": ["quadratic"]}
+    more = {**block, "name": "more", "probes": ["dot"]}
+    known = [{"name": family, "family": family} for family in ("quadratic", "dot")]
+    del config["studies"]["together"]
+    for model in config["models"]:
+        if model["name"] == "vit":
+            model["extraction"] = {"keep_patches": False}
+
+    def built(*fits):
+        changes = {"probes": known, "fits": list(fits), "maps": None, "effects": None,
+                   "geometry": None, "planted": [], "groups": []}  # fmt: skip
+        config["studies"]["same_object"] |= changes
+        return build(Config.model_validate(config))
+
+    before, after = built(one), built(one, more)
+    assert not after.of("sampled")
+    own = {p.path() for p in before.of("sampled_temporary")}
+    assert own < {p.path() for p in after.of("sampled_temporary")}
+    (old,) = before.of("same_object_fit", model="vit")
+    (same,) = after.of("same_object_fit", model="vit", probe="quadratic")
+    (added,) = after.of("same_object_fit", model="vit", probe="dot")
+    assert same.files() == old.files()
+    assert not own & {path for paths in added.files().values() for path in paths}
+    assert json.loads(added.spec)["inputs"] == json.loads(same.spec)["inputs"]  # the same tokens
+
+
 def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     """As in `same_object.yaml`: an entry fits rivals to a few of the layers only."""
     block = {"datasets": ["tiny"], "models": ["vit"]}

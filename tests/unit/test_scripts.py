@@ -73,7 +73,6 @@ ALLOWED: dict[str, set[str]] = {
             "planted_embeddings",
             "concept_geometry",
             "concept_editing",
-            "binding_complexity",
         )
     },
     "toy_vlm": {*_WEIGHTS, "scipy", "transformers"},
@@ -96,6 +95,7 @@ ALLOWED: dict[str, set[str]] = {
     ),
     **dict.fromkeys(
         (
+            "binding_complexity",
             "dual_encoder",
             "dual_geometry",
             "same_object_effects",

@@ -21,6 +21,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
 from bindscope.tables.schema import declared, frame_of, validate
+from bindscope.tables.write import HTML_ROWS, html_text
 
 BITS = ("bits per scene", "bits per pair", "bits per patch")
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,16 @@ def test_default_table_is_valid():
     table = default_table((0, 1))
     assert len(validate(table, BINDING_SCHEMA, "table")) == 2 * 81 + 18
     validate(priors_table(), PRIORS.schema, "priors")
+
+
+def test_a_page_shows_the_first_rows_of_a_long_table_and_names_the_file_with_all():
+    frame = pd.DataFrame({"number": range(HTML_ROWS + 1)})
+    page = html_text(frame, "long")
+    assert page.count("<tr>") == HTML_ROWS  # without the heading, which has a style
+    assert f"<td>{HTML_ROWS - 1}</td>" in page
+    assert f"<td>{HTML_ROWS}</td>" not in page
+    assert "The first 1,000 of 1,001 rows. All of them: long.parquet" in page
+    assert "The first" not in html_text(frame.head(HTML_ROWS), "long")
 
 
 def test_negative_estimates_are_valid():

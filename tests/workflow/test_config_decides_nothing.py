@@ -187,8 +187,8 @@ NOT_READ = {
     **{
         rule: {"model.extraction.keep_patches"}
         for rule in (
-            "patches_temporary", "sampled", "same_object_maps", "joint", "text_embeddings",
-            "same_object_effects",
+            "patches_temporary", "sampled", "sampled_temporary", "same_object_maps", "joint",
+            "text_embeddings", "same_object_effects",
         )
     },
     # What is downloaded or drawn is in the spec of the download.

@@ -91,9 +91,43 @@ def gpus_of(rule_name):
     return from_spec(rule_name, lambda spec: int(spec.get("device") == "cuda"))
 
 
+def all_of(rule_name):
+    """All products of a rule of the same dataset, for a job that is to wait for them."""
+    return lambda wildcards: ancient(
+        [made.path() for made in graph.of(rule_name, dataset=wildcards.dataset)]
+    )
+
+
+def one_after_another(rule_name):
+    """Priorities by which the products of a rule are made in their order, all above 0 and below 1.
+
+    Temporary stores are to be read and removed before Snakemake begins the next ones.
+    """
+    products = graph.of(rule_name)
+    ranks = {
+        product.key: 1 - i / len(products) for i, product in enumerate(products, 1)
+    }
+    return lambda wildcards: ranks[product(rule_name, wildcards).key]
+
+
 def memory(mem_mb):
     """Ask for more on each retry."""
     return lambda wildcards, attempt: mem_mb * attempt
+
+
+def memory_by_scenes(rule_name, mem_mb):
+    """Ask for 1 MB more for every 16 scenes, whose embeddings are held at once, and more on a retry."""
+
+    def asked(wildcards, attempt):
+        made = product(rule_name, wildcards)
+        n = sum(
+            json.loads(codes.spec)["n_scenes"] for codes in made.inputs.get("codes", ())
+        )
+        if "dual" in (spec := json.loads(made.spec)):
+            n = spec["dual"]["objects"] ** 2
+        return (mem_mb + n // 16) * attempt
+
+    return asked
 
 
 def minutes(runtime):

@@ -13,8 +13,8 @@ rule dual_encoder:
         "../../envs/torch.yaml"
     threads: threads_of("dual_encoder")
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(240),
+        mem_mb=memory(4000),
+        runtime=minutes(720),
         gpu=gpus_of("dual_encoder"),
     params:
         spec=spec("dual_encoder"),
@@ -78,9 +78,11 @@ rule concept_geometry:
         benchmark_of("concept_geometry")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("concept_geometry")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("concept_geometry", 4000),
         runtime=minutes(240),
+        gpu=gpus_of("concept_geometry"),
     params:
         spec=spec("concept_geometry"),
         code=code("concept_geometry"),
@@ -99,9 +101,11 @@ rule concept_editing:
         benchmark_of("concept_editing")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("concept_editing")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("concept_editing", 4000),
         runtime=minutes(240),
+        gpu=gpus_of("concept_editing"),
     params:
         spec=spec("concept_editing"),
         code=code("concept_editing"),
@@ -120,9 +124,11 @@ rule binding_complexity:
         benchmark_of("binding_complexity")
     conda:
         "../../envs/torch.yaml"
+    threads: threads_of("binding_complexity")
     resources:
-        mem_mb=memory(4000),
+        mem_mb=memory_by_scenes("binding_complexity", 4000),
         runtime=minutes(240),
+        gpu=gpus_of("binding_complexity"),
     params:
         spec=spec("binding_complexity"),
         code=code("binding_complexity"),

@@ -5,6 +5,8 @@ rule weights:
         log_of("weights"),
     benchmark:
         benchmark_of("weights")
+    # What cannot be had is known before anything is computed.
+    priority: 100
     conda:
         "../../envs/torch.yaml"
     resources:

@@ -5,6 +5,8 @@ rule download:
         log_of("download"),
     benchmark:
         benchmark_of("download")
+    # What cannot be had is known before anything is computed.
+    priority: 100
     conda:
         "../../envs/base.yaml"
     resources:
@@ -95,6 +97,8 @@ rule record_scenes:
         log_of("record_scenes"),
     benchmark:
         benchmark_of("record_scenes")
+    # As of `scenes`.
+    priority: 6
     conda:
         "../../envs/base.yaml"
     resources:

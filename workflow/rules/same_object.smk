@@ -44,6 +44,29 @@ rule sampled:
         "../scripts/sampled.py"
 
 
+use rule sampled as sampled_temporary with:
+    input:
+        unpack(made_from("sampled_temporary")),
+        # Else parts of all models would be made while the patches of one split are missing.
+        patches=all_of("patch_samples"),
+    output:
+        manifest=output_of("sampled_temporary", "manifest"),
+        store=temp(directory(output_of("sampled_temporary", "store"))),
+    log:
+        log_of("sampled_temporary"),
+    benchmark:
+        benchmark_of("sampled_temporary")
+    priority: one_after_another("sampled_temporary")
+    threads: threads_of("sampled_temporary")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("sampled_temporary"),
+    params:
+        spec=spec("sampled_temporary"),
+        code=code("sampled_temporary"),
+
+
 rule same_object_known:
     input:
         unpack(made_from("same_object_known")),
@@ -79,6 +102,8 @@ rule same_object_fit:
         log_of("same_object_fit"),
     benchmark:
         benchmark_of("same_object_fit")
+    # Before further tokens are made: the last fit frees the disk of those that it reads.
+    priority: 5
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_fit")
@@ -148,6 +173,7 @@ rule same_object_geometry:
         log_of("same_object_geometry"),
     benchmark:
         benchmark_of("same_object_geometry")
+    priority: 5
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_geometry")

@@ -1,10 +1,13 @@
 """Fit an approximator to an embedding of scenes of some objects, and ask about the others."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.complexity_rows import complexity_rows
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.complexity_rows import rows_of_runs
 from bindscope.studies.concepts.embedded import read_dual, read_embedded
 
 if TYPE_CHECKING:
@@ -19,18 +22,18 @@ def main(job: "Job") -> None:
         name: job.wildcards[name]
         for name in ("analysis", "dataset", "embedding", "vectors", "approximator")
     }
-    how = {name: job.spec[name] for name in ("coverages", "seeds", "validation_share")}
-    if names["vectors"] == "dual":
-        runs = read_dual(job.input.weights_weights[0], job.spec)
-    else:
-        how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
-        runs = iter([({}, read_embedded(job.input, *how_read))])
-    lines = (
-        canonical_json({**names, **row, **about, **job.keys}) + "\n"
-        for about, embedded in runs
-        for row in complexity_rows(embedded, job.spec["approximator"], **how)
-    )
+    # Not an output, which Snakemake would delete with the others of a job that failed.
+    checkpoint = Checkpoint(Path(f"{job.output.rows}.checkpoint"), " ".join(job.keys.values()))
+    with hold_device(job.spec["device"]) as device, made_current(device):
+        if names["vectors"] == "dual":
+            runs = read_dual(job.input.weights_weights[0], job.spec, device)
+        else:
+            how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
+            runs = iter([({}, read_embedded(job.input, *how_read, device))])
+        rows = rows_of_runs(runs, job.spec, checkpoint, device)
+    lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
+    checkpoint.remove()
 
 
 if "snakemake" in globals():

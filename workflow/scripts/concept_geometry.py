@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
+from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.embedded import (
     image_queries,
@@ -22,16 +23,18 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per quantity and stratum, and the picture's points."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    embedded = read_embedded(job.input, names["vectors"], job.spec["sizes"], job.spec["split_by"])
-    queries, other = {}, None
-    for path in job.input.get("captions", ()):
-        queries["captions"], other = read_captions(path, embedded.scenes)
-    for path in job.input.get("images", ()):
-        objects, _ = read_alone(job.input["image_codes"])
-        shown = read_embeddings(path, "joint")
-        queries["images"] = image_queries(shown, objects, embedded.scenes)
-    found = geometry_rows(embedded, job.spec["estimators"], queries, other)
-    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
+    how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
+    with hold_device(job.spec["device"]) as device, made_current(device):
+        embedded = read_embedded(job.input, *how_read, device)
+        queries, other = {}, None
+        for path in job.input.get("captions", ()):
+            queries["captions"], other = read_captions(path, embedded.scenes)
+        for path in job.input.get("images", ()):
+            objects, _ = read_alone(job.input["image_codes"])
+            shown = read_embeddings(path, "joint")
+            queries["images"] = image_queries(shown, objects, embedded.scenes)
+        found = geometry_rows(embedded, job.spec["estimators"], queries, other)
+        lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in found]
     write_atomic(job.output.rows, "".join(lines))
     placed = {"why": "none was requested"}
     if job.spec["picture"]:

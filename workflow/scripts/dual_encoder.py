@@ -25,7 +25,7 @@ def main(job: "Job") -> None:
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(entry.device) as device:
         trained = train(entry, sizes, entry.query_pools[0], runs, device, checkpoint)
-    found = list(rows(entry, sizes, runs, trained))
+        found = list(rows(entry, sizes, runs, trained, device))
     write_results(job.output, found, runs, trained, {**names, **job.keys})
     checkpoint.remove()
 

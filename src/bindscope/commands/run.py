@@ -16,20 +16,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import is_alive, write_json
+from bindscope.core.graph import Product
+from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
 # Who runs here: on a shared disk, processes of another machine cannot be seen.
 RECORD = Path(".snakemake/bindscope-run.json")
+DEFAULT = "config/config.yaml"
+DOWNLOADS = ("weights", "download")
+DRY = {"-n", "--dry-run", "--dryrun"}
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 
 
@@ -55,7 +60,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     results may not be written, or a killed run's lock cannot be removed.
     """
     started = time.monotonic()
-    dry = bool({"-n", "--dry-run", "--dryrun"} & set(arguments))
+    dry = bool(DRY & set(arguments))
     if not dry:
         refuse_read_only(root / "results")
     command = [sys.executable, "-m", "snakemake", *arguments, *defaults(arguments)]
@@ -63,11 +68,24 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         unlock(root, command)
     mine = Starter.this_process()
     write_json(root / RECORD, asdict(mine))
-    code = subprocess.run(command, cwd=root, check=False).returncode
+    code, lost = download(root, command, arguments)
+    if not code:
+        known = os.pathsep.join(product.path() for product in lost)
+        environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
+        code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
     # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
     # second run, which Snakemake refused, has written a record of its own.
     if not is_locked(root) and Starter.read(root) == mine:
         (root / RECORD).unlink()
+    for product in lost:
+        log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
+        print(
+            f"\nNot in the results: model {product.wildcards['model']!r}, whose weights could not "
+            f"be had ({log} says why). The same command tries again.",
+            file=sys.stderr,
+        )
+    if lost and not code:
+        return 1
     if code:
         print(
             f"\nThe run stopped (exit code {code}). What is done is kept: the same command "
@@ -81,6 +99,50 @@ def run(root: Path, arguments: Sequence[str]) -> int:
                 listed = f"  ({', '.join(names)})" if "*" in pattern else ""
                 print(f"  {title:8} results/{pattern}{listed}")
     return code
+
+
+def download(
+    root: Path, command: Sequence[str], arguments: Sequence[str]
+) -> tuple[int, list[Product]]:
+    """Download weights and releases before anything else, each whether or not another fails.
+
+    Returns
+    -------
+    Exit code and weights that could not be had: 0 where the run can go on without these.
+    """
+    if DRY & set(arguments) or "--config" in arguments or not _downloads(arguments):
+        return 0, []
+    graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
+    absent = [made for made in graph.of(*DOWNLOADS) if not (root / made.path()).exists()]
+    if not absent:
+        return 0, []
+    first = [*command, "--keep-going", "--until", *DOWNLOADS]
+    code = subprocess.run(first, cwd=root, check=False).returncode
+    absent = [made for made in absent if not (root / made.path()).exists()]
+    without = bool(absent) and all(made.rule == "weights" for made in absent)
+    return (0, absent) if code and without else (code, [])
+
+
+def _downloads(arguments: Sequence[str]) -> bool:
+    """Whether a configuration names checkpoints or releases of a network."""
+    text = json.dumps(_configuration(arguments), default=str)
+    return bool(re.search(r'"(?:hf|timm):(?!path:)|"downloads"', text))
+
+
+def _configuration(arguments: Sequence[str]) -> dict[str, Any]:
+    """Read the configuration as Snakemake does: later files change earlier ones."""
+    found: dict[str, Any] = {}
+    for file in filter(os.path.isfile, configfiles(arguments) or [DEFAULT]):
+        _update(found, read_yaml(file))
+    return found
+
+
+def _update(found: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(found.get(key), dict):
+            _update(found[key], value)
+        else:
+            found[key] = value
 
 
 def defaults(arguments: Sequence[str]) -> list[str]:

@@ -14,7 +14,8 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.store.verify import verify, verify_listing
 
 LISTINGS = ("index", "labels")
-TEMPORARY = "patches_temporary"  # Snakemake removes these stores when all fits have read them
+# Snakemake removes their stores when all fits have read them.
+TEMPORARY = ("patches_temporary", "sampled_temporary")
 
 
 def verify_products(graph: Graph, repair: bool) -> int:
@@ -81,6 +82,6 @@ def product_problems(product: Product) -> list[str]:
     store = paths.pop("store", None)
     compared = {path: file_problem(path) for path in paths.values()}
     problems = [f"{path}: {problem}" for path, problem in compared.items() if problem]
-    if store and not problems and (product.rule != TEMPORARY or Path(store).exists()):
+    if store and not problems and (product.rule not in TEMPORARY or Path(store).exists()):
         problems += verify(product.path())
     return problems

@@ -38,7 +38,10 @@ class Extraction(Model):
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device for this model.")
     threads: PositiveInt = Field(1, description="CPU threads of one job.")
     keep_patches: bool = Field(
-        True, description="Keep patch stores; false deletes them once the fits are done."
+        True,
+        description="Keep stored patch tokens; false deletes them once all fits have read them. A "
+        "fit that is added later makes them again, and refits what shares them: for pairs of "
+        "patches, what is in its entry of `fits`.",
     )
 
 

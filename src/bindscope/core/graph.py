@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from itertools import chain
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json
 from bindscope.core.interfaces import Given, Inputs, Request, Step
-from bindscope.core.keys import chained_code, own_code, spec_key
+from bindscope.core.keys import CLONE, chained_code, own_code, spec_key
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Product:
     reads
         Role -> outputs that are read besides the first one.
     resources
-        Committed files that it reads, by name.
+        Committed files that it reads, by name; paths from the clone's root.
     """
 
     step: Step
@@ -69,7 +71,9 @@ class Product:
             for output in ("store", *self.reads.get(role, ())):
                 if output in made:
                     found[f"{role}_{output}"] = [product.path(output) for product in products]
-        return found | {f"resource_{name}": [path] for name, path in self.resources.items()}
+        # Those of the clone, wherever the run's working directory is.
+        at_clone = {name: os.path.relpath(CLONE / path) for name, path in self.resources.items()}
+        return found | {f"resource_{name}": [path] for name, path in at_clone.items()}
 
 
 class Graph:
@@ -167,6 +171,18 @@ class Graph:
             for product in one
             if product.rule in rules and wildcards.items() <= product.wildcards.items()
         ]
+
+    def drop(self, lost: Iterable[Product]) -> list[Product]:
+        """Take out products and all that are made from them; return what was taken out."""
+        gone = {id(product) for product in lost}
+        for product in self.products.values():  # inputs come before what is made from them
+            if any(id(given) in gone for given in chain(*product.inputs.values())):
+                gone.add(id(product))
+        taken = [product for product in self.products.values() if id(product) in gone]
+        self.products = {at: p for at, p in self.products.items() if id(p) not in gone}
+        for rule, products in self._by_rule.items():
+            self._by_rule[rule] = [product for product in products if id(product) not in gone]
+        return taken
 
     def leaves(self) -> list[str]:
         """Return what ``rule all`` requests: the path that stands for each leaf."""

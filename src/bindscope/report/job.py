@@ -36,8 +36,9 @@ def make_report(job: Job) -> str:
     parts = make_parts(job.spec["chapters"], inputs)
     config = inputs.content["config"]
     return build_page(
-        config["report"]["title"], parts, config=config, versions=numeric_versions(), keys=job.keys
-    )
+        config["report"]["title"], parts, config=config, versions=numeric_versions(),
+        keys=job.keys, missing=job.spec.get("missing", ()),
+    )  # fmt: skip
 
 
 def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Part]:

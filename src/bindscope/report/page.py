@@ -68,6 +68,7 @@ def build_page(
     config: Mapping[str, Any],
     versions: Mapping[str, str],
     keys: Mapping[str, str],
+    missing: Sequence[str] = (),
 ) -> str:
     """Build the report.
 
@@ -83,6 +84,8 @@ def build_page(
         Versions of the libraries by name.
     keys
         `spec_key` and `code_key` of the report itself.
+    missing
+        Models of the configuration whose weights could not be had.
 
     Returns
     -------
@@ -97,6 +100,7 @@ def build_page(
         ),
         versions=sorted(versions.items()),
         keys=sorted(keys.items()),
+        missing=missing,
         provenance=[table for part in parts for table in part.chapter.provenance],
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,8 @@ from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.steps import WILDCARDS as SHARED_WILDCARDS
 
 TEMPLATE = "src/bindscope/report/template.html.j2"  # no module, so not in the code key
+# Manifests of weights that could not be had, as `make run` names them; `os.pathsep` between them.
+UNAVAILABLE = "BINDSCOPE_UNAVAILABLE"
 CLAIM_RATES = "resources/reference/claims.csv"
 
 
@@ -60,16 +63,26 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
         If a key is wrong, a split has no feature codes, or a model's files or module are not there.
     """
     config = load_config(raw, source)
+    unavailable = os.environ.get(UNAVAILABLE, "").split(os.pathsep)
     try:
-        graph = build(config)
+        graph = build(config, unavailable)
     except BindscopeError as error:
         raise ConfigError(f"{source}: {error.where}", error.problem, error.remedy) from None
     save_cache()
     return graph
 
 
-def build(config: Config) -> Graph:
-    """List every product of a configuration with its keys; imports no more than NumPy."""
+def build(config: Config, unavailable: Sequence[str] = ()) -> Graph:
+    """List every product of a configuration with its keys; imports no more than NumPy.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    unavailable
+        Manifests of weights that could not be had: what is made from them is left out, and the
+        report says so.
+    """
     graph = Graph(all_steps())
     taking_part = {
         name: (study, section)
@@ -85,6 +98,8 @@ def build(config: Config) -> Graph:
         check_split(dataset)
     for study, section in taking_part.values():
         study.products(graph, shared, section)
+    lost = [made for made in graph.of("weights") if made.path() in unavailable]
+    graph.drop(lost)
     for study, section in taking_part.values():
         for table in study.tables:
             _add_entry(graph, shared, section, "table", table)
@@ -96,7 +111,8 @@ def build(config: Config) -> Graph:
         for figure in study.figures:
             if wanted is None or figure.name in wanted:
                 _add_entry(graph, shared, section, "figure", figure)
-    _add_report(graph, config, [study for study, _ in taking_part.values()])
+    missing = sorted({made.wildcards["model"] for made in lost})
+    _add_report(graph, config, [study for study, _ in taking_part.values()], missing)
     return graph
 
 
@@ -137,7 +153,7 @@ def _shown(config: Config) -> dict[str, Any]:
     return {**content, "studies": sections}
 
 
-def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
+def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing: list[str]) -> None:
     """Add the page: a chapter per study that has something to say, with its figures."""
     figures = graph.of("figure")
     drawn = {figure.wildcards["figure"] for figure in figures}
@@ -156,7 +172,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study]) -> None:
     graph.add(
         "report",
         {},
-        {"chapters": chapters},
+        {"chapters": chapters, **({"missing": missing} if missing else {})},
         runs=[str(chapter["findings"]) for chapter in chapters],
         request=Request(
             {"tables": graph.of("table"), "figures": figures},

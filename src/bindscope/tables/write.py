@@ -15,6 +15,7 @@ from bindscope.core.parquet import read_sealed, seal
 from bindscope.tables.rows import PathLike, rerun
 from bindscope.tables.schema import TableSchema, pandas_type, validate
 
+HTML_ROWS = 1000  # on a page; a browser is slow with many more, and the Parquet file has all
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>
 :root {{ color-scheme: light dark; }}
@@ -23,7 +24,7 @@ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 th {{ position: sticky; top: 0; background: Canvas; text-align: left; }}
 th, td {{ padding: .2rem .5rem; border-bottom: 1px solid #8884; white-space: nowrap; }}
 </style></head><body><h1>{name}</h1>
-{table}
+{note}{table}
 </body></html>
 """
 
@@ -61,9 +62,17 @@ def parquet_bytes(frame: pd.DataFrame, schema: TableSchema) -> bytes:
 
 
 def html_text(frame: pd.DataFrame, name: str) -> str:
-    """Render a table as a plain page; numbers with four decimals, missing ones empty."""
-    table = frame.to_html(index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4f}")
-    return _PAGE.format(name=name, table=table)
+    """Render the first rows as a plain page; numbers with four decimals, missing ones empty."""
+    note = ""
+    if len(frame) > HTML_ROWS:
+        note = (
+            f"<p>The first {HTML_ROWS:,} of {len(frame):,} rows. All of them: {name}.parquet and "
+            f"{name}.csv beside this page.</p>\n"
+        )
+    table = frame.head(HTML_ROWS).to_html(
+        index=False, border=0, na_rep="", float_format=lambda x: f"{x:.4f}"
+    )
+    return _PAGE.format(name=name, note=note, table=table)
 
 
 def read_table(path: PathLike, schema: TableSchema | None = None) -> pd.DataFrame:

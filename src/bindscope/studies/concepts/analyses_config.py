@@ -11,7 +11,7 @@ from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
 from bindscope.config.models import KnownAnswer
 from bindscope.graph.texts import unread
-from bindscope.studies.concepts.marks import SplitBy
+from bindscope.studies.concepts.marks import FEWER_SLOTS, SplitBy, too_many
 
 if TYPE_CHECKING:
     from bindscope.config.codes import Dataset
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Vectors = Literal["cls", "mean", "joint", "text"]
 Coverage = Annotated[float, Field(gt=0, lt=1)]
+# Sources whose scenes may all fill their slots; a job refuses one that does not.
+FILLED = ("table", "pug_spare", "python")
 
 
 class PlantedEncoder(Model):
@@ -125,6 +127,11 @@ class Analysis(Model):
         "(`objects`), or each scene by itself, as in the paper (`scenes`): such rows carry no "
         "verdict, for an embedding with a vector per pair would pass for one that binds.",
     )
+    threads: PositiveInt = Field(1, description="Threads of a job.")
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu",
+        description="Where probes, perceptrons and products are fitted and dual encoders embed.",
+    )
     picture: bool = Field(
         False, description="Whether values, objects and scenes are placed in three dimensions."
     )
@@ -200,6 +207,20 @@ def _slots_problem(dataset: Dataset, wanted: int | None = None) -> str | None:
     fewest, most = (n or getattr(space, key, 0) for key in ("min_objects", "max_objects"))
     if wanted == 1 and (fewest, most) != (1, 1):
         return f"scenes of {dataset.name!r}, which are `singles`, need one object each"
-    if wanted is None and (fewest, most) != (dataset.slots, dataset.slots):
-        return f"scenes of {dataset.name!r} need as many objects as slots ({dataset.slots})"
+    if wanted is not None:
+        return None
+    full = f"scenes of {dataset.name!r} need as many objects as slots ({dataset.slots})"
+    if dataset.source and dataset.source.kind not in FILLED:
+        return (
+            f"{full}, and those of {dataset.source.kind} differ in number; make a `table` of those "
+            "with one number of objects (docs/ordered_scenes.md), a dataset for each number"
+        )
+    if dataset.source and most != dataset.slots:
+        return f"{full}, and may hold {most}; give space.max_objects: {dataset.slots}"
+    if not dataset.source and (fewest, most) != (dataset.slots, dataset.slots):
+        return (
+            f"{full}, and hold {fewest} to {most}; draw {dataset.slots} for each, or add a dataset"
+        )
+    if problem := too_many([group.size for group in space.groups], dataset.slots):
+        return f"{dataset.name!r}: {problem}; {FEWER_SLOTS}"
     return None

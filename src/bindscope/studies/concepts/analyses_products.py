@@ -119,7 +119,7 @@ def _add_measurements(
     graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, made: dict[str, Any]
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
-    split = {"sizes": _sizes(dataset), "split_by": entry.split_by}
+    split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
     about = {**split, "estimators": list(entry.estimators)}
     graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made)
     single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
@@ -138,6 +138,7 @@ def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: P
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {
         "sizes": [int(size) for size in space.split("x")], "split_by": entry.split_by,
+        **_computed(entry),
         "dual": {
             "name": name, "query_pool": pool, "encoder": encoder.model_dump(mode="json"),
             "objects": entry.dual_objects,
@@ -170,6 +171,11 @@ def _add_complexity(
             made,
             runs=runs,
         )
+
+
+def _computed(entry: Analysis) -> dict[str, Any]:
+    """Return where and how a job computes: sums depend on both."""
+    return entry.model_dump(mode="json", include={"threads", "device"})
 
 
 def _sizes(dataset: Dataset) -> list[int]:

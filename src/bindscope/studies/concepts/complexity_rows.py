@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.complexity.approximators import (
     Approximation,
     Approximator,
@@ -29,12 +30,47 @@ def approximator_of(options: Mapping[str, Any]) -> Approximator:
     )
 
 
+def rows_of_runs(
+    runs: Iterable[tuple[Row, Embedded]],
+    spec: Mapping[str, Any],
+    checkpoint: Checkpoint,
+    device: str = "cpu",
+) -> list[Row]:
+    """Return rows of `binding_complexity` of several embeddings, those of a checkpoint included.
+
+    Parameters
+    ----------
+    runs
+        What each row says of an embedding, and the embedding.
+    spec
+        The job's `approximator`, `coverages`, `seeds` and `validation_share`.
+    checkpoint
+        Holds the rows so far after each coverage of an embedding.
+    device
+        Where approximators are fitted.
+    """
+    state = checkpoint.read()
+    done, rows = (state[1]["step"], state[1]["rows"]) if state else (0, [])
+    how = spec["seeds"], spec["validation_share"], device
+    step = 0
+    for about, embedded in runs:
+        for coverage in spec["coverages"]:
+            step += 1
+            if step <= done:
+                continue
+            found = complexity_rows(embedded, spec["approximator"], [coverage], *how)
+            rows += [{**row, **about} for row in found]
+            checkpoint.write({}, {"step": step, "rows": rows})
+    return rows
+
+
 def complexity_rows(
     embedded: Embedded,
     options: Mapping[str, Any],
     coverages: Sequence[float],
     seeds: Sequence[int],
     validation_share: float,
+    device: str = "cpu",
 ) -> Iterator[Row]:
     """Yield rows of `binding_complexity`, of one approximator.
 
@@ -46,13 +82,16 @@ def complexity_rows(
         The approximator.
     coverages, seeds, validation_share
         Of the splits of objects.
+    device
+        Where the approximator is fitted.
     """
     z, scenes = embedded.z, embedded.scenes
     for coverage in coverages:
         splits = [split_objects(scenes, coverage, s, validation=validation_share) for s in seeds]
         for found in approximations(
-            approximator_of(options), z, scenes, embedded.readout, splits, ("train", "test")
-        ):
+            approximator_of(options), z, scenes, embedded.readout, splits, ("train", "test"),
+            device=device,
+        ):  # fmt: skip
             more = [] if found.ended else ["not_converged"]
             about = {
                 "kind": options["kind"], "coverage": found.coverage, "n_splits": found.n_splits,

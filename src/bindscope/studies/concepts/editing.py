@@ -28,6 +28,9 @@ from bindscope.studies.concepts.set_separation import (
 )
 from bindscope.studies.concepts.vectors import ObjectVectors
 
+# Of one concept type: each is compared with all scenes, and intervals resample objects anyway. All
+# pairs of 400 objects have 304,000.
+MOST_EDITS = 10_000
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
 
@@ -97,6 +100,16 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     absent = int((~possible).sum())
     found = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed), absent)
     return found.take(possible)
+
+
+def drawn_edits(edits: Edits, most: int = MOST_EDITS, seed: int = 0) -> Edits:
+    """Return at most so many edits, drawn at random where there are more."""
+    n = len(edits.base)
+    if n <= most:
+        return edits
+    chosen = np.zeros(n, np.bool_)
+    chosen[rng(seed, n).choice(n, most, replace=False)] = True
+    return edits.take(chosen)
 
 
 @dataclass(frozen=True)

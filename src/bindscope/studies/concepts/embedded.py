@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.activations.reader import Activations
+from bindscope.core.errors import InputError
 from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
@@ -33,7 +34,11 @@ def read_slots(codes: Sequence[str]) -> list[Integers]:
 
 
 def read_embedded(
-    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int], split_by: SplitBy
+    inputs: Mapping[str, Sequence[str]],
+    vectors: str,
+    sizes: Sequence[int],
+    split_by: SplitBy,
+    device: str = "cpu",
 ) -> Embedded:
     """Read an embedding of a dataset whose scenes fill their slots, all splits.
 
@@ -46,16 +51,25 @@ def read_embedded(
         Which these are.
     sizes, split_by
         Numbers of values, and what is on one side of a split.
+    device
+        Where probes are fitted.
     """
     z = read_embeddings(inputs["embeddings"][0], vectors)
-    scenes = Scenes(np.concatenate(read_slots(inputs["codes"])), tuple(sizes))
+    slots = np.concatenate(read_slots(inputs["codes"]))
+    if n_partial := int((slots < 0).any(axis=1).sum()):
+        raise InputError(
+            inputs["codes"][0],
+            f"{n_partial} of {len(slots)} scenes leave a slot empty",
+            "leave them out of what the dataset reads, or make a dataset of each number of objects",
+        )
+    scenes = Scenes(slots, tuple(sizes))
     single = None
     if inputs.get("single_codes"):
         objects, places = read_alone(inputs["single_codes"])
         single = SingleScenes(
             read_embeddings(inputs["single_embeddings"][0], vectors), objects, places
         )
-    return Embedded(z, scenes, single=single, split_by=split_by)
+    return Embedded(z, scenes, single=single, split_by=split_by, device=device)
 
 
 def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:
@@ -140,7 +154,9 @@ def image_queries(z: Floats, objects: Integers, scenes: Scenes) -> Readout:
     return queries(concepts, by_object[known], known)
 
 
-def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Embedded]]:
+def read_dual(
+    path: str, spec: Mapping[str, Any], device: str = "cpu"
+) -> Iterator[tuple[dict[str, Any], Embedded]]:
     """Yield the pairs of some objects as each run of a dual encoder embeds them.
 
     They are read by its own queries: no probe is fitted.
@@ -153,6 +169,8 @@ def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, An
         `sizes`; `dual`: `name`, `encoder` (kind and options, as the configuration has them),
         `query_pool`, and the most `objects`: where there are more, so many are drawn by the run's
         seed.
+    device
+        Where they are embedded.
 
     Yields
     ------
@@ -163,12 +181,13 @@ def read_dual(path: str, spec: Mapping[str, Any]) -> Iterator[tuple[dict[str, An
         order = rng(run.seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
-        readout = run.encoder.queries(objects)
+        encoder = run.encoder.to(device)
+        readout = encoder.queries(objects)
         about = {
             "encoder": dual["name"], "query_pool": dual["query_pool"],
             "trained_coverage": run.coverage, "trained_seed": run.seed,
         }  # fmt: skip
         yield (
             about,
-            Embedded(run.encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
+            Embedded(encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
         )

@@ -12,7 +12,7 @@ the other modality.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from bindscope.core.errors import InputError
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
+    SCENES_AT_ONCE,
     Accuracy,
     accuracies,
     expected_of_objects,
@@ -65,7 +66,7 @@ class Readout:
 
     def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of each type are recognised, (n, C)."""
-        z = self._scaled(z)
+        z = self.scaled(z)
         hits = [
             set_separation(z @ w.T, scenes.contains_value(k)) for k, w in enumerate(self.concepts)
         ]
@@ -74,20 +75,18 @@ class Readout:
     def pooled_concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of all types are, among the values of all types, (n,)."""
         every = range(len(self.concepts))
-        scores = self._scaled(z) @ np.concatenate(self.concepts).T
+        scores = self.scaled(z) @ np.concatenate(self.concepts).T
         return set_separation(
             scores, np.concatenate([scenes.contains_value(k) for k in every], axis=1)
         )
 
-    def object_hits(self, z: Floats, scenes: Scenes, among: Flags | None = None) -> Doubles:
-        """Return whether the objects are among the candidates, or those of each scene (n, J)."""
+    def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
+        """Return whether the objects are recognised among the candidates, (n,)."""
         present = scenes.contains()[:, self.candidates]
-        scores = self._scaled(z) @ self.objects.T
-        return set_separation(
-            scores if among is None else np.where(among, scores, -np.inf), present
-        )
+        return set_separation(self.scaled(z) @ self.objects.T, present)
 
-    def _scaled(self, z: Floats) -> Doubles:
+    def scaled(self, z: Floats) -> Doubles:
+        """Return what the maps are applied to, of embeddings (n, d)."""
         return unit(z) if self.centre is None else centred(z, *self.centre)
 
 
@@ -105,7 +104,13 @@ def unit(z: Floats) -> Doubles:
 
 
 def fit_probes(
-    z: Floats, scenes: Scenes, train: Integers, *, ridge: float = RIDGE, objects: bool = True
+    z: Floats,
+    scenes: Scenes,
+    train: Integers,
+    *,
+    ridge: float = RIDGE,
+    objects: bool = True,
+    device: str = "cpu",
 ) -> Readout:
     """Fit a linear probe per concept type, and one for the objects present in the scenes.
 
@@ -121,6 +126,8 @@ def fit_probes(
         As a multiple of the mean square of a coordinate of the centred training embeddings.
     objects
         Whether to fit that of the objects.
+    device
+        Where they are fitted.
 
     Raises
     ------
@@ -136,13 +143,14 @@ def fit_probes(
             "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
-    part, strength = torch.from_numpy(centred(own_z, mean, spread)), ridge * spread**2
+    part = torch.from_numpy(centred(own_z, mean, spread)).to(device)
+    strength = ridge * spread**2
     own = scenes.take(train)
     present: list[Flags] = [own.contains_value(k) for k in range(len(scenes.sizes))]
     if objects:
         present.append(own.contains()[:, scenes.present])
-    fits = [fit_softmax(part, _shares(found), strength) for found in present]
-    weights = [fit.weights.numpy() for fit in fits]
+    fits = [fit_softmax(part, _shares(found).to(device), strength) for found in present]
+    weights = [fit.weights.cpu().numpy() for fit in fits]
     d = part.shape[1]
     return Readout(
         concepts=tuple(weights[: len(scenes.sizes)]),
@@ -197,19 +205,36 @@ def recognise(
 
     Embeddings with NaN (what could not be reconstructed) are dropped, and counted.
     """
-    known = np.asarray(np.isfinite(z).all(axis=1))
-    z = np.where(known[:, None], z, 0)
-    hits = {
-        "concept": readout.concept_hits(z, scenes).mean(axis=1),
-        "concept_pooled": readout.pooled_concept_hits(z, scenes),
-    }
+    return scored(readout, hits_of(readout, z, scenes), scenes, resamples=resamples)
+
+
+def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
+    """Return the hits of scenes (n,) by target, NaN where an embedding is; a block at a time."""
+    parts = []
+    for start in range(0, max(len(scenes), 1), SCENES_AT_ONCE):
+        own = scenes.take(slice(start, start + SCENES_AT_ONCE))
+        here = z[start : start + SCENES_AT_ONCE]
+        known = np.asarray(np.isfinite(here).all(axis=1))
+        here = np.where(known[:, None], here, 0)
+        hits = {
+            "concept": readout.concept_hits(here, own).mean(axis=1),
+            "concept_pooled": readout.pooled_concept_hits(here, own),
+        }
+        if len(readout.candidates):
+            hits["object"] = readout.object_hits(here, own)
+        parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
+    return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
+
+
+def scored(
+    readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes, *, resamples: int = RESAMPLES
+) -> list[Recognition]:
+    """Return recognition by targets and strata, of what `hits_of` returned of scenes."""
     expected = {
         "concept": expected_of_values(scenes, "mean"),
         "concept_pooled": expected_of_values(scenes, "pooled"),
     }
-    if len(readout.candidates):
-        hits["object"] = readout.object_hits(z, scenes)
+    if "object" in hits:
         expected["object"] = expected_of_objects(scenes, readout.candidates)
-    hits = {target: np.where(known, each, np.nan) for target, each in hits.items()}
     found = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
     return [Recognition(target, accuracy) for target, accuracy in found]

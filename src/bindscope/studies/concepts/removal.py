@@ -133,6 +133,7 @@ def removals(
     seed: int = 0,
     ridge: float = RIDGE,
     resamples: int = RESAMPLES,
+    device: str = "cpu",
 ) -> list[Removal]:
     """Take each part away in turn and fit probes anew.
 
@@ -148,7 +149,7 @@ def removals(
         Scenes that parts are fitted to; default: all.
     seed
         Of the controls' permutations.
-    ridge, resamples
+    ridge, resamples, device
         As in `fit_probes` and `recognise`.
     """
     z = np.asarray(z, np.float64)
@@ -157,7 +158,7 @@ def removals(
     for removed in REMOVED:
         part = part_of(z, scenes, removed, seed, fit)
         left = _without_rounding(centred - part, centred)
-        readout = fit_probes(left, scenes, train, ridge=ridge)
+        readout = fit_probes(left, scenes, train, ridge=ridge, device=device)
         probed = recognise(readout, left[test], scenes.take(test), resamples=resamples)
         explained = r_squared(centred[test], part[test])
         rows.append(Removal(removed, explained, tuple(probed), readout.converged))

@@ -13,7 +13,7 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval
 from bindscope.studies.concepts.alignment import Alignment, align
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
-from bindscope.studies.concepts.editing import Edits, edited, value_edits
+from bindscope.studies.concepts.editing import Edits, drawn_edits, edited, value_edits
 from bindscope.studies.concepts.marks import SplitBy
 from bindscope.studies.concepts.parts import split_scenes
 from bindscope.studies.concepts.recognition import (
@@ -57,6 +57,8 @@ class Embedded:
         Scenes of one object, where there are any.
     split_by
         How scenes are split; see `parts.split_scenes`.
+    device
+        Where probes are fitted.
     """
 
     def __init__(
@@ -66,10 +68,11 @@ class Embedded:
         readout: Readout | None = None,
         single: SingleScenes | None = None,
         split_by: SplitBy = "objects",
+        device: str = "cpu",
     ) -> None:
         self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
-        self.parts = split_scenes(scenes, split_by)
-        self.readout = readout or fit_probes(z, scenes, self.parts.probed)
+        self.parts, self.device = split_scenes(scenes, split_by), device
+        self.readout = readout or fit_probes(z, scenes, self.parts.probed, device=device)
         self.completeness = completeness(scenes)
 
     def vectors(self, estimator: Estimator) -> ObjectVectors:
@@ -188,7 +191,8 @@ def removal_rows(embedded: Embedded) -> Iterator[Row]:
     parts = embedded.parts
     # What is fitted to the probes' scenes leaves nothing there that a linear probe could learn.
     fit = parts.probed if embedded.split_by == "objects" else parts.estimated
-    for rest in removals(embedded.z, embedded.scenes, parts.probed, parts.scored, fit=fit):
+    parted = parts.probed, parts.scored
+    for rest in removals(embedded.z, embedded.scenes, *parted, fit=fit, device=embedded.device):
         flags = {} if rest.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
         explained = scalar("explained", rest.explained, (len(parts.scored), 0))
         for row in (explained, *recognised(rest.probed)):
@@ -240,7 +244,7 @@ def editing_rows(
     """Yield rows of `concept_editing`: an edit per slot and scene that changes one value."""
     z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
     every: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
-    by_type = [edits.take(np.isin(edits.base, parts.scored)) for edits in every]
+    by_type = [drawn_edits(edits.take(np.isin(edits.base, parts.scored))) for edits in every]
     estimated = parts.estimated if embedded.split_by == "objects" else None
     for estimator in estimators:
         vectors = embedded.vectors(estimator)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bindscope.core.errors import InputError
+from bindscope.studies.concepts.marks import FEWER_SLOTS, too_many
 
 Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
@@ -94,7 +96,7 @@ class Scenes:
     @property
     def n_objects(self) -> int:
         """Objects of the space, U: the product of the sizes."""
-        return int(np.prod(self.sizes))
+        return prod(self.sizes)
 
     @cached_property
     def values_of_objects(self) -> Integers:
@@ -131,7 +133,17 @@ class Scenes:
         return first
 
     def keys(self, slots: Integers) -> Integers:
-        """Return a number per row of objects (n, m), equal for equal rows alone."""
+        """Return a number per row of objects (n, m), equal for equal rows alone.
+
+        Raises
+        ------
+        InputError
+            If there are more rows than int64 has numbers.
+        """
+        if self.n_objects ** slots.shape[1] >= 2**63 and (
+            problem := too_many(self.sizes, slots.shape[1])
+        ):
+            raise InputError("slots", problem, FEWER_SLOTS)
         weights = self.n_objects ** np.arange(slots.shape[1], dtype=np.int64)[::-1]
         return slots @ weights
 

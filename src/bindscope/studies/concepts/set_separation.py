@@ -14,17 +14,29 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from math import factorial
 from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
 
+from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.marks import FEWER_SLOTS, too_many
+from bindscope.studies.concepts.scenes import (
+    Doubles,
+    Flags,
+    Floats,
+    Integers,
+    Scenes,
+    ids_of,
+    values_of,
+)
 
 RESAMPLES = 1000
 SCENES_AT_ONCE = 8192
+KEYS_AT_ONCE = 2**23  # arrangements of scenes
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -75,9 +87,14 @@ class Expected:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def expected_of_objects(
-    scenes: Scenes, candidates: Integers | None = None, among: Flags | None = None
-) -> Expected:
+def swaps(slots: Integers, sizes: Sequence[int]) -> Integers:
+    """Return all combinations of the values of a scene's objects, int64 (scenes, combinations)."""
+    values = values_of(slots, sizes)
+    places = np.array(list(product(range(slots.shape[1]), repeat=len(sizes))))
+    return ids_of(values[:, places, np.arange(len(sizes))], sizes)
+
+
+def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> Expected:
     """Return what recognising objects among candidates comes to without binding.
 
     Parameters
@@ -86,8 +103,6 @@ def expected_of_objects(
         The scenes.
     candidates
         Objects that are scored; default: those present in some scene.
-    among
-        Which of them are, of each scene, bool (n, J); default: all. There is no guess then.
 
     Notes
     -----
@@ -97,35 +112,44 @@ def expected_of_objects(
     is 1 - prod_k (1 - 1/V_k), the specification's formula, which is too high for three.
     """
     candidates = scenes.present if candidates is None else candidates
-    of_candidate = scenes.values_of_objects[candidates]
-    separated, count = np.empty(len(scenes)), np.empty(len(scenes), np.int64)
+    is_candidate = np.zeros(scenes.n_objects, np.bool_)
+    is_candidate[candidates] = True
+    floor = np.empty(len(scenes))
     for start in range(0, len(scenes), SCENES_AT_ONCE):
-        part = scenes.take(slice(start, start + SCENES_AT_ONCE))
-        overlap = sum(
-            part.contains_value(k)[:, of_candidate[:, k]].astype(np.int8)
-            for k in range(len(scenes.sizes))
-        )
-        positives = part.contains()[:, candidates]
-        here = slice(start, start + len(part))
-        scores = np.asarray(overlap, np.float32)
-        if among is not None:
-            scores = np.where(among[here], scores, -np.inf)
-        separated[here] = set_separation(scores, positives)
-        count[here] = positives.sum(axis=1)
-    if among is not None:
-        return Expected(chance(count, among.sum(axis=1)), separated, np.full(len(scenes), np.nan))
-    guess = np.where(count > 0, 1 / _agreeing_sets(scenes, candidates), np.nan)
-    return Expected(chance(count, len(candidates)), separated, guess)
+        here = slice(start, start + SCENES_AT_ONCE)
+        mixed = swaps(scenes.slots[here], scenes.sizes)
+        tied = is_candidate[mixed] & ~among_slots(mixed, scenes.slots[here])
+        floor[here] = ~tied.any(axis=1)
+    count = (scenes.first_of_its_kind & is_candidate[scenes.slots]).sum(axis=1)
+    known = count > 0
+    guess = np.where(known, 1 / _agreeing_sets(scenes, is_candidate), np.nan)
+    return Expected(chance(count, len(candidates)), np.where(known, floor, np.nan), guess)
 
 
-def _agreeing_sets(scenes: Scenes, candidates: Integers) -> Doubles:
+def among_slots(objects: Integers, slots: Integers) -> Flags:
+    """Return whether objects (n, k) are among those of their scenes (n, m), bool (n, k)."""
+    found: Flags = (objects[:, :, None] == slots[:, None]).any(axis=2)
+    return found
+
+
+def _agreeing_sets(scenes: Scenes, is_candidate: Flags) -> Doubles:
     """Count the sets of candidates that have the scene's values as often as it has, float64 (n,).
 
     The values of the first type stay in their slots, those of the others change places.
     """
+    if problem := too_many(scenes.sizes, scenes.n_slots):
+        raise InputError("slots", problem, FEWER_SLOTS)
+    n_orders = factorial(scenes.n_slots) ** (len(scenes.sizes) - 1)
+    step = max(1, KEYS_AT_ONCE // n_orders)
+    parts = [
+        _agreeing_of(scenes.take(slice(start, start + step)), is_candidate)
+        for start in range(0, max(len(scenes), 1), step)
+    ]
+    return np.concatenate(parts)
+
+
+def _agreeing_of(scenes: Scenes, is_candidate: Flags) -> Doubles:
     orders = list(permutations(range(scenes.n_slots)))
-    is_candidate = np.zeros(scenes.n_objects, np.bool_)
-    is_candidate[candidates] = True
     keys = []
     for others in product(orders, repeat=len(scenes.sizes) - 1):
         moved = [scenes.values[:, :, 0]]

@@ -59,7 +59,7 @@ class LinearObjective(ABC):
 
     def __init__(self, z: Tensor, n_rows: int, ridge: float) -> None:
         self.z, self.n_rows = z, n_rows
-        self.ridge = torch.full((1, 1), ridge, dtype=z.dtype)
+        self.ridge = torch.full((1, 1), ridge, dtype=z.dtype, device=z.device)
         bound = z.t() @ z / (2 * len(z))
         bound.diagonal().add_(ridge)
         self.factor: Tensor = torch.linalg.cholesky(bound)

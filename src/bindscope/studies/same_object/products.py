@@ -69,6 +69,15 @@ STEPS = (
         reads={"weights": ("weights",)},
         makes="activations",
     ),
+    # Tokens that Snakemake removes when the last fit has read them; the entry of `fits` is in their
+    # path, because tokens that are made again take all their fits with them.
+    Step(
+        "sampled_temporary",
+        store(f"{_ACTIVATIONS}/temporary-sampled-{{layers}}/{{entry}}/{{part}}-{{key}}"),
+        script="sampled.py",
+        reads={"weights": ("weights",)},
+        makes="activations",
+    ),
     Step(
         "same_object_known",
         store(f"{_ACTIVATIONS}/planted-{{grid}}/{{split}}-{{key}}"),
@@ -261,6 +270,9 @@ class _Fits:
         used = used_scenes(self.section, self.dataset)
         parts = in_parts(n_shards, self.dataset.shard_size.model_dump(), used)
         names = {"dataset": self.dataset.name, "model": model.name, "layers": joined(layers)}
+        rule = "sampled"
+        if not model.extraction.keep_patches:
+            rule, names["entry"] = "sampled_temporary", self.block.name
         made: dict[str, list[Product]] = {split: [] for split in SPLITS}
         for name, part in parts.items():
             inputs: dict[str, Product | list[Product]] = {
@@ -269,7 +281,7 @@ class _Fits:
                 "weights": [weights] if weights else [],
             }
             product = self.graph.add(
-                "sampled", {**names, "part": name}, {**content, "part": part}, inputs,
+                rule, {**names, "part": name}, {**content, "part": part}, inputs,
                 runs=model_code(model),
             )  # fmt: skip
             for held in part:

@@ -8,6 +8,7 @@ from bindscope.config.grid import depth
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
+from bindscope.graph.steps import NAME
 from bindscope.studies.same_object.config import PairSection, problems
 from bindscope.studies.same_object.products import STEPS, add_products
 
@@ -122,6 +123,7 @@ STUDY = Study(
     products=add_products,
     steps=STEPS,
     wildcards={
+        "entry": NAME,
         "grid": r"[0-9]+x[0-9]+",
         "layers": r"(?:[0-9]+|final)(?:-(?:[0-9]+|final))*",
     },

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from bindscope.studies.concepts.complexity.coordinates import Starts, fit_coordinates
-from bindscope.studies.concepts.complexity.descended import Descending, fit_descended
+from bindscope.studies.concepts.complexity.descended import (
+    Descending,
+    fit_descended,
+    learners_at_once,
+)
 from bindscope.studies.concepts.complexity.fitted import Fitted
 from bindscope.studies.concepts.complexity.models import Perceptron, Structured
 from bindscope.studies.concepts.complexity.splits import ObjectSplit
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.least_squares import one_hot_fit, one_hot_sum, value_columns
-from bindscope.studies.concepts.recognition import Readout, Recognition, recognise
-from bindscope.studies.concepts.scenes import Floats, Scenes
+from bindscope.studies.concepts.recognition import Readout, Recognition, hits_of, scored
+from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
 from bindscope.studies.concepts.set_separation import RESAMPLES
 
 Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
@@ -68,7 +72,11 @@ class Approximator:
 
 
 def approximate(
-    approximator: Approximator, z: Floats, scenes: Scenes, splits: Sequence[ObjectSplit]
+    approximator: Approximator,
+    z: Floats,
+    scenes: Scenes,
+    splits: Sequence[ObjectSplit],
+    device: str = "cpu",
 ) -> Fitted:
     """Fit an approximator to each of several splits of one coverage; copies are in their order.
 
@@ -82,7 +90,20 @@ def approximate(
         Of the same n.
     splits
         Their seeds are those of the fits as well; learners that descend together take the first.
+    device
+        Where perceptrons and products are fitted.
     """
+    return _together([fit for _, fit in _by_parts(approximator, z, scenes, splits, device)])
+
+
+def _by_parts(
+    approximator: Approximator,
+    z: Floats,
+    scenes: Scenes,
+    splits: Sequence[ObjectSplit],
+    device: str,
+) -> Iterator[tuple[Sequence[ObjectSplit], Fitted]]:
+    """Yield the fits of some splits at a time, no more than fit in memory together."""
     kind, dim = approximator.kind, z.shape[1]
     if kind == "mlp" or approximator.rank:
 
@@ -92,11 +113,20 @@ def approximate(
                 return Perceptron(*shape, approximator.widths, generator)
             return Structured(*shape, approximator.terms, approximator.rank, generator)
 
-        return fit_descended(z, scenes, splits, build, approximator.descending, splits[0].seed)
-    return _together([_fit_one(approximator, z, scenes, split) for split in splits])
+        width = sum(approximator.widths) if kind == "mlp" else 2 * approximator.rank
+        size = learners_at_once(build, z.shape, max(len(s.train) for s in splits), width)
+        for start in range(0, len(splits), size):
+            some = splits[start : start + size]
+            descending, seed = approximator.descending, some[0].seed
+            yield some, fit_descended(z, scenes, some, build, descending, seed, device)
+        return
+    for split in splits:
+        yield [split], _fit_one(approximator, z, scenes, split, device)
 
 
-def _fit_one(approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
+def _fit_one(
+    approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit, device: str
+) -> Fitted:
     if approximator.kind in ("forest", "booster"):
         from bindscope.studies.concepts.complexity.trees import fit_trees  # imports scikit-learn
 
@@ -106,7 +136,9 @@ def _fit_one(approximator: Approximator, z: Floats, scenes: Scenes, split: Objec
         return fit_trees(kind, z, scenes, split, approximator.components, approximator.rounds)
     if approximator.kind == "additive":
         return _additive(z, scenes, split)
-    return fit_coordinates(z, scenes, split, approximator.terms, approximator.starts, split.seed)
+    return fit_coordinates(
+        z, scenes, split, approximator.terms, approximator.starts, split.seed, device
+    )
 
 
 def _additive(z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
@@ -181,39 +213,56 @@ def approximations(
     subsets: Sequence[str] = ("train", "mixed", "test"),
     *,
     resamples: int = RESAMPLES,
+    device: str = "cpu",
 ) -> list[Approximation]:
     """Fit an approximator to splits of one coverage and score it on subsets that hold a scene.
 
     Intervals resample objects. Further splits of the same objects make a mean more exact, and are
-    no further objects.
+    no further objects. Of what was predicted, only hits outlive the fits of a part of the splits.
     """
-    fitted = approximate(approximator, z, scenes, splits)
     mean = np.asarray(z, np.float64).mean(axis=0)
+    scores: dict[str, list[_Score]] = {subset: [] for subset in subsets}
+    ended, last = True, None
+    for some, fitted in _by_parts(approximator, z, scenes, splits, device):
+        ended, last = ended and all(fitted.ended), fitted
+        for split, predicted in zip(some, fitted.predicted, strict=True):
+            for subset in subsets:
+                if len(index := split.subsets[subset]):
+                    own, asked = predicted[index], scenes.take(index)
+                    r2 = r_squared(z[index], own), r_squared(z[index], own, mean)
+                    scores[subset].append(_Score(asked, *r2, hits_of(readout, own, asked)))
+    assert last is not None
     rows = []
-    for subset in subsets:
-        parts = [split.subsets[subset] for split in splits]
-        own = [fitted.predicted[i, index] for i, index in enumerate(parts)]
-        some = [i for i, index in enumerate(parts) if len(index)]
-        if not some:
+    for subset, found in scores.items():
+        if not found:
             continue
-        asked = scenes.take(np.concatenate(parts))
-        probed = recognise(readout, np.concatenate(own), asked, resamples=resamples)
+        asked = Scenes(np.concatenate([one.asked.slots for one in found]), scenes.sizes)
+        hits = {name: np.concatenate([one.hits[name] for one in found]) for name in found[0].hits}
         rows.append(
             Approximation(
                 approximator.name,
-                fitted.selected,
+                last.selected,
                 subset,
                 splits[0].coverage,
                 len(splits),
                 len(splits[0].fitted_objects),
-                float(np.mean([r_squared(z[parts[i]], own[i]) for i in some])),
-                float(np.mean([r_squared(z[parts[i]], own[i], mean) for i in some])),
+                float(np.mean([one.r2 for one in found])),
+                float(np.mean([one.r2_global for one in found])),
                 len(asked),
                 min(len(split.train) for split in splits),
-                fitted.parameters,
-                all(fitted.ended),
+                last.parameters,
+                ended,
                 max(split.absent_values for split in splits),
-                tuple(probed),
+                tuple(scored(readout, hits, asked, resamples=resamples)),
             )
         )
     return rows
+
+
+class _Score(NamedTuple):
+    """How one split's predictions of a subset score."""
+
+    asked: Scenes
+    r2: float
+    r2_global: float
+    hits: dict[str, Doubles]

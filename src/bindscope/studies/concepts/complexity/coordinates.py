@@ -100,6 +100,7 @@ def fit_coordinates(
     terms: Sequence[str],
     starts: Starts,
     seed: int = 0,
+    device: str = "cpu",
 ) -> Fitted:
     """Fit sums and products, of `models.TERMS`, to the training scenes of a split.
 
@@ -117,19 +118,21 @@ def fit_coordinates(
         From where, and how long.
     seed
         Of the starts.
+    device
+        Where they are fitted.
     """
-    columns = torch.from_numpy(value_columns(scenes))
-    values = torch.from_numpy(np.asarray(z, np.float32))
+    columns = torch.from_numpy(value_columns(scenes)).to(device)
+    values = torch.from_numpy(np.asarray(z, np.float32)).to(device)
     mean = values[split.train].mean(0)
     scale = (values[split.train] - mean).square().mean().sqrt().clamp_min(1e-12)
     targets, dim = (values - mean) / scale, values.shape[1]
     rows = scenes.n_slots * sum(scenes.sizes)
-    first = _first(terms, rows, dim, starts, seed)
+    first = _first(terms, rows, dim, starts, seed).to(device)
     predicted, penalised, decrements = [], [], []
     for ridge in starts.ridges if len(split.validation) else starts.ridges[:1]:
         repeated = targets[split.train].repeat(1, starts.number)
         errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows)
-        errors.ridge = torch.full((1, 1), ridge)
+        errors.ridge = torch.full((1, 1), ridge, device=values.device)
         found = descend(errors, first, iterations=starts.iterations, tolerance=TOLERANCE)
         with torch.no_grad():
             predicted.append(errors.predict(found.w, columns).view(len(values), -1, dim))
@@ -162,12 +165,12 @@ def _chosen(
     loss = error[split.train].mean(0)
     final = (loss + penalty)[:starts].argmin(0)
     chosen = error[split.validation].mean(0).argmin(0) if len(split.validation) else final
-    every = torch.arange(dim)
+    every = torch.arange(dim, device=values.device)
     ended = decrements[final, every] <= 10 * TOLERANCE
     return Fitted(
-        (predicted[:, chosen, every] * scale + mean)[None].numpy(),
+        (predicted[:, chosen, every] * scale + mean)[None].cpu().numpy(),
         "validation" if len(split.validation) else "final",
-        losses=loss[chosen, every].mean()[None, None].double().numpy(),
+        losses=loss[chosen, every].mean()[None, None].double().cpu().numpy(),
         parameters=parameters * dim,
         ended=[bool(ended.float().mean() >= 0.95)],
     )

@@ -24,6 +24,7 @@ from bindscope.studies.concepts.least_squares import value_columns
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 
 EVALUATIONS = 20
+NUMBERS_AT_ONCE = 2**28  # float32 of learners that descend together: 1 GiB
 STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
 
 
@@ -56,6 +57,7 @@ def fit_descended(
     build: Build,
     descending: Descending,
     seed: int = 0,
+    device: str = "cpu",
 ) -> Fitted:
     """Fit a learner to each split.
 
@@ -72,11 +74,13 @@ def fit_descended(
     descending
         Steps and rate.
     seed
-        Of the first weights.
+        Of the first weights, which are the same on every device.
+    device
+        Where they are fitted.
     """
-    columns = torch.from_numpy(value_columns(scenes))
-    data = _Data(torch.from_numpy(np.asarray(z, np.float32)), columns, splits)
-    model = build(len(splits), torch.Generator().manual_seed(seed))
+    columns = torch.from_numpy(value_columns(scenes)).to(device)
+    data = _Data(torch.from_numpy(np.asarray(z, np.float32)).to(device), columns, splits)
+    model = build(len(splits), torch.Generator().manual_seed(seed)).to(device)
     optimiser = Adam(model.parameters(), descending.ridge)
     kept = _Kept(data, splits)
     inputs, targets, weights = data.training()
@@ -94,6 +98,24 @@ def fit_descended(
     return Fitted(kept.found(), selected, losses, numbers, _ended(losses))
 
 
+def learners_at_once(build: Build, shape: tuple[int, ...], n_train: int, width: int) -> int:
+    """Return how many learners fit in `NUMBERS_AT_ONCE` together, at least one.
+
+    Parameters
+    ----------
+    build
+        Makes learners.
+    shape
+        Of the embeddings, (n, d).
+    n_train, width
+        Training scenes, and what is held of each between the layers.
+    """
+    one = sum(p.numel() for p in build(1, torch.Generator()).parameters())
+    # Weights, gradients and two moments; embeddings, their errors and predictions; activations.
+    held = 4 * one + 4 * shape[0] * shape[1] + 3 * n_train * (shape[1] + width)
+    return max(1, NUMBERS_AT_ONCE // held)
+
+
 def _ended(losses: Doubles) -> list[bool]:
     """Tell of each copy whether its loss hardly fell in the second half of the steps."""
     before, after = losses[len(losses) // 2], losses[-1]
@@ -106,7 +128,7 @@ class _Data:
 
     def __init__(self, z: Tensor, columns: Tensor, splits: Sequence[ObjectSplit]) -> None:
         self.columns, self.splits = columns, splits
-        own = [torch.from_numpy(split.train) for split in splits]
+        own = [torch.from_numpy(split.train).to(z.device) for split in splits]
         self.mean = torch.stack([z[index].mean(0) for index in own])[:, None]
         self.scaled = z - self.mean
         spread = [self.scaled[i, index].square().mean() for i, index in enumerate(own)]
@@ -121,8 +143,9 @@ class _Data:
         for i, split in enumerate(self.splits):
             index[i, : len(split.train)] = torch.from_numpy(split.train)
             weights[i, : len(split.train)] = 1 / max(len(split.train), 1)
-        copies = torch.arange(len(self.splits))[:, None]
-        return self.columns[index], self.scaled[copies, index], weights
+        device = self.columns.device
+        index, copies = index.to(device), torch.arange(len(self.splits), device=device)[:, None]
+        return self.columns[index], self.scaled[copies, index], weights.to(device)
 
     def all(self) -> Tensor:
         return self.columns.expand(len(self.splits), *self.columns.shape)
@@ -141,19 +164,20 @@ class _Kept:
     @torch.no_grad()
     def evaluate(self, model: nn.Module) -> None:
         predicted = model(self.data.all())
-        error = (predicted - self.data.scaled).square().mean(2).double().numpy()
+        error = (predicted - self.data.scaled).square().mean(2).double().cpu().numpy()
         self.losses.append(_means(error, [split.train for split in self.splits]))
         if self.predicted is None or not self.scored:
             self.predicted = predicted
         if self.scored:
             loss = _means(error, [split.validation for split in self.splits])
-            better = torch.from_numpy(loss < self.best)[:, None, None]
+            better = torch.from_numpy(loss < self.best).to(predicted.device)[:, None, None]
             self.predicted = torch.where(better, predicted, self.predicted)
             self.best = np.minimum(loss, self.best)
 
     def found(self) -> npt.NDArray[np.float32]:
         assert self.predicted is not None
-        return np.asarray((self.predicted * self.data.scale + self.data.mean).numpy(), np.float32)
+        found = self.predicted * self.data.scale + self.data.mean
+        return np.asarray(found.cpu().numpy(), np.float32)
 
 
 def _means(error: Doubles, scenes: Sequence[Integers]) -> Doubles:

@@ -77,7 +77,7 @@ class Structured(nn.Module):
             Row of the table of one learner for each slot and type, slots first, (copies, n, m C).
         """
         copies, n, places = columns.shape
-        flat = columns + self.rows * torch.arange(copies)[:, None, None]
+        flat = columns + self.rows * torch.arange(copies, device=columns.device)[:, None, None]
         out: Tensor = self.bias
         for term, table in self.tables.items():
             found = table.index_select(0, flat.reshape(-1)).view(copies * n, places, -1)
@@ -161,7 +161,8 @@ class Perceptron(nn.Module):
         first = self.weights[0].view(copies, places, dim, -1)
         parts = torch.split(self.vectors, self.places, dim=1)
         table = torch.cat([part @ first[:, i] for i, part in enumerate(parts)], dim=1)
-        flat = (columns + self.rows * torch.arange(copies)[:, None, None]).reshape(-1)
+        own = torch.arange(copies, device=columns.device)[:, None, None]
+        flat = (columns + self.rows * own).reshape(-1)
         rows = table.flatten(0, 1).index_select(0, flat)
         x: Tensor = rows.view(copies, n, places, -1).sum(2) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):

@@ -10,23 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual.objects import Ids, ids_of, values_of
+from bindscope.studies.concepts.dual.objects import Ids
 from bindscope.studies.concepts.dual_config import Candidates
 from bindscope.studies.concepts.recognition import Readout
-from bindscope.studies.concepts.scenes import Flags, Floats, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Scenes
 from bindscope.studies.concepts.set_separation import (
     Accuracy,
     Expected,
     accuracies,
+    among_slots,
+    chance,
     expected_of_objects,
     expected_of_values,
     strata_of,
+    swaps,
 )
 
 SAMPLING = 3  # stream of a seed
@@ -90,14 +94,6 @@ def pairs(
     return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes)), n_all
 
 
-def swaps(slots: Ids, sizes: Sequence[int]) -> Ids:
-    """Return all combinations of the values of a scene's objects, int64 (scenes, combinations)."""
-    values = values_of(slots, sizes)
-    places = np.array(list(product(range(slots.shape[1]), repeat=len(sizes))))
-    mixed = values[:, places, np.arange(len(sizes))]
-    return ids_of(mixed, sizes)
-
-
 def evaluate(
     embed: Callable[[Ids], Floats],
     queries: Readout,
@@ -105,6 +101,7 @@ def evaluate(
     trained: Ids,
     further: Sequence[Candidates],
     seed: int,
+    device: str = "cpu",
 ) -> Iterator[Score]:
     """Yield what one run recognises of some scenes.
 
@@ -122,6 +119,8 @@ def evaluate(
         Kinds of candidates besides these and all objects; none for scenes of one object.
     seed
         Of the groups of scenes, and of the swaps, of `sampled`.
+    device
+        Where scores of all objects are computed.
     """
     asked, n_all = scenes
     kinds = ("full", "trained", *(further if asked.n_slots > 1 else ()))
@@ -129,9 +128,10 @@ def evaluate(
     # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
     asked = asked.take(rng(seed, SAMPLING, 0).permutation(len(asked)))
     rows = max(BLOCK // asked.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
+    objects = torch.from_numpy(queries.objects).to(device)
     parts = [
-        _recognised(embed, queries, asked.take(slice(start, start + rows)), kinds, known,
-                    (seed, start))
+        _recognised(embed, (queries, objects), asked.take(slice(start, start + rows)), kinds,
+                    known, (seed, start))
         for start in range(0, len(asked), rows)
     ]  # fmt: skip
     hits = {key: np.concatenate([part[key][0] for part in parts]) for key in parts[0]}
@@ -145,19 +145,33 @@ def evaluate(
 
 def _recognised(
     embed: Callable[[Ids], Floats],
-    queries: Readout,
+    asking: tuple[Readout, Tensor],
     scenes: Scenes,
     kinds: Sequence[str],
     known: Flags,
     group: tuple[int, int],
 ) -> dict[tuple[str, str], tuple[NDArray[np.float64], Expected]]:
     """Return hits and what they come to without binding, by target and candidates."""
+    queries, objects = asking
     z = embed(scenes.slots)
     found = {}
+    scores = _Scores(queries.scaled(z), objects, scenes)
     for kind in kinds:
-        among = _candidates(scenes, kind, known, group)
-        hits = queries.object_hits(z, scenes, among)
-        found["object", kind] = hits, expected_of_objects(scenes, queries.candidates, among)
+        if kind == "full":
+            found["object", kind] = (
+                scores.hits(scores.others),
+                expected_of_objects(scenes, queries.candidates),
+            )
+        elif kind == "trained":
+            among = torch.from_numpy(known).to(objects.device)
+            hits = scores.hits(scores.others.masked_fill(~among, -torch.inf))
+            extra = (scenes.first_of_its_kind & ~known[scenes.slots]).sum(axis=1)
+            found["object", kind] = (
+                hits,
+                _expected(scenes, known.sum() + extra, known[scores.mixed]),
+            )
+        else:
+            found["object", kind] = scores.listed(kind, group)
     values = queries.concept_hits(z, scenes).mean(axis=1)
     found["concept", "full"] = values, expected_of_values(scenes, "mean")
     pooled = queries.pooled_concept_hits(z, scenes)
@@ -165,24 +179,74 @@ def _recognised(
     return found
 
 
-def _candidates(scenes: Scenes, kind: str, known: Flags, group: tuple[int, int]) -> Flags | None:
-    """Return which objects are ranked for each scene, bool (n, objects); None: all of them."""
-    if kind == "full":
-        return None
-    mixed = swaps(scenes.slots, scenes.sizes)
-    among = np.zeros((len(scenes), scenes.n_objects), bool)
-    if kind == "swaps":
-        np.put_along_axis(among, mixed, True, axis=1)
-    elif kind == "trained":
-        among |= known
-    else:
+class _Scores:
+    """Scores of all objects in some scenes, and what is asked of them.
+
+    Parameters
+    ----------
+    z
+        Embeddings of the scenes, scaled, float64 (n, d).
+    objects
+        Queries of all objects of the space, float64 (U, d), where scores are to be computed.
+    scenes
+        The scenes.
+    """
+
+    def __init__(self, z: Doubles, objects: Tensor, scenes: Scenes) -> None:
+        self.scenes, self.mixed = scenes, swaps(scenes.slots, scenes.sizes)
+        scores = torch.from_numpy(z).to(objects.device) @ objects.t()
+        slots = torch.from_numpy(scenes.slots).to(objects.device)
+        self.lowest = scores.gather(1, slots).amin(1)
+        self.others = scores.scatter_(1, slots, -torch.inf)
+        """Scores of the objects that are not in the scene; those that are have minus infinity."""
+
+    def hits(self, others: Tensor) -> NDArray[np.float64]:
+        """Return whether all objects of a scene score above those (n, k) that are not in it."""
+        found: NDArray[np.float64] = (self.lowest > others.amax(1)).double().cpu().numpy()
+        return found
+
+    def listed(self, kind: str, group: tuple[int, int]) -> tuple[NDArray[np.float64], Expected]:
+        """Return hits among few candidates: the scene's swaps, or objects of its neighbours."""
+        if kind == "swaps":
+            return self._among(slice(None), self.mixed)
+        parts = []
         seed, start = group
-        for first in range(0, len(scenes), SAMPLED_SCENES):
+        for first in range(0, len(self.scenes), SAMPLED_SCENES):
             own = slice(first, first + SAMPLED_SCENES)
-            drawn = rng(seed, SAMPLING, start + first).integers(
-                mixed.shape[1], size=len(mixed[own])
-            )
-            listed = [scenes.slots[own].ravel(), mixed[own][np.arange(len(drawn)), drawn]]
-            among[own, np.unique(np.concatenate(listed))] = True
-    np.put_along_axis(among, scenes.slots, True, axis=1)
-    return among
+            mixed = self.mixed[own]
+            drawn = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed))
+            listed = [self.scenes.slots[own].ravel(), mixed[np.arange(len(drawn)), drawn]]
+            together = np.unique(np.concatenate(listed))
+            parts.append(self._among(own, np.broadcast_to(together, (len(mixed), len(together)))))
+        return np.concatenate([hits for hits, _ in parts]), Expected.joined(
+            [beside for _, beside in parts]
+        )
+
+    def _among(self, own: slice, objects: Ids) -> tuple[NDArray[np.float64], Expected]:
+        """Return hits of some scenes among objects of each (n, k), its own among them."""
+        index = torch.from_numpy(np.ascontiguousarray(objects)).to(self.others.device)
+        highest = self.others[own].gather(1, index).amax(1)
+        hits = (self.lowest[own] > highest).double().cpu().numpy()
+        ordered = np.sort(objects, axis=1)
+        n_candidates = 1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)
+        mixed = self.mixed[own]
+        place = np.stack([np.isin(a, b) for a, b in zip(mixed, ordered, strict=True)])
+        return hits, _expected(self.scenes.take(own), n_candidates, place)
+
+
+def _expected(scenes: Scenes, n_candidates: Ids, is_candidate: Flags) -> Expected:
+    """Return what scenes come to without binding; there is no guess.
+
+    Parameters
+    ----------
+    scenes
+        The scenes; their own objects are candidates.
+    n_candidates
+        Of each, (n,).
+    is_candidate
+        Which of its swaps are, (n, combinations): one that is not in the scene makes a tie.
+    """
+    tied = is_candidate & ~among_slots(swaps(scenes.slots, scenes.sizes), scenes.slots)
+    by_chance = chance(scenes.first_of_its_kind.sum(axis=1), n_candidates)
+    floor: Doubles = np.asarray(~tied.any(axis=1), np.float64)
+    return Expected(by_chance, floor, np.full(len(scenes), np.nan))

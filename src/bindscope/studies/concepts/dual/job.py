@@ -58,14 +58,24 @@ def run_of(
 
 
 def rows(
-    entry: DualEncoders, sizes: Sequence[int], runs: Runs, trained: Trained
+    entry: DualEncoders, sizes: Sequence[int], runs: Runs, trained: Trained, device: str = "cpu"
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row per run, selection, split, number of objects, target, candidates and stratum."""
+    """Yield a row per run, selection, split, number of objects, target, candidates and stratum.
+
+    Parameters
+    ----------
+    entry, sizes
+        The job's entry and space.
+    runs, trained
+        Its runs, and what became of them.
+    device
+        Where scenes are embedded and scored.
+    """
     for i, (coverage, seed, split) in enumerate(
         zip(runs.coverages, runs.seeds, runs.splits, strict=True)
     ):
         for selected in entry.evaluation.selected:
-            encoder = run_of(entry, sizes, seed, trained.weights[selected], i)
+            encoder = run_of(entry, sizes, seed, trained.weights[selected], i).to(device)
             about = {
                 "coverage": coverage, "seed": seed, "selected": selected,
                 "kind": entry.encoder.kind, "n_types": len(sizes), "n_space": prod(sizes),
@@ -75,7 +85,7 @@ def rows(
                 "train_loss_bits": _finite(trained.losses[-1, i, 0]),
                 "steps": trained.steps[-1],
             }  # fmt: skip
-            found = list(_scores(entry, encoder, split, seed))
+            found = list(_scores(entry, encoder, split, seed, device))
             flags = [*trained.flags(i), *unfitted(found)]
             for row in found:
                 yield {**about, **row, "flags": ";".join(sorted(flags))}
@@ -96,7 +106,7 @@ def unfitted(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _scores(
-    entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int
+    entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int, device: str
 ) -> Iterator[dict[str, Any]]:
     """Yield what a run recognises: of objects it was trained on, and of those for testing."""
     queries = encoder.queries()
@@ -108,7 +118,8 @@ def _scores(
         further = entry.evaluation.candidates
         single = Scenes(objects[:, None], encoder.sizes), len(objects)
         for n, scenes in enumerate((single, two), 1):
-            for score in evaluate(encoder.embed, queries, scenes, split.train, further, seed):
+            known = queries, scenes, split.train
+            for score in evaluate(encoder.embed, *known, further, seed, device):
                 yield scored(name, n, score)
 
 

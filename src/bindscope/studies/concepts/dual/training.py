@@ -33,6 +33,7 @@ from bindscope.studies.concepts.registry import ENCODERS
 logger = logging.getLogger(__name__)
 
 EVALUATIONS = 10  # of the losses on validation
+MOST_QUERIES = 2**15  # objects of all runs that validation embeds; of more, random ones are drawn
 CLIP_NORM = 1.0  # of each run's gradient
 TAIL = 0.8  # share of the steps after which a loss should have come to rest
 REST_BITS = 0.1  # by how much it may still fall
@@ -216,8 +217,13 @@ class _Task:
         self.trainee, self.training = trainee, training
         self.scenes = Batches(sizes, runs.splits, runs.seeds, query_pool, training)
         held_in = self.scenes.batch(0, VALIDATION)
-        # Validation objects among all that there are; those for testing are in no scene of it.
+        # Validation objects among all that there are, or many of them; those for testing are in no
+        # scene of it.
         asked = training.model_copy(update={"queries": "pool"})
+        if len(runs.splits) * self.scenes.n_objects > MOST_QUERIES:
+            few = max(MOST_QUERIES // len(runs.splits) - 2 * training.batch_size, 1)
+            changes = {"queries": "batch", "max_objects": None, "random": few}
+            asked = training.model_copy(update=changes)
         enough = [split if len(split.validation) else replace(split, validation=split.train[:1])
                   for split in runs.splits]  # fmt: skip
         held_out = Batches(

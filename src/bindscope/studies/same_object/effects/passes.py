@@ -43,6 +43,7 @@ from bindscope.studies.same_object.subspace import (
     edited_layers,
 )
 
+MASKS = 16  # that are read at a time
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
 LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
 Floats = NDArray[np.float64]
@@ -77,10 +78,13 @@ class Scenes:
         """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
         n = len(sample["patches"])
         labels = PairData.of(sample, None, grid, background)
-        found = [
-            count_pixels(store.read("masks", slice(0, rows)), grid).argmax(-1)
+        # Counts of a whole shard would be gigabytes: one per image, patch and object.
+        parts = (
+            store.read("masks", slice(start, min(start + MASKS, rows)))
             for store, rows in used_rows(stores, n)
-        ]
+            for start in range(0, rows, MASKS)
+        )
+        found = [count_pixels(masks, grid).argmax(-1) for masks in parts]
         instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
         if background != "object":
             instances[instances == 0] = -1

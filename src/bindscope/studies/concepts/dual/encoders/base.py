@@ -101,9 +101,13 @@ class DualEncoder(nn.Module):
     def queries(self, objects: Ids | None = None) -> Readout:
         """Return one run's queries of all values, and of some objects (default: all)."""
         own = np.arange(len(self.tokens)) if objects is None else objects
-        asked = self.objects(torch.from_numpy(own)[None].to(self.tokens.device))[0]
+        device = self.tokens.device
+        asked = [
+            self.objects(torch.from_numpy(own[start : start + ROWS])[None].to(device))[0]
+            for start in range(0, len(own), ROWS)
+        ]
         by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
-        return queries(by_type, asked.cpu().numpy(), own)
+        return queries(by_type, torch.cat(asked).cpu().numpy(), own)
 
 
 def looked_up(table: Tensor, rows: Tensor) -> Tensor:
