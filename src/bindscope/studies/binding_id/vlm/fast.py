@@ -9,8 +9,10 @@ questions stand side by side behind one cache and do not see each other.
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +42,7 @@ from bindscope.studies.binding_id.vlm.prompts import Contexts, Template
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
+log = logging.getLogger(__name__)
 Cache = list[tuple[Tensor, Tensor]]
 
 
@@ -54,6 +57,36 @@ class FastEngine(VisionLanguageEngine):
     ) -> None:
         super().__init__(adapter, template, options)
         self._read_before: list[weakref.ref[Frozen]] = []
+
+    @contextmanager
+    def in_float32(self) -> Iterator[bool]:
+        """Let the model compute in float32, and then as before.
+
+        Yields
+        ------
+        Whether it does: not where it did before, and not where its weights have no room on the GPU.
+        """
+        before = self._types()
+        self._read_before = []  # what it has read is of the other type
+        try:
+            yield set(before.values()) != {torch.float32} and self._widened()
+        finally:
+            for weight, kind in before.items():
+                weight.data = weight.data.to(kind)
+            self._read_before = []
+
+    def _types(self) -> dict[torch.nn.Parameter, torch.dtype]:
+        model = getattr(self.adapter, "model", None)
+        return {} if model is None else {weight: weight.dtype for weight in model.parameters()}
+
+    def _widened(self) -> bool:
+        try:
+            for weight in self._types():
+                weight.data = weight.data.float()
+        except torch.cuda.OutOfMemoryError:
+            log.warning("no room to check the answers in float32 on this GPU")
+            return False
+        return True
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
