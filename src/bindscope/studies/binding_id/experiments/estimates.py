@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -128,6 +129,12 @@ class _Sums:
         flat = difference.reshape(len(difference), -1).astype(np.float64)
         if self.products is None:
             self.products = np.zeros((2, self.size, *difference.shape[1:]))
+        if (tokens := self.products.shape[3]) != difference.shape[2]:
+            raise InputError(
+                "mean differences", f"a thing or word has {difference.shape[2]} tokens in one batch "
+                f"and {tokens} in another",
+                "use words of equally many tokens, and regions of one size",
+            )  # fmt: skip
         for half in (0, 1):
             own = marks[half::2]
             self.design[half] += own.T @ own
