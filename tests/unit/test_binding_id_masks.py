@@ -203,9 +203,7 @@ def test_masks_need_somebody_who_draws_them(tmp_path: Any) -> None:
         box = [x.min(), y.min(), x.max() + 1, y.max() + 1]
         assert box == drawn.boxes[row, role].tolist()
     with pytest.raises(ValueError, match="`paper` says which tokens are a thing's"):
-        VisionLanguageModel(
-            name="m", source=f"hf:path:{tmp_path}", tokens="mask", compat="paper"
-        )
+        VisionLanguageModel(name="m", source=f"hf:path:{tmp_path}", tokens="mask", compat="paper")
 
 
 def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from bindscope.config.models import Pretrained
@@ -307,7 +308,7 @@ def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
         model, report = cls.from_pretrained(
             folder, use_safetensors=True, output_loading_info=True, **LOCAL, **options
         )
-    except (*UNREADABLE, RuntimeError) as error:
+    except (*UNREADABLE, RuntimeError, SafetensorError) as error:
         raise ModelError(where, f"its weights do not load ({unread(error)})", remedy) from error
     missing = sorted(str(key) for key in [*report["missing_keys"], *report["mismatched_keys"]])
     if missing:

@@ -18,7 +18,9 @@ from bindscope.studies.binding_id.config import (
     ShapesTask,
     Suite,
 )
+from bindscope.studies.binding_id.reading import precision_of
 from bindscope.studies.binding_id.registry import (
+    ACCOUNTED,
     ADDING,
     ENGINES,
     EXPERIMENTS,
@@ -111,7 +113,8 @@ def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     origin = "pretrained" if path is None else "local"
     without = {"mask_share"} if model.tokens == "box" else set()
     given = model.model_dump(mode="json", exclude=without)
-    given["precision"] = model.precision_on(kind_here(suite.device))
+    device = kind_here(suite.device)
+    given["precision"] = precision_of(model.precision, model.compat, device)
     content = {"kind": "published", "origin": origin, **given}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
@@ -144,10 +147,13 @@ def _add_experiments(
         estimates = [graph.add(_ESTIMATES, names, shared, made_from, runs=engines)]
     options = {**suite.model_dump(mode="json"), "level": suite.levels[-1]}
     for name in suite.experiments:
-        own = {key: options[key] for key in ("resamples", "seed", *OPTIONS.get(name, ()))}
+        own = {key: options[key] for key in ("resamples", "seed")}
+        own["options"] = [options[key] for key in OPTIONS.get(name, ())]
         if name == "mean":
             own["null_query"] = suite.null_query
         runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
+        if name in ACCOUNTED:
+            runs += [EXPERIMENTS[one] for one in ACCOUNTED if one != name]
         made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
         content = {**shared, **own, "experiment": name}
         graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)

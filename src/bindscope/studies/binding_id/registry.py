@@ -49,6 +49,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
+ACCOUNTED = ("signatures", "factorizability", "mean")
+"""Experiments in which accounts of binding disagree; each is told about with all of them at hand
+(`answers.accounts.DECIDING`).
+"""
 TABLES = {"positions": "positions", "heads": "heads", "mixture": "mixture"}
 """Experiments with a table of their own; all others are in that of the study's name."""
 

@@ -120,7 +120,8 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         estimates, rows = estimated(engine, pictures, spec)
         found.vectors.extend(rows)
     for name in spec["experiments"]:
-        own = {"level": spec["levels"][-1], **spec, "experiment": name}
+        keys = {"level": spec["levels"][-1], **spec}
+        own = {**spec, "experiment": name, "options": [keys[one] for one in OPTIONS.get(name, ())]}
         asked = ask(engine, pictures, own, estimates)
         getattr(found, TABLES.get(name, "rows")).extend(asked.rows)
         found.answers[name] = asked.answers
@@ -187,9 +188,8 @@ def ask(
 
 def plan_of(spec: Mapping[str, Any]) -> Callable[[Batch], Plan]:
     """Return the experiment of a job, a function of the batch alone."""
-    name = spec["experiment"]
-    plan: Callable[..., Plan] = resolve(EXPERIMENTS[name])
-    return lambda batch: plan(batch, *(spec[option] for option in OPTIONS.get(name, ())))
+    plan: Callable[..., Plan] = resolve(EXPERIMENTS[spec["experiment"]])
+    return lambda batch: plan(batch, *spec["options"])
 
 
 def _rows(
@@ -224,7 +224,7 @@ def _accounts(task_json: str) -> Accounts:
     accounts = Accounts(reading.rule.mention, pairs.base.words)
     for rows in batches(len(pairs.base), _ORACLES_READ):
         for name in DECIDING:
-            own = plan_of({"experiment": name, "levels": ["slot"]})
+            own = plan_of({"experiment": name, "options": [["slot"]] * (name == "mean")})
             for account, oracle, known in accounts.oracles():
                 batch = Batch(oracle, None, _rows_of(pairs, rows), reading, known)
                 accounts.predict(name, account, own(batch), batch.base)

@@ -62,7 +62,8 @@ class Accounts:
     """
 
     def __init__(self, mention: Attribute, words: Words) -> None:
-        self._oracles = exact_oracles(mention)
+        # Any: an oracle's state is its own kind of `engine.State`.
+        self._oracles: dict[str, Any] = dict(exact_oracles(mention))
         self._estimates = {name: true_estimates(o, words) for name, o in self._oracles.items()}
         self._parts: dict[str, dict[str, dict[str, list[Integers]]]] = {}
 

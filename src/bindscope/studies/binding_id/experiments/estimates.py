@@ -131,8 +131,8 @@ class _Sums:
             self.products = np.zeros((2, self.size, *difference.shape[1:]))
         if (tokens := self.products.shape[3]) != difference.shape[2]:
             raise InputError(
-                "mean differences", f"a thing or word has {difference.shape[2]} tokens in one batch "
-                f"and {tokens} in another",
+                "mean differences",
+                f"a thing has {tokens} tokens in one batch, {difference.shape[2]} in another",
                 "use words of equally many tokens, and regions of one size",
             )  # fmt: skip
         for half in (0, 1):

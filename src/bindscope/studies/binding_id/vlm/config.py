@@ -62,12 +62,6 @@ class VisionLanguageModel(Model):
     def _pinned(cls, source: str) -> str:
         return pinned(source)
 
-    def precision_on(self, device: str) -> Literal["float32", "bfloat16"]:
-        """Return the type of weights and arithmetic on a kind of device."""
-        if self.precision != "auto":
-            return self.precision
-        return "bfloat16" if device == "cuda" and self.compat == "none" else "float32"
-
     @model_validator(mode="after")
     def _as_released(self) -> Self:
         if self.compat == "paper" and (self.tokens == "mask" or self.pad):

@@ -358,7 +358,7 @@ def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
 def _inside(numbers: Indices, total: int) -> Indices:
     """Move consecutive numbers into 0 to total - 1; all of these where there are more."""
     size = min(len(numbers), total)
-    return np.arange(size) + np.clip(numbers[0], 0, total - size)
+    return np.arange(size) + min(max(int(numbers[0]), 0), total - size)
 
 
 def _places(cells: Indices, places: Sequence[int]) -> Indices:

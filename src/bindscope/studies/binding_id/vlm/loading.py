@@ -18,6 +18,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
+from bindscope.studies.binding_id.reading import precision_of
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.vlm.adapters import cut
@@ -84,7 +85,8 @@ def load_engine(
     )  # fmt: skip
     if rule is not None:
         form = _counted(form, config, processor, kind, rule, options, where)
-    model = _weights(config, folder, kind, config.precision_on(device.partition(":")[0]), where)
+    precision = precision_of(config.precision, config.compat, device.partition(":")[0])
+    model = _weights(config, folder, kind, precision, where)
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
     return FastEngine(adapter, partial(prompts, form=form), options)

@@ -17,7 +17,7 @@ from torch import Tensor
 from bindscope.core.errors import InputError, ModelError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Frame, Turn, with_image
 from bindscope.studies.binding_id.tasks.scenes import Rule
-from bindscope.studies.binding_id.tasks.task import Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter, Cut
 
 Answer = Literal["space", "bare"]
@@ -292,7 +292,7 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
 def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     """Yield the words that have to be of one length, by the part of the prompt."""
     splits = [rule.words("test"), rule.words("estimation")]
-    shown = set() if form.image else {"colour", "shape", rule.ask}
+    shown: set[Attribute] = set() if form.image else {"colour", "shape", rule.ask}
     for attribute in sorted({rule.mention, *shown}):
         yield "context", tuple(word for words in splits for word in words.of(attribute))
     for words in splits:
