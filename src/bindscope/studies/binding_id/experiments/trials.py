@@ -71,7 +71,7 @@ class Trial:
         edits = self.condition.interventions
         added = [one for one in edits if isinstance(one, Add)]
         lengths = [
-            abs(one.scale) * np.linalg.norm(one.vectors, axis=-1).mean(dtype=np.float64)
+            abs(one.scale) * np.sqrt(np.square(one.vectors, dtype=np.float64).sum(axis=-1)).mean()
             for one in added
         ]
         without = tuple(one for one in edits if not isinstance(one, Add | ReplacePart))
