@@ -9,6 +9,7 @@ other words of the tasks one.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,10 +85,7 @@ def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) ->
             special_tokens=[], show_progress=False,
         ),
     )  # fmt: skip
-    trained = raw.to_str()
-    import json
-
-    parts = json.loads(trained)["model"]
+    parts = json.loads(raw.to_str())["model"]
     made = Qwen2Tokenizer(
         vocab=parts["vocab"], merges=[tuple(pair) for pair in parts["merges"]],
         eos_token="<|im_end|>", pad_token="<|endoftext|>",
@@ -109,7 +107,8 @@ def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
         "short.\n\nContext:The object contains item. Item is in the object. There is a an and "
         "system You are helpful assistant user\n\nQuestion: Which item does the contain? contains"
     )
-    return [*texts, *said.split(" "), *(f" {word}" for word in said.split()), ".\n\n", "   ", "  "]
+    spaces = [" " * n for n in range(2, 10)]  # one token each, as in Qwen2's
+    return [*texts, *said.split(" "), *(f" {word}" for word in said.split()), ".\n\n", *spaces]
 
 
 def save(

@@ -46,14 +46,16 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
     alike = batch.reading.rule.slot_of_role
     for level in levels[:1] if alike else levels:
         by = "" if level == "role" or alike else " by slot"
-        for groups in COMBINATIONS:
-            if level == "slot" and "colour" in groups:
-                continue
+        used = [one for one in COMBINATIONS if level == "role" or "colour" not in one]
+        every = dict.fromkeys(group for groups in used for group in groups)
+        # The vectors of a group are the same in all combinations, and large.
+        added = {group: _added(batch, group, level) for group in every}
+        noise = {group: _added(batch, group, level, "random") for group in every}
+        for groups in used:
             name = "+".join(SHORT[group] for group in groups) + by
-            added = [one for group in groups for one in _added(batch, group, level)]
-            noise = [one for group in groups for one in _added(batch, group, level, "random")]
-            trials.append(trial(name, added, batch.looking_on(groups)))
-            trials.append(trial(f"{name} random", noise, batch.identity()))
+            own, null = ([one for g in groups for one in edits[g]] for edits in (added, noise))
+            trials.append(trial(name, own, batch.looking_on(groups)))
+            trials.append(trial(f"{name} random", null, batch.identity()))
     queries = {**batch.own_queries(), **batch.calibrating_query()}
     return Plan([(None, trials)], queries, batch.own_answers())
 
