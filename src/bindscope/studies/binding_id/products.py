@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.config import (
     ShapesTask,
     Suite,
 )
-from bindscope.studies.binding_id.reading import precision_of
+from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
     ACCOUNTED,
     ADDING,

@@ -11,13 +11,6 @@ from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Attribute
 
 
-def precision_of(precision: str, compat: str, device: str) -> str:
-    """Return the type of a model's weights and arithmetic on a kind of device."""
-    if precision != "auto":
-        return precision
-    return "bfloat16" if device == "cuda" and compat == "none" else "float32"
-
-
 @dataclass(frozen=True)
 class Reading:
     """Scenes as a model reads them.

@@ -18,7 +18,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
-from bindscope.studies.binding_id.reading import precision_of
+from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.vlm.adapters import cut
