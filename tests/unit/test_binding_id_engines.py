@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_vlms
 import torch
+from reference_engine import ReferenceEngine
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine
@@ -27,7 +28,6 @@ from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import GROUPS, question
 from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.fast import FastEngine
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.toys import ToyAdapter
 

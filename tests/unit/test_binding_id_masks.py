@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_vlms
+from reference_engine import ReferenceEngine
 from test_binding_id_image_tokens import BOXES, PAPER
 
 import hub_vlms
@@ -34,7 +35,6 @@ from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.image_tokens import plain_view
 from bindscope.studies.binding_id.vlm.loading import load_engine
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine
 
 SIDE, N, ITEMS = 32, 2, np.array([[0, 1], [3, 2]])
 

@@ -13,6 +13,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 
 declare_torchvision_operators()
 
+from reference_engine import ReferenceEngine  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 from transformers import (  # noqa: E402
     LlavaOnevisionConfig,
@@ -32,7 +33,6 @@ from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Wo
 from bindscope.studies.binding_id.vlm.base import Options  # noqa: E402
 from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
 from bindscope.studies.binding_id.vlm.fast import FastEngine  # noqa: E402
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine  # noqa: E402
 
 torch.set_num_threads(1)
 COLOURS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")

@@ -1,4 +1,4 @@
-"""What the fast and the reference engine share: everything but the forward passes."""
+"""What the fast engine and the slow one of tests share: everything but the forward passes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers; see `FastEngine` and `ReferenceEngine`.
+    """An `engine.Engine` on a model of transformers; see `FastEngine`.
 
     Parameters
     ----------
