@@ -326,9 +326,14 @@ def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_p
     assert names["as-published"] == {name for name in names["nine-slots"] if "slot" not in name}
 
 
+def _no_room(_: Any) -> Any:
+    raise torch.cuda.OutOfMemoryError
+
+
 def test_answers_in_bfloat16_are_checked_in_float32(
-    hub: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    hub: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     caplog.set_level(logging.INFO)
     graph = graph_of(
         hub["qwen2_vl"], {"precision": "bfloat16"}, experiments=["factorizability"]
@@ -351,6 +356,13 @@ def test_answers_in_bfloat16_are_checked_in_float32(
     with engine.in_float32() as there:
         assert there
         assert engine.adapter.model.lm_head.weight.dtype == torch.float32
+    with engine.in_float32():  # where there is no room, the check is left out
+        raise torch.cuda.OutOfMemoryError
+    monkeypatch.setattr(torch.Tensor, "float", _no_room)
+    with engine.in_float32() as there:
+        assert not there
+    assert caplog.text.count("no room on this GPU") == 2
+    monkeypatch.undo()
     after = engine.adapter.model.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 

@@ -302,12 +302,13 @@ def _in_float32(
     precise = getattr(engine, "in_float32", None)
     if precise is None:
         return None
+    found = None
     with precise() as there:
-        if not there:
-            return None
-        asked = plan(few)
-        control = replace(asked, trials=[(None, [few.control()])])
-        found = control.answered(engine, few.base)[:, 0]
+        if there:
+            control = replace(plan(few), trials=[(None, [few.control()])])
+            found = control.answered(engine, few.base)[:, 0]
+    if found is None:
+        return None
     own = logs[: len(found), 0]
     same = int((own.argmax(axis=-1) == found.argmax(axis=-1)).sum())
     total = own[..., 0].size

@@ -110,6 +110,10 @@ class Adapter(Protocol):
         """Where it runs."""
         ...
 
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the model's weights."""
+        ...
+
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Return token numbers and their characters, of texts where `image_text` is one token."""
         ...
@@ -226,6 +230,10 @@ class Decoder:
         """Where it runs."""
         found: torch.device = self.model.lm_head.weight.device
         return found
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights."""
+        yield from self.model.parameters()
 
     @torch.inference_mode()
     def embed_text(self, ids: Tensor) -> Tensor:

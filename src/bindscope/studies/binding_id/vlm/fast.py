@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -43,6 +43,7 @@ from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
 log = logging.getLogger(__name__)
+_NO_ROOM = "no room on this GPU to check the answers in float32"
 Cache = list[tuple[Tensor, Tensor]]
 
 
@@ -64,29 +65,20 @@ class FastEngine(VisionLanguageEngine):
 
         Yields
         ------
-        Whether it does: not where it did before, and not where its weights have no room on the GPU.
+        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
+        done meanwhile ends early.
         """
-        before = self._types()
+        before = {weight: weight.dtype for weight in self.adapter.parameters()}
+        wider = any(kind != torch.float32 for kind in before.values())
         self._read_before = []  # what it has read is of the other type
         try:
-            yield set(before.values()) != {torch.float32} and self._widened()
+            yield wider and _widened(before)
+        except torch.cuda.OutOfMemoryError:
+            log.warning(_NO_ROOM)
         finally:
             for weight, kind in before.items():
                 weight.data = weight.data.to(kind)
             self._read_before = []
-
-    def _types(self) -> dict[torch.nn.Parameter, torch.dtype]:
-        model = getattr(self.adapter, "model", None)
-        return {} if model is None else {weight: weight.dtype for weight in model.parameters()}
-
-    def _widened(self) -> bool:
-        try:
-            for weight in self._types():
-                weight.data = weight.data.float()
-        except torch.cuda.OutOfMemoryError:
-            log.warning("no room to check the answers in float32 on this GPU")
-            return False
-        return True
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
@@ -257,6 +249,17 @@ class FastEngine(VisionLanguageEngine):
         unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
         unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
         return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
+
+
+def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
+    """Turn weights into float32; tell whether there was room for all."""
+    try:
+        for weight in weights:
+            weight.data = weight.data.float()
+    except torch.cuda.OutOfMemoryError:
+        log.warning(_NO_ROOM)
+        return False
+    return True
 
 
 def branch_mask(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:
