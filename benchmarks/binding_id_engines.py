@@ -40,7 +40,6 @@ from bindscope.studies.binding_id.vlm.base import Options as EngineOptions
 from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine
 from bindscope.studies.binding_id.vlm.toys import ToyAdapter
 
 TITLE = "Interventions on a frozen context"
@@ -53,6 +52,7 @@ Batch = tuple[Scenes, NDArray[np.uint8]]
 def entries(options: Options) -> list[Entry]:
     """Time the experiments on a model of a toy's size and on one with the paper's image tokens."""
     import tiny_vlms  # the library's processors take seconds to import
+    from reference_engine import ReferenceEngine
 
     torch.set_num_threads(options.threads)
     found = []

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_vlms
+from reference_engine import ReferenceEngine
 from test_binding_id_image_tokens import BOXES, PAPER
 
+import hub_vlms
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.studies.binding_id import published
 from bindscope.studies.binding_id.experiments.interventions import (
@@ -33,7 +35,6 @@ from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.image_tokens import plain_view
 from bindscope.studies.binding_id.vlm.loading import load_engine
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine
 
 SIDE, N, ITEMS = 32, 2, np.array([[0, 1], [3, 2]])
 
@@ -74,11 +75,11 @@ def test_a_thing_of_the_papers_images_has_the_cells_that_it_covers(least: float)
                 for view in PAPER.views
                 for r, c in np.argwhere(view.covered(masks[scene, role][None])[0] >= least)
             ]
-            found = PAPER.of(BOXES, role, Tokens(), "clip", shown, scene)
+            found = PAPER.of(BOXES, role, Tokens(), "inside", shown, scene)
             # All of them lie in the block that stands for the slot.
             assert found.tolist() == own
-            assert set(own) <= set(PAPER.of(BOXES, role, Tokens(), "clip").tolist())
-            wide = PAPER.of(BOXES, role, Tokens(pad=1), "clip", shown, scene)
+            assert set(own) <= set(PAPER.of(BOXES, role, Tokens(), "inside").tolist())
+            wide = PAPER.of(BOXES, role, Tokens(pad=1), "inside", shown, scene)
             near = {
                 view.start + (r + i) * view.stride + c + j
                 for view in PAPER.views
@@ -95,7 +96,7 @@ def test_a_mask_that_covers_too_little_is_refused() -> None:
     masks = np.zeros((1, 2, 384, 384), bool)
     masks[0, :, 60:62, 100:102] = True
     with pytest.raises(InputError, match="covers too little") as caught:
-        PAPER.of(BOXES, 0, Tokens(), "clip", PAPER.shown(masks, 0.5))
+        PAPER.of(BOXES, 0, Tokens(), "inside", PAPER.shown(masks, 0.5))
     assert "mask_share" in caught.value.remedy
 
 
@@ -187,24 +188,22 @@ def test_what_needs_equally_many_tokens_is_refused(setting: Any) -> None:
 
 
 def test_masks_need_somebody_who_draws_them(tmp_path: Any) -> None:
-    for part in tiny_vlms.llava():
-        part.save_pretrained(tmp_path)
+    hub_vlms.save("llava_onevision", tmp_path)
     config = VisionLanguageModel(name="m", source=f"hf:path:{tmp_path}", tokens="mask")
     form = Reading(Rule()).form
     with pytest.raises(BindscopeError, match="needs the pixels of each thing"):
         load_engine(config, form)
     given = config.model_dump(mode="json")
-    engine, _ = published.load(given, Reading(Rule("sprites"), "short"), None)
-    scenes = draw_pairs(Rule("sprites"), "test", 2, 0).base
+    engine, _ = published.load(given, Reading(Rule()), None)
+    scenes = draw_pairs(Rule(), "test", 2, 0).base
     assert engine.options.masks is not None
-    drawn, found = draw(scenes, "sprites"), engine.options.masks(scenes)
+    drawn, found = draw(scenes, "pair"), engine.options.masks(scenes)
     for row, role in np.ndindex(2, 2):
         y, x = np.nonzero(found[row, role])
         box = [x.min(), y.min(), x.max() + 1, y.max() + 1]
         assert box == drawn.boxes[row, role].tolist()
-    with pytest.raises(ValueError, match="`border: official` is of boxes"):
-        VisionLanguageModel(name="m", source=f"hf:path:{tmp_path}", tokens="mask",
-                            border="official")  # fmt: skip
+    with pytest.raises(ValueError, match="`paper` says which tokens are a thing's"):
+        VisionLanguageModel(name="m", source=f"hf:path:{tmp_path}", tokens="mask", compat="paper")
 
 
 def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
     (job,) = graph.of("binding_id_interventions")
     assert job.wildcards["task"] == "mine"
     script(job.rule).main(job_by_hand(job, tmp_path))
-    logs = load_file(tmp_path / job.path("answers"))["tiny.records"]
+    logs = load_file(tmp_path / job.path("answers"))["tiny"]
     assert logs.shape == (3, 3, 2)
     files = {name: str(tmp_path / job.path(name)) for name in job.step.outputs}
     names = {**job.wildcards, "spec_key": job.key, "code_key": job.code}

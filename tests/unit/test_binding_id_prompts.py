@@ -7,6 +7,7 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import (
+    RELEASED_SPACES,
     Form,
     prompts,
     with_image,
@@ -82,7 +83,8 @@ def test_spans_move_with_a_models_own_image_token() -> None:
 def test_released_spacing() -> None:
     scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
     asked = question(scenes, 0)
-    texts = [prompt.questions[0] for prompt in prompts(scenes, [asked], Form(extra_spaces=True))]
+    form = Form(spaces=RELEASED_SPACES)
+    texts = [prompt.questions[0] for prompt in prompts(scenes, [asked], form)]
     for word, text in zip(asked.texts(), texts, strict=True):
         assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text
 

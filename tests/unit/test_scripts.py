@@ -76,6 +76,7 @@ ALLOWED: dict[str, set[str]] = {
         )
     },
     "toy_vlm": {*_WEIGHTS, "scipy", "transformers"},
+    "binding_id_estimates": {*_STORE, "scipy", "safetensors"},
     "binding_id_interventions": {*_STORE, "scipy", "safetensors"},
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},

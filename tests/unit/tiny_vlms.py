@@ -13,6 +13,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 
 declare_torchvision_operators()
 
+from reference_engine import ReferenceEngine  # noqa: E402
 from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 from transformers import (  # noqa: E402
     LlavaOnevisionConfig,
@@ -20,11 +21,6 @@ from transformers import (  # noqa: E402
     LlavaOnevisionImageProcessor,
     LlavaOnevisionProcessor,
     LlavaOnevisionVideoProcessor,
-    Molmo2Config,
-    Molmo2ForConditionalGeneration,
-    Molmo2ImageProcessor,
-    Molmo2Processor,
-    Molmo2VideoProcessor,
     PreTrainedTokenizerFast,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
@@ -37,20 +33,18 @@ from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Wo
 from bindscope.studies.binding_id.vlm.base import Options  # noqa: E402
 from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
 from bindscope.studies.binding_id.vlm.fast import FastEngine  # noqa: E402
-from bindscope.studies.binding_id.vlm.reference import ReferenceEngine  # noqa: E402
 
 torch.set_num_threads(1)
 COLOURS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
 ITEMS = ("J", "Q", "X", "Z")
 WORDS = (
     "<pad>", "<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>",
-    "<|image|>", "<|video|>", "<im_patch>", "<im_col>", "<im_start>", "<low_res_im_start>",
-    "<frame_start>", "<im_end>", "<frame_end>", "<im_low>", "<eos>", "<video>", "[UNK]",
+    "<eos>", "<video>", "[UNK]",
     *COLOURS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
     "the", "?", "Answer", ":", "one", "left", "right", "has",
 )  # fmt: skip
 NUMBER = {word: number for number, word in enumerate(WORDS)}
-SPECIAL = WORDS[:19]
+SPECIAL = WORDS[:9]
 
 
 def tokenizer() -> Any:
@@ -141,39 +135,7 @@ def qwen(**text: Any) -> tuple[Any, Any]:
     return model, processor
 
 
-def molmo(**text: Any) -> tuple[Any, Any]:
-    """Return a Molmo 2 and its processor."""
-    config = Molmo2Config(
-        text_config={"additional_vocab_size": 0, "head_dim": 8, "rope_parameters": {
-            "rope_type": "default", "rope_theta": 1e4}, **TEXT, **text},
-        vision_config={
-            "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8,
-            "image_size": [16, 16], "patch_size": 4,
-        },
-        adapter_config={
-            "vision_feature_layer": [2, 1], "hidden_size": 32, "num_attention_heads": 4,
-            "num_key_value_heads": 4, "head_dim": 8, "intermediate_size": 48,
-            "text_hidden_size": 32,
-        },
-        image_patch_id=NUMBER["<im_patch>"], image_start_token_id=NUMBER["<im_start>"],
-        image_end_token_id=NUMBER["<im_end>"],
-        low_res_image_start_token_id=NUMBER["<low_res_im_start>"],
-        frame_start_token_id=NUMBER["<frame_start>"], frame_end_token_id=NUMBER["<frame_end>"],
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        model = widened(Molmo2ForConditionalGeneration(config), 3)
-    processor = Molmo2Processor(
-        image_processor=Molmo2ImageProcessor(
-            size={"height": 16, "width": 16}, patch_size=4, max_crops=4, overlap_margins=[0, 0],
-            pooling_size=[2, 2],
-        ),
-        tokenizer=tokenizer(), video_processor=Molmo2VideoProcessor(),
-    )  # fmt: skip
-    return model, processor
-
-
-FAMILIES = {"llava_onevision": llava, "qwen2_vl": qwen, "molmo2": molmo}
+FAMILIES = {"llava_onevision": llava, "qwen2_vl": qwen}
 
 
 def template(scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:

@@ -55,7 +55,8 @@ HARMLESS = {
     (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
     (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
-    (f"{_BINDING_IDS}/suite.py", "FINDERS"),
+    # Of the function that runs several experiments in one go, which no job calls.
+    *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS", "TABLES")),
     (f"{_BINDING_IDS}/job.py", "ENGINES"),
     (f"{_BINDING_IDS}/job.py", "RECORDS"),
     (f"{_STUDY}/probes/fitting.py", "FAMILIES"),

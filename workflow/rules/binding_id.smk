@@ -1,12 +1,32 @@
+rule binding_id_estimates:
+    input:
+        unpack(made_from("binding_id_estimates")),
+    output:
+        estimates=output_of("binding_id_estimates", "estimates"),
+        vectors=output_of("binding_id_estimates", "vectors"),
+    log:
+        log_of("binding_id_estimates"),
+    benchmark:
+        benchmark_of("binding_id_estimates")
+    conda:
+        "../../envs/torch.yaml"
+    threads: threads_of("binding_id_estimates")
+    resources:
+        mem_mb=memory(4000),
+        runtime=minutes(240),
+        gpu=gpus_of("binding_id_estimates"),
+    params:
+        spec=spec("binding_id_estimates"),
+        code=code("binding_id_estimates"),
+    script:
+        "../scripts/binding_id_estimates.py"
+
+
 rule binding_id_interventions:
     input:
         unpack(made_from("binding_id_interventions")),
     output:
         rows=output_of("binding_id_interventions", "rows"),
-        positions=output_of("binding_id_interventions", "positions"),
-        vectors=output_of("binding_id_interventions", "vectors"),
-        heads=output_of("binding_id_interventions", "heads"),
-        mixture=output_of("binding_id_interventions", "mixture"),
         answers=output_of("binding_id_interventions", "answers"),
     log:
         log_of("binding_id_interventions"),

@@ -1,4 +1,4 @@
-"""Ask models which item goes with which thing, under interventions on a frozen context."""
+"""Ask models which item goes with which thing, under the interventions of one experiment."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write rows of the tables, and the answers they are made of."""
+    """Write rows of a table, and the answers they are made of."""
     interventions(job)
 
 

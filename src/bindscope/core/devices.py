@@ -102,14 +102,25 @@ def hold_device(
         yield f"cuda:{index}"
 
 
+def kind_here(kind: str) -> str:
+    """Return "cpu" or "cuda"; of "auto" what this machine has, as far as its files say.
+
+    torch is not asked: planning does not load it.
+    """
+    if kind != "auto":
+        return kind
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    return "cuda" if Path("/dev/nvidiactl").exists() and not hidden else "cpu"
+
+
 def no_gpu(where: str) -> ModelError:
     """Return the error of a machine without a GPU that torch can use."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     return ModelError(
         where,
         "torch sees no GPU here" + (f" (CUDA_VISIBLE_DEVICES={hidden!r})" if hidden == "" else ""),
-        "set `extraction: {device: cpu}`, or run on a machine with an NVIDIA GPU and torch built "
-        "for CUDA",
+        "set `device: cpu` (of `extraction`, or of the suite), or run on a machine with an NVIDIA "
+        "GPU and torch built for CUDA",
     )
 
 

@@ -27,6 +27,7 @@ _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "open_clip_model.sa
 _TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
     "merges.txt", "added_tokens.json", "video_preprocessor_config.json",
+    "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
 _SHARDS = "model.safetensors.index.json"
 # Arguments of transformers' `from_pretrained`: no network, and no Python of a checkpoint is run.

@@ -183,7 +183,12 @@ class Suite(Model):
     batch_size: PositiveInt = Field(100, description="Rows that a model reads at once.")
     seed: NonNegativeInt = Field(0, description="Of null vectors and of resamples.")
     threads: PositiveInt = Field(1, description="CPU threads of a job; part of the key.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto",
+        description="Kind of device that `models` run on; oracles and toys are read on the CPU. "
+        "`auto`: CUDA where the machine that plans has an NVIDIA GPU; name it where jobs run on "
+        "other machines.",
+    )
 
 
 class BindingIdSection(Model):
@@ -226,6 +231,7 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite)
         yield from _without_boxes(where, suite, models)
+        yield from _unreleased(where, suite, tasks, models)
         for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
@@ -261,6 +267,27 @@ def _without_boxes(
             f"with `tokens: mask` of {by_mask[0]!r} things have unequally many; leave it out "
             f"(there remain {', '.join(_OF_UNEVEN)}) or use `tokens: box`"
         )
+
+
+def _unreleased(
+    where: str, suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
+) -> Iterator[str]:
+    """Yield what the released code, which a model is to be read as, does not have."""
+    paper = [one for one in suite.models if one in models and models[one].compat == "paper"]
+    if not paper:
+        return
+    if suite.template != "paper" or suite.text_only:
+        yield (
+            f"{where}.models: {paper[0]!r} has `compat: paper`, so give it `template: paper` and "
+            "images, or a suite of its own"
+        )
+    for name in suite.tasks:
+        task = tasks.get(name)
+        if task and (task.layout, task.order, task.things) != ("pair", "left_first", 2):
+            yield (
+                f"{where}.tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
+                f"pair` and `order: left_first`, unlike {name!r}; give it a suite of its own"
+            )
 
 
 def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:

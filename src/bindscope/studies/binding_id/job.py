@@ -1,56 +1,134 @@
-"""The job of a suite: which models it loads, and what it writes."""
+"""The jobs of a suite: which models they load, and what they write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from bindscope.core.devices import hold_device
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.registries import resolve
+from bindscope.studies.binding_id.experiments.estimates import Estimates
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import ENGINES, RECORDS
-from bindscope.studies.binding_id.suite import Results, run
+from bindscope.studies.binding_id.suite import Asked, ask, estimated
 
-TABLES = ("rows", "positions", "vectors", "heads", "mixture")
+if TYPE_CHECKING:
+    from bindscope.fitting.checkpoint import Checkpoint
+
+
+def estimates(job: Job) -> None:
+    """Estimate mean differences on a task, model by model.
+
+    `estimates` holds what `estimates.Estimates.stored` gives, each name behind ``<model>.``.
+    """
+    lines: list[str] = []
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with _device(job) as device:
+        for model in job.spec["models"]:
+            engine, pictures = _loaded(model, job, device)
+            found, rows = estimated(engine, pictures, job.spec)
+            lines += _lines(rows, {**_names(job, model), **job.keys})
+            arrays |= {f"{model['name']}.{name}": own for name, own in found.stored().items()}
+    write_atomic(job.output["vectors"], "".join(lines))
+    write_atomic(job.output["estimates"], save(arrays))
 
 
 def interventions(job: Job) -> None:
-    """Run all experiments of a suite on a task, or on records, model by model.
+    """Run an experiment of a suite on a task, or on records, model by model.
 
-    `answers` holds the log-probabilities of every experiment, ``<model>.<experiment>``, float32
-    (rows, trials, queries, candidates), in the order of the table's rows.
+    `answers` holds log-probabilities by model, float32 (rows, trials, queries, candidates), in the
+    order of the table's rows; of one that answers in bfloat16 also those of a few rows' control in
+    float32, ``<model>.float32`` (rows, queries, candidates).
     """
-    weights = next((Path(path) for path in job.input.weights), None)
-    lines: dict[str, list[str]] = {name: [] for name in TABLES}
+    lines: list[str] = []
     answers: dict[str, np.ndarray[Any, Any]] = {}
-    for model in job.spec["models"]:
-        found = _found(model, weights, job.spec)
-        names = {
-            "suite": job.wildcards["suite"], "task": job.wildcards["task"],
-            "model": model["name"], "origin": model["origin"],
-        }  # fmt: skip
-        by = "words" if "records" in job.spec else Reading.of(job.spec).by
-        for table in TABLES:
-            more = {} if table == "vectors" else {"named_by": by}
-            lines[table] += _lines(getattr(found, table), {**names, **more, **job.keys})
-        answers |= {f"{model['name']}.{name}": logs for name, logs in found.answers.items()}
-    for table in TABLES:
-        write_atomic(job.output[table], "".join(lines[table]))
+    with _device(job) as device:
+        for model in job.spec["models"]:
+            found = _found(model, job, device)
+            by = "words" if "records" in job.spec else Reading.of(job.spec).by
+            lines += _lines(found.rows, {**_names(job, model), "named_by": by, **job.keys})
+            answers[model["name"]] = found.answers
+            if found.checked is not None:
+                answers[f"{model['name']}.float32"] = found.checked
+    write_atomic(job.output["rows"], "".join(lines))
     write_atomic(job.output["answers"], save(answers))
+    Path(_checkpoint(job)).unlink(missing_ok=True)
 
 
-def _found(model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any]) -> Results:
+def _found(model: Mapping[str, Any], job: Job, device: str) -> Asked:
     """Ask one model about a task's scenes, or about a user's own photos."""
-    if "records" in spec:
-        photos: Results = resolve(RECORDS)(model, weights, spec)
+    if "records" in job.spec:
+        photos: Asked = resolve(RECORDS)(model, _weights(job), job.spec, device)
         return photos
-    engine, pictures = resolve(ENGINES[model["kind"]])(model, Reading.of(spec), weights)
-    return run(engine, pictures, spec)
+    engine, pictures = _loaded(model, job, device)
+    stored = next((Path(path) for path in job.input.estimates), None)
+    known = None if stored is None else Estimates.read(stored, model["name"])
+    kept = _Kept.of(job) if model["kind"] in ("published", "toy") else None
+    return ask(engine, pictures, job.spec, known, kept)
+
+
+def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
+    return resolve(ENGINES[model["kind"]])(model, Reading.of(job.spec), _weights(job), device)
+
+
+def _weights(job: Job) -> Path | None:
+    return next((Path(path) for path in job.input.weights), None)
+
+
+@contextmanager
+def _device(job: Job) -> Iterator[str]:
+    """Give a free device of the kind that the job is planned for."""
+    with hold_device(job.spec.get("device", "cpu")) as device:
+        yield device
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Answers of batches on disk."""
+
+    checkpoint: Checkpoint
+
+    @classmethod
+    def of(cls, job: Job) -> _Kept:
+        from bindscope.fitting.checkpoint import Checkpoint  # torch, which oracles do without
+
+        return cls(Checkpoint(_checkpoint(job), " ".join(job.keys.values())))
+
+    def write(self, arrays: dict[str, NDArray[np.float64]], batches: int) -> None:
+        """Keep the answers of the first batches."""
+        import torch
+
+        tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
+        self.checkpoint.write(tensors, {"step": batches})
+
+    def read(self) -> tuple[dict[str, NDArray[np.float64]], int] | None:
+        """Return what was kept, and of how many batches."""
+        found = self.checkpoint.read()
+        if found is None:
+            return None
+        tensors, record = found
+        return {name: value.numpy() for name, value in tensors.items()}, int(record["step"])
+
+
+def _checkpoint(job: Job) -> Path:
+    """Name a file that is no output, which Snakemake would delete with those of a failed job."""
+    return Path(f"{job.output['answers']}.checkpoint")
+
+
+def _names(job: Job, model: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "suite": job.wildcards["suite"], "task": job.wildcards["task"],
+        "model": model["name"], "origin": model["origin"],
+    }  # fmt: skip
 
 
 def _lines(rows: Iterable[dict[str, Any]], names: dict[str, str]) -> list[str]:

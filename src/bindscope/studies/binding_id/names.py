@@ -29,6 +29,13 @@ _HOW = (
 )  # fmt: skip
 
 
+def precision_of(precision: str, compat: str, device: str) -> str:
+    """Return the type of a model's weights and arithmetic on a kind of device."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if device == "cuda" and compat == "none" else "float32"
+
+
 def place_of(condition: str) -> str:
     """Return a text by which conditions sort: controls, groups, combinations, then the rest."""
     first, _, rest = condition.partition(" ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bindscope.core.contents import content_key
+from bindscope.core.devices import kind_here
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
@@ -17,30 +18,39 @@ from bindscope.studies.binding_id.config import (
     ShapesTask,
     Suite,
 )
+from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
+    ACCOUNTED,
+    ADDING,
     ENGINES,
     EXPERIMENTS,
     MIXTURE_ROWS,
+    OPTIONS,
     RECORDS,
 )
 from bindscope.studies.binding_id.toys_products import TOY_STEP, add_toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
-_SUITE = "results/binding_id/{suite}/{task}/{subject}-{key}"
-_RULE = "binding_id_interventions"
+_SUITE = "results/binding_id/{suite}/{task}/{subject}"
+_RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"
 ORACLES = "oracles"
 """Stands in paths for all oracles of a suite: one job has them all."""
 
 STEPS = (
     Step(
+        _ESTIMATES,
+        {
+            "estimates": f"{_SUITE}/estimates-{{key}}.safetensors",
+            "vectors": f"{_SUITE}/estimates-{{key}}.vectors.jsonl",
+        },
+        leaf=True,
+        makes="mean differences",
+    ),
+    Step(
         _RULE,
         {
-            "rows": f"{_SUITE}.jsonl",
-            "positions": f"{_SUITE}.positions.jsonl",
-            "vectors": f"{_SUITE}.vectors.jsonl",
-            "heads": f"{_SUITE}.heads.jsonl",
-            "mixture": f"{_SUITE}.mixture.jsonl",
-            "answers": f"{_SUITE}.safetensors",
+            "rows": f"{_SUITE}/{{experiment}}-{{key}}.jsonl",
+            "answers": f"{_SUITE}/{{experiment}}-{{key}}.safetensors",
         },
         leaf=True,
         makes="interventions on frozen contexts",
@@ -50,7 +60,7 @@ STEPS = (
 
 
 def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> None:
-    """Add a job for every suite, task and model; all oracles of a suite share one."""
+    """Add a job for every suite, task, model and experiment; all oracles of a suite share one."""
     tasks = {task.name: task for task in section.tasks}
     oracles = {oracle.name: oracle for oracle in section.oracles}
     models = {model.name: model for model in section.models}
@@ -60,13 +70,13 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
         planted = [_planted(oracles[name]) for name in suite.oracles]
         for task in (tasks[name] for name in suite.tasks):
             if planted:
-                _add_interventions(graph, suite, task, ORACLES, planted, [])
+                _add_experiments(graph, suite, task, ORACLES, planted, [])
             for model in (models[name] for name in suite.models):
-                given = _published(model)
-                _add_interventions(graph, suite, task, model.name, [given], _weights(graph, model))
+                given = _published(model, suite)
+                _add_experiments(graph, suite, task, model.name, [given], _weights(graph, model))
             for name in suite.toys:
                 given, trained = toys[name]
-                _add_interventions(graph, suite, task, name, [given], trained)
+                _add_experiments(graph, suite, task, name, [given], trained)
         for model in (models[name] for name in suite.models):
             for records in (own[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
@@ -75,15 +85,17 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
 def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguageModel) -> None:
     """Add the questions about a user's own photos that a model is asked."""
     content = {
-        **suite.model_dump(mode="json", include={"resamples", "seed", "threads", "device"}),
+        **suite.model_dump(mode="json", include={"resamples", "seed", "threads"}),
+        "device": kind_here(suite.device),
         "records": {
             "folder": own.folder, "file": own.file, "sha256": content_key(own.folder),
         },
-        "models": [_published(model)], "experiments": ["records"],
+        "models": [_published(model, suite)],
     }  # fmt: skip
-    names = {"suite": suite.name, "task": own.name, "subject": model.name}
+    names = {"suite": suite.name, "task": own.name, "subject": model.name,
+             "experiment": "records"}  # fmt: skip
     graph.add(
-        _RULE, names, content, {"weights": _weights(graph, model)},
+        _RULE, names, content, {"weights": _weights(graph, model), "estimates": []},
         runs=[ENGINES["published"], RECORDS],
     )  # fmt: skip
 
@@ -95,12 +107,14 @@ def _planted(oracle: Oracle) -> dict[str, Any]:
     return {"kind": kind, "origin": "oracle", **given}
 
 
-def _published(model: VisionLanguageModel) -> dict[str, Any]:
-    """What decides a model's answers besides the weights that a rule brings."""
+def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
+    """What decides a model's answers in a suite besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
     without = {"mask_share"} if model.tokens == "box" else set()
     given = model.model_dump(mode="json", exclude=without)
+    device = kind_here(suite.device)
+    given["precision"] = precision_of(model.precision, model.compat, device)
     content = {"kind": "published", "origin": origin, **given}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
@@ -113,18 +127,33 @@ def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
     return [graph.add("weights", {"model": model.name}, content, runs=[ADAPTERS["hf"]])]
 
 
-def _add_interventions(
+def _add_experiments(
     graph: Graph, suite: Suite, task: ShapesTask, subject: str, models: list[dict[str, Any]],
     weights: list[Product],
 ) -> None:  # fmt: skip
-    own = {"name", "tasks", "records", "oracles", "models", "toys"}
-    content = {
-        **suite.model_dump(mode="json", exclude=own),
-        "task": task.model_dump(mode="json", exclude={"name"}),
-        "models": models,
-    }
+    """Add the experiments of a suite on a task and a model, and the estimates that some add."""
+    shared = {
+        **suite.model_dump(mode="json", include={"template", "text_only", "batch_size", "threads"}),
+        "task": task.model_dump(mode="json", exclude={"name"}), "models": models,
+    }  # fmt: skip
     kinds = dict.fromkeys(model["kind"] for model in models)
-    runs = [*(ENGINES[kind] for kind in kinds), *(EXPERIMENTS[name] for name in suite.experiments)]
-    runs += [MIXTURE_ROWS] * ("mixture" in suite.experiments)
+    if "published" in kinds:  # oracles and toys are read on the CPU
+        shared["device"] = kind_here(suite.device)
+    engines = [ENGINES[kind] for kind in kinds]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
-    graph.add(_RULE, names, content, {"weights": weights}, runs=runs)
+    estimates: list[Product] = []
+    if ADDING & set(suite.experiments):
+        made_from = {"weights": weights}
+        estimates = [graph.add(_ESTIMATES, names, shared, made_from, runs=engines)]
+    options = {**suite.model_dump(mode="json"), "level": suite.levels[-1]}
+    for name in suite.experiments:
+        own = {key: options[key] for key in ("resamples", "seed")}
+        own["options"] = [options[key] for key in OPTIONS.get(name, ())]
+        if name == "mean":
+            own["null_query"] = suite.null_query
+        runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
+        if name in ACCOUNTED:
+            runs += [EXPERIMENTS[one] for one in ACCOUNTED if one != name]
+        made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
+        content = {**shared, **own, "experiment": name}
+        graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)

@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.vlm.fast import FastEngine
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[FastEngine, Pictures]:
     """Load a model of the configuration, and draw the images that it reads.
 
@@ -30,6 +30,8 @@ def load(
         How it is given scenes.
     weights
         Manifest of the rule that downloaded it, where one did.
+    device
+        Where it is to run.
     """
     pictures = Images(reading.rule.layout, Look.of(reading.rule))
 
@@ -37,4 +39,7 @@ def load(
         roles = np.arange(1, scenes.things + 1)[:, None, None]
         return np.asarray(pictures.drawn(scenes).masks[:, None] == roles)
 
-    return loading.load(model, reading.form, weights, masks), pictures
+    engine = loading.load(
+        model, reading.form, weights, masks, device=device, rule=reading.rule
+    )  # fmt: skip
+    return engine, pictures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _HERE = "bindscope.studies.binding_id"
 
-# kind -> ``load(model, reading, weights) -> (engine, pictures)``; see `reading`.
+# kind -> ``load(model, reading, weights, device) -> (engine, pictures)``; see `reading`.
 ENGINES = {
     "oracle": f"{_HERE}.oracles.oracle:load",
     "mixed_oracle": f"{_HERE}.oracles.mixed_oracle:load",
@@ -12,7 +12,7 @@ ENGINES = {
     "toy": f"{_HERE}.toys.loading:load",
 }
 
-# ``ask_records(model, weights, spec) -> suite.Results``: of a user's own photos.
+# ``ask_records(model, weights, spec, device) -> suite.Asked``: of a user's own photos.
 RECORDS = f"{_HERE}.tasks.photos:ask_records"
 
 _EXPERIMENTS = f"{_HERE}.experiments.core"
@@ -34,6 +34,27 @@ EXPERIMENTS = {
     "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
     "mixture": f"{_HERE}.experiments.mixture:mixture",
 }
+
+# name -> keys of a suite that the plan takes besides the batch; `level` is the last of `levels`.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "positions": ("shares",),
+    "mean": ("levels",),
+    "nulls": ("level",),
+    "doses": ("level", "scales"),
+    "transfer": ("level",),
+    "layers": ("window",),
+    "pairing": ("window",),
+    "heads": ("head_layers",),
+    "subspaces": ("level", "dimensions", "coefficients"),
+}
+ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
+"""Experiments of mean differences, which are estimated for them."""
+ACCOUNTED = ("signatures", "factorizability", "mean")
+"""Experiments in which accounts of binding disagree; each is told about with all of them at hand
+(`answers.accounts.DECIDING`).
+"""
+TABLES = {"positions": "positions", "heads": "heads", "mixture": "mixture"}
+"""Experiments with a table of their own; all others are in that of the study's name."""
 
 # ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.
 MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"

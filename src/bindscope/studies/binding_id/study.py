@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from bindscope.core.graph import Graph, Product
@@ -11,39 +10,41 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.binding_id.config import BindingIdSection, problems
 from bindscope.studies.binding_id.products import STEPS, add_products
+from bindscope.studies.binding_id.registry import EXPERIMENTS, TABLES
 from bindscope.studies.binding_id.toys_products import add_named_toy
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
 
 
-def _experiments(product: Product) -> set[str]:
-    return set(json.loads(product.spec)["experiments"])
+def _rows(table: str) -> Any:
+    """Ask for the rows of a table, where some job has an experiment that it shows."""
 
+    def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+        jobs = [
+            job for job in graph.of(_RULE)
+            if TABLES.get(job.wildcards["experiment"], "rows") == table
+        ]  # fmt: skip
+        return Request({"rows": jobs}) if jobs else None
 
-def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if _experiments(job) - {"positions", "heads", "mixture"}]
-    return Request({"rows": jobs}) if jobs else None
-
-
-def _positions(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if "positions" in _experiments(job)]
-    return Request({"rows": jobs}, reads={"rows": ("positions",)}) if jobs else None
+    return request
 
 
 def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if _experiments(job) & {"doses", "nulls", "transfer"}]
+    """Ask for the mean differences of suites whose experiments say something of them."""
+    jobs = [
+        job for job in graph.of("binding_id_estimates")
+        if _experiments(graph, job) & {"doses", "nulls", "transfer"}
+    ]  # fmt: skip
     return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
 
 
-def _heads(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if "heads" in _experiments(job)]
-    return Request({"rows": jobs}, reads={"rows": ("heads",)}) if jobs else None
-
-
-def _mixture(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    jobs = [job for job in graph.of(_RULE) if "mixture" in _experiments(job)]
-    return Request({"rows": jobs}, reads={"rows": ("mixture",)}) if jobs else None
+def _experiments(graph: Graph, estimates: Product) -> set[str]:
+    """Return the experiments that estimates are made for."""
+    return {
+        job.wildcards["experiment"] for job in graph.of(_RULE)
+        if estimates in job.inputs["estimates"]
+    }  # fmt: skip
 
 
 def _table_of(name: str, *wanted: str) -> Any:
@@ -51,7 +52,7 @@ def _table_of(name: str, *wanted: str) -> Any:
 
     def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
         tables = graph.of("table", table=name)
-        asked = set().union(*(_experiments(job) for job in graph.of(_RULE)), set())
+        asked = {job.wildcards["experiment"] for job in graph.of(_RULE)}
         return Request({"table": tables}) if tables and asked & set(wanted) else None
 
     return request
@@ -64,13 +65,18 @@ STUDY = Study(
     problems=problems,
     products=add_products,
     steps=STEPS,
-    wildcards={"suite": NAME, "task": NAME, "subject": NAME, "toy": NAME},
+    wildcards={
+        "suite": NAME, "task": NAME, "subject": NAME, "toy": NAME,
+        "experiment": "|".join((*EXPERIMENTS, "records")),
+    },
     tables=(
-        TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows),
-        TableEntry("binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _positions),
-        TableEntry("binding_id_mixture", f"{_HERE}.tables:BINDING_ID_MIXTURE", _mixture),
+        TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows("rows")),
+        TableEntry(
+            "binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _rows("positions")
+        ),
+        TableEntry("binding_id_mixture", f"{_HERE}.tables:BINDING_ID_MIXTURE", _rows("mixture")),
         TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
-        TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _heads),
+        TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
         FigureEntry.of(_HERE, "binding_id", "Binding IDs: replaced activations",

@@ -1,49 +1,91 @@
-"""Runs the experiments of a suite on one task and some models."""
+"""Runs the experiments of a suite on one task and one model, each by itself.
+
+Experiments share no product but the mean differences: contexts of the tested rows are read anew by
+each, which costs passes (of nine experiments about three times as many contexts) and keeps what is
+done when one of them fails or another one is added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.core.files import canonical_json
 from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.answers.accounts import (
-    DECIDING,
-    Integers,
-    deciding,
-    exact_oracles,
-    predicted,
-    rivals_of,
-    true_estimates,
-)
+from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
 from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.reading_out import Read
 from bindscope.studies.binding_id.answers.rows import position_rows, rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate
+from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate, read
 from bindscope.studies.binding_id.experiments.heads import head_rows
 from bindscope.studies.binding_id.experiments.interventions import Rotate
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.registry import EXPERIMENTS, MIXTURE_ROWS
-from bindscope.studies.binding_id.tasks.scenes import draw_pairs
-from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question, Words
+from bindscope.studies.binding_id.registry import (
+    ADDING,
+    EXPERIMENTS,
+    MIXTURE_ROWS,
+    OPTIONS,
+    TABLES,
+)
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question
 
+log = logging.getLogger(__name__)
 Row = dict[str, Any]
+Doubles = NDArray[np.float64]
 # Splits share the words of all other attributes.
 _NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")
+_CHECKED = 4  # rows that are answered in float32, too
+_SAVED_S = 30.0  # between two states on disk
+_ORACLES_READ = 100  # rows at once
 
-ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
-"""Experiments of mean differences, which are estimated for them."""
+
+class Kept(Protocol):
+    """Where the answers of batches are kept until all are there (`fitting.checkpoint`)."""
+
+    def write(self, arrays: dict[str, Doubles], batches: int) -> None:
+        """Keep the answers of the first batches."""
+        ...
+
+    def read(self) -> tuple[dict[str, Doubles], int] | None:
+        """Return what was kept, and of how many batches; None: nothing."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one experiment found.
+
+    Attributes
+    ----------
+    rows
+        Of the experiment's table, without names and keys.
+    answers
+        Log-probabilities, float32 (n, trials, queries, candidates).
+    checked
+        Those of the first rows' control in float32, of models that answer in bfloat16.
+    """
+
+    rows: list[Row]
+    answers: NDArray[np.float32]
+    checked: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What a model answered, and what it says.
+    """What a model answered in several experiments.
 
     Attributes
     ----------
@@ -53,40 +95,16 @@ class Results:
         Log-probabilities by experiment, float32 (n, trials, queries, candidates).
     """
 
-    rows: list[Row]
-    positions: list[Row]
-    vectors: list[Row]
-    answers: dict[str, NDArray[np.float32]]
+    rows: list[Row] = field(default_factory=list)
+    positions: list[Row] = field(default_factory=list)
+    vectors: list[Row] = field(default_factory=list)
     heads: list[Row] = field(default_factory=list)
     mixture: list[Row] = field(default_factory=list)
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """An experiment, batch after batch: its answers are kept, what it read is not."""
-
-    queries: list[str]
-    candidates: list[str]
-    trials: list[Trial]
-    logs: list[NDArray[np.float64]] = field(default_factory=list)
-    beside: list[NDArray[np.float64]] = field(default_factory=list)
-
-    @classmethod
-    def about(cls, plan: Plan) -> _Asked:
-        trials = [one for _, trials in plan.trials for one in trials]
-        return cls(list(plan.queries), list(plan.candidates), trials)
-
-    def add(self, logs: NDArray[np.float64], beside: NDArray[np.float64]) -> None:
-        self.logs.append(logs)
-        self.beside.append(beside)
-
-    def answers(self) -> Answers:
-        expected = [one.expected for one in self.trials]
-        return Answers(np.concatenate(self.logs), self.queries, self.candidates, expected)
+    answers: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
-    """Run all experiments of a job on one model.
+    """Run all experiments of a suite on one model.
 
     Parameters
     ----------
@@ -95,117 +113,157 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
     pictures
         Images of scenes, for engines that need them.
     spec
-        The job's specification: the suite's options, and `task`.
+        The suite's options, and `task`.
     """
-    task, reading = spec["task"], Reading.of(spec)
-    rule = reading.rule
-    pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
-    other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
-    estimates = None
+    found, estimates = Results(), None
     if ADDING & set(spec["experiments"]):
-        estimates = estimate(engine, other, pictures, spec["batch_size"])
-    asked: dict[str, _Asked] = {}
-    read = Read.nothing()
-    accounts = _Accounts(reading, pairs.base.words, spec)
-    for rows in batches(task["rows"], spec["batch_size"]):
-        batch = _batch(engine, pictures, pairs, rows, reading, estimates, spec)
-        if estimates is not None:
-            read.add(engine, batch.base, estimates.means)
-        for name in spec["experiments"]:
-            plan = plans(spec)[name](batch)
-            logs = plan.answered(engine, batch.base)
-            asked.setdefault(name, _Asked.about(plan)).add(logs, _beside(name, plan, batch, rows))
-            if name in accounts.experiments:
-                accounts.predict(name, batch)
-    vectors = [] if estimates is None else list(vector_rows(estimates, other, engine, read))
-    found = Results([], [], vectors, {})
-    for name, one in asked.items():
-        answers, beside = one.answers(), np.concatenate(one.beside)
-        found.answers[name] = answers.logs.astype(np.float32)
-        statistics = (spec["resamples"], spec["seed"])
-        if name == "positions":
-            distances = beside.mean(axis=0)
-            found.positions.extend(position_rows(answers, one.trials, distances, *statistics))
-        elif name == "heads":
-            found.heads.extend(head_rows(answers, one.trials, beside, *statistics))
-        elif name == "mixture":
-            found.mixture.extend(resolve(MIXTURE_ROWS)(answers, *statistics))
-        else:
-            by_account = (accounts.predictions(name), accounts.rivals())
-            found.rows.extend(rows_of(name, answers, one.trials, *statistics, *by_account))
+        estimates, rows = estimated(engine, pictures, spec)
+        found.vectors.extend(rows)
+    for name in spec["experiments"]:
+        keys = {"level": spec["levels"][-1], **spec}
+        own = {**spec, "experiment": name, "options": [keys[one] for one in OPTIONS.get(name, ())]}
+        asked = ask(engine, pictures, own, estimates)
+        getattr(found, TABLES.get(name, "rows")).extend(asked.rows)
+        found.answers[name] = asked.answers
     return found
 
 
-class _Accounts:
-    """What accounts of binding predict, experiment by experiment and batch after batch."""
-
-    def __init__(self, reading: Reading, words: Words, spec: Mapping[str, Any]) -> None:
-        self._spec = {**spec, "levels": ["slot"]}
-        # Any: an oracle's state is its own kind of `engine.State`.
-        self._oracles: dict[str, Any] = dict(exact_oracles(reading.rule.mention))
-        self._estimates = {name: true_estimates(o, words) for name, o in self._oracles.items()}
-        # Accounts are told apart by signatures; mean differences of roles say nothing of slots.
-        without = {"mean"} if "slot" not in spec["levels"] else set()
-        asked = set(spec["experiments"]) if "signatures" in spec["experiments"] else set()
-        self.experiments = (asked & set(DECIDING)) - without
-        self._parts: dict[str, dict[str, dict[str, list[Integers]]]] = {}
-
-    def predict(self, name: str, batch: Batch) -> None:
-        """Ask an experiment's deciding conditions of the exact oracle of each account."""
-        for account, oracle in self._oracles.items():
-            own = replace(batch, engine=oracle, estimates=self._estimates[account])
-            plan = deciding(name, plans(self._spec)[name](own))
-            expected = predicted(plan.answered(oracle, own.base))
-            parts = self._parts.setdefault(name, {}).setdefault(account, {})
-            for i, one in enumerate(_Asked.about(plan).trials):
-                parts.setdefault(one.condition.name, []).append(expected[:, i])
-
-    def rivals(self) -> dict[str, list[str]]:
-        """Return which accounts are not told from each other by what they predict themselves."""
-        return rivals_of([self.predictions(name) for name in self._parts])
-
-    def predictions(self, name: str) -> dict[str, dict[str, Integers]]:
-        """Return what accounts predict in an experiment; nothing where they do not disagree."""
-        return {
-            account: {
-                condition: np.concatenate(parts)
-                for condition, parts in own.items() if condition in DECIDING[name]
-            }
-            for account, own in self._parts.get(name, {}).items()
-        }  # fmt: skip
+def estimated(
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]
+) -> tuple[Estimates, list[Row]]:
+    """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like."""
+    task, rule = spec["task"], Reading.of(spec).rule
+    base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
+    other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
+    estimates = estimate(engine, other, pictures, spec["batch_size"])
+    right = Read.nothing()
+    for rows in batches(len(base), spec["batch_size"]):
+        right.add(engine, read(engine, base[rows], pictures), estimates.means)
+    return estimates, list(vector_rows(estimates, other, engine, right))
 
 
-def plans(spec: Mapping[str, Any]) -> dict[str, Callable[[Batch], Plan]]:
-    """Return the experiments of a job by name, each a function of the batch alone."""
-    level = spec["levels"][-1]
-    options: dict[str, tuple[Any, ...]] = {
-        "positions": (spec["shares"],), "mean": (spec["levels"],), "nulls": (level,),
-        "doses": (level, spec["scales"]), "transfer": (level,), "layers": (spec["window"],),
-        "pairing": (spec["window"],), "heads": (spec["head_layers"],),
-        "subspaces": (level, spec["dimensions"], spec["coefficients"]),
-    }  # fmt: skip
+def ask(
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
+    estimates: Estimates | None = None, kept: Kept | None = None,
+) -> Asked:  # fmt: skip
+    """Run one experiment on one model.
 
-    def bound(name: str) -> Callable[[Batch], Plan]:
-        plan = resolve(EXPERIMENTS[name])
-        return lambda batch: plan(batch, *options.get(name, ()))
+    Parameters
+    ----------
+    engine, pictures
+        The model, and its images.
+    spec
+        The job's specification: `experiment` with its options, and `task`.
+    estimates
+        Mean differences, for those of `registry.ADDING`.
+    kept
+        Answers of batches that an earlier attempt has left, and where to leave more.
+    """
+    name, task, reading = spec["experiment"], spec["task"], Reading.of(spec)
+    pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
+    parts = list(batches(task["rows"], spec["batch_size"]))
+    logs, beside = _before(kept)
+    saved = time.monotonic()
+    for i in range(min(len(logs), len(parts) - 1), len(parts)):
+        batch = _batch(engine, pictures, pairs, parts[i], reading, estimates, spec)
+        plan = plan_of(spec)(batch)
+        if i == len(logs):
+            logs.append(plan.answered(engine, batch.base))
+            beside.append(_beside(name, plan, batch, parts[i]))
+        if kept is not None and time.monotonic() > saved + _SAVED_S:
+            kept.write(_stored(logs, beside), len(logs))
+            saved = time.monotonic()
+    trials = [one.told() for _, own in plan.trials for one in own]
+    expected = [one.expected for one in trials]
+    answers = Answers(
+        np.concatenate(logs), list(plan.queries), list(plan.candidates), expected
+    )  # fmt: skip
+    rows = _rows(name, answers, trials, np.concatenate(beside), spec)
+    few = _batch(
+        engine, pictures, pairs, parts[0][:_CHECKED], reading, estimates, spec
+    )  # fmt: skip
+    checked = _in_float32(engine, plan_of(spec), few, answers.logs)
+    return Asked(list(rows), answers.logs.astype(np.float32), checked)
 
-    return {name: bound(name) for name in spec["experiments"]}
+
+def plan_of(spec: Mapping[str, Any]) -> Callable[[Batch], Plan]:
+    """Return the experiment of a job, a function of the batch alone."""
+    plan: Callable[..., Plan] = resolve(EXPERIMENTS[spec["experiment"]])
+    return lambda batch: plan(batch, *spec["options"])
+
+
+def _rows(
+    name: str, answers: Answers, trials: Sequence[Trial], beside: Doubles, spec: Mapping[str, Any]
+) -> Iterator[Row]:
+    """Return the rows of an experiment's table."""
+    statistics = (spec["resamples"], spec["seed"])
+    if name == "positions":
+        return position_rows(answers, trials, beside.mean(axis=0), *statistics)
+    if name == "heads":
+        return head_rows(answers, trials, beside, *statistics)
+    if name == "mixture":
+        rows: Iterator[Row] = resolve(MIXTURE_ROWS)(answers, *statistics)
+        return rows
+    by_account: tuple[Any, ...] = ()
+    if name in DECIDING:
+        accounts = _accounts(canonical_json(spec["task"]))
+        by_account = (accounts.predictions(name), accounts.rivals())
+    return rows_of(name, answers, trials, *statistics, *by_account)
+
+
+@lru_cache(maxsize=1)  # the same for all oracles of a job
+def _accounts(task_json: str) -> Accounts:
+    """Ask the experiments that tell accounts apart of an exact oracle of each account.
+
+    All of them, whichever the job runs: which accounts are rivals is said by all together. What is
+    planted is planted slot by slot.
+    """
+    task = json.loads(task_json)
+    reading = Reading(Rule.of(task))
+    pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
+    accounts = Accounts(reading.rule.mention, pairs.base.words)
+    for rows in batches(len(pairs.base), _ORACLES_READ):
+        for name in DECIDING:
+            own = plan_of({"experiment": name, "options": [["slot"]] * (name == "mean")})
+            for account, oracle, known in accounts.oracles():
+                batch = Batch(oracle, None, _rows_of(pairs, rows), reading, known)
+                accounts.predict(name, account, own(batch), batch.base)
+    return accounts
+
+
+def _rows_of(pairs: Pairs, rows: NDArray[np.int64]) -> Pairs:
+    return replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
 
 
 def _batch(
     engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64],
     reading: Reading, estimates: Estimates | None, spec: Mapping[str, Any],
 ) -> Batch:  # fmt: skip
-    chosen = replace(pairs, base=pairs.base[rows], source=pairs.source[rows])
     null = None
-    if spec["null_query"] and reading.by in _NULL_WORDS:
+    if spec.get("null_query") and reading.by in _NULL_WORDS:
         words = reading.rule.words("estimation")
         draw = rng(spec["seed"], int(rows[0]), 1)
         null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
+    chosen = _rows_of(pairs, rows)
     return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
 
 
-def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _before(kept: Kept | None) -> tuple[list[Doubles], list[Doubles]]:
+    """Return the answers of batches that were kept, and what stands beside them."""
+    found = kept.read() if kept is not None else None
+    if found is None:
+        return [], []
+    arrays, done = found
+    logs, beside = ([arrays[f"{kind}.{i}"] for i in range(done)] for kind in ("logs", "beside"))
+    return logs, beside
+
+
+def _stored(logs: Sequence[Doubles], beside: Sequence[Doubles]) -> dict[str, Doubles]:
+    kinds = {"logs": logs, "beside": beside}
+    return {f"{kind}.{i}": one for kind, parts in kinds.items() for i, one in enumerate(parts)}
+
+
+def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Doubles:
     """Return what an experiment's table holds besides answers, (n, ...)."""
     if name == "positions":
         return _moved(plan, rows)
@@ -214,16 +272,49 @@ def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> NDA
     return np.zeros(0)
 
 
-def _moved(plan: Plan, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _moved(plan: Plan, rows: NDArray[np.int64]) -> Doubles:
     """Return by how many positions each trial moves the first role's keys, float64 (n, trials).
 
     Of several views the first counts, of positions of several parts the one that moves most.
     """
 
-    def moved(one: Trial) -> NDArray[np.float64]:
+    def moved(one: Trial) -> Doubles:
         first = next(iter(one.condition.interventions), None)
         delta = np.asarray(first.delta if isinstance(first, Rotate) else 0, np.float64)
         parts = delta if delta.ndim < 2 else np.abs(delta).max(axis=1)
         return np.asarray(np.broadcast_to(parts, (len(rows),)))
 
     return np.stack([moved(one) for _, trials in plan.trials for one in trials], axis=1)
+
+
+def _in_float32(
+    engine: Any, plan: Callable[[Batch], Plan], few: Batch, logs: Doubles
+) -> NDArray[np.float32] | None:
+    """Answer the control of a few rows in float32, and say how far a model's own answers are off.
+
+    Returns
+    -------
+    NDArray
+        float32 (rows, queries, candidates); None of models that answer in float32 anyway, and where
+        there is no room for them.
+    """
+    precise: Callable[[], AbstractContextManager[bool]] | None
+    precise = getattr(engine, "in_float32", None)
+    if precise is None:
+        return None
+    found = None
+    with precise() as there:
+        if there:
+            control = replace(plan(few), trials=[(None, [few.control()])])
+            found = control.answered(engine, few.base)[:, 0]
+    if found is None:
+        return None
+    own = logs[: len(found), 0]
+    same = int((own.argmax(axis=-1) == found.argmax(axis=-1)).sum())
+    total = own[..., 0].size
+    log.log(
+        logging.INFO if same == total else logging.WARNING,
+        "%d rows in float32: log-probabilities differ by up to %.3f nats, %d of %d answers agree",
+        len(found), np.abs(own - found).max(), same, total,
+    )  # fmt: skip
+    return found.astype(np.float32)

@@ -12,7 +12,7 @@ from bindscope.studies.binding_id.schemas import (
 from bindscope.tables.schema import RowTable
 
 BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
-BINDING_ID_POSITIONS = RowTable(POSITIONS_SCHEMA, "rows", "positions")
-BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows", "mixture")
+BINDING_ID_POSITIONS = RowTable(POSITIONS_SCHEMA, "rows")
+BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows")
 BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")
-BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows", "heads")
+BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows")

@@ -42,11 +42,57 @@ DECIDING: dict[str, tuple[str, ...]] = {
         "items exchanged",
     ),
     "factorizability": ("O all", "I all"),
-    "mean": ("O by slot", "I by slot"),
+    # Without `by slot` where slots follow from roles (`Rule.slot_of_role`).
+    "mean": ("O by slot", "I by slot", "O", "I"),
 }  # fmt: skip
 _MECHANISMS: dict[str, Mechanism] = dict(
     zip(ACCOUNTS, ("slot", "colour", "gather", "order"), strict=True)
 )
+
+
+class Accounts:
+    """What accounts of binding predict, experiment by experiment and batch after batch.
+
+    Parameters
+    ----------
+    mention
+        The attribute by which the text mentions a thing.
+    words
+        Of the tested scenes.
+    """
+
+    def __init__(self, mention: Attribute, words: Words) -> None:
+        # Any: an oracle's state is its own kind of `engine.State`.
+        self._oracles: dict[str, Any] = dict(exact_oracles(mention))
+        self._estimates = {name: true_estimates(o, words) for name, o in self._oracles.items()}
+        self._parts: dict[str, dict[str, dict[str, list[Integers]]]] = {}
+
+    def oracles(self) -> Iterator[tuple[str, Any, Estimates]]:
+        """Yield each account with its exact oracle and what is planted in that."""
+        for name, oracle in self._oracles.items():
+            yield name, oracle, self._estimates[name]
+
+    def predict(self, experiment: str, account: str, plan: Plan, base: Any) -> None:
+        """Ask an experiment's deciding conditions of the oracle of an account."""
+        asked = deciding(experiment, plan)
+        expected = predicted(asked.answered(self._oracles[account], base))
+        parts = self._parts.setdefault(experiment, {}).setdefault(account, {})
+        for i, one in enumerate(one for _, trials in asked.trials for one in trials):
+            parts.setdefault(one.condition.name, []).append(expected[:, i])
+
+    def rivals(self) -> dict[str, list[str]]:
+        """Return which accounts are not told from each other by what they predict themselves."""
+        return rivals_of([self.predictions(name) for name in self._parts])
+
+    def predictions(self, experiment: str) -> dict[str, dict[str, Integers]]:
+        """Return what accounts predict in an experiment where they disagree."""
+        return {
+            account: {
+                condition: np.concatenate(parts)
+                for condition, parts in own.items() if condition in DECIDING[experiment]
+            }
+            for account, own in self._parts[experiment].items()
+        }  # fmt: skip
 
 
 def exact_oracles(mention: Attribute) -> dict[str, Oracle]:
@@ -118,8 +164,11 @@ def account_rows(
     places = {one.condition.name: i for i, one in enumerate(trials)}
     for account, by_condition in predictions.items():
         for condition, expected in by_condition.items():
+            if condition not in places:  # of slots, where the suite has differences of roles alone
+                continue
             i = places[condition]
-            others = [predictions[name][condition] for name in rivals[account]]
+            expected = _asked(expected, answers)
+            others = [_asked(predictions[name][condition], answers) for name in rivals[account]]
             row = {
                 **_agreement("share", answers, i, expected),
                 **_agreement("unpredicted", answers, i, *_alone(expected, others)),
@@ -152,6 +201,13 @@ def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
         one: [other for other in ACCOUNTS if other != one and not apart(one, other)]
         for one in ACCOUNTS
     }
+
+
+def _asked(expected: Integers, answers: Answers) -> Integers:
+    """Give predictions about things a place for each query; of what is not there none."""
+    found = np.full((len(expected), len(answers.queries)), NONE)
+    found[:, answers.real] = expected
+    return found
 
 
 def _alone(expected: Integers, others: Sequence[Integers]) -> list[Integers]:

@@ -17,11 +17,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
+from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -76,10 +79,13 @@ class Effects:
         -------
         NDArray
             float32 (L, t, d) of roles; (n, L, t, d) of slots, by where each scene's things stand.
+            Where they stand alike in all scenes, (L, t, d), too.
         """
         if self.levels == "role":
             return np.asarray(self.values[other] - self.values[role], np.float32)
         first, second = scenes.slot[:, role], scenes.slot[:, other]
+        if len({*zip(first.tolist(), second.tolist(), strict=True)}) == 1:
+            first, second = first[0], second[0]
         return np.asarray(self.values[second] - self.values[first], np.float32)
 
     @cached_property
@@ -123,6 +129,12 @@ class _Sums:
         flat = difference.reshape(len(difference), -1).astype(np.float64)
         if self.products is None:
             self.products = np.zeros((2, self.size, *difference.shape[1:]))
+        if (tokens := self.products.shape[3]) != difference.shape[2]:
+            raise InputError(
+                "mean differences",
+                f"a thing has {tokens} tokens in one batch, {difference.shape[2]} in another",
+                "use words of equally many tokens, and regions of one size",
+            )  # fmt: skip
         for half in (0, 1):
             own = marks[half::2]
             self.design[half] += own.T @ own
@@ -166,6 +178,30 @@ class Estimates:
     content: Vectors
     means: Means
     rows: int
+
+    def stored(self) -> dict[str, NDArray[Any]]:
+        """Return what interventions read of it, by name: `read` makes estimates of that."""
+        found: dict[str, NDArray[Any]] = {"content": self.content}
+        for (group, levels), one in self.effects.items():
+            found[f"{group}.{levels}.values"] = one.values
+            found[f"{group}.{levels}.seen"] = one.seen
+        return found
+
+    @classmethod
+    def read(cls, path: Path, model: str) -> Estimates:
+        """Return a model's stored estimates, without what only `vector_rows` needs of them."""
+        own = {
+            name.removeprefix(f"{model}."): values for name, values in load_file(path).items()
+            if name.startswith(f"{model}.")
+        }  # fmt: skip
+        effects = {
+            (group, levels): Effects(
+                levels, own[f"{group}.{levels}.values"], np.zeros((2, 0), np.float32),
+                own[f"{group}.{levels}.seen"], 0, np.zeros(0),
+            )
+            for group in GROUPS for levels in LEVELS
+        }  # fmt: skip
+        return cls(effects, own["content"], Means({}), 0)
 
 
 def estimate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +39,23 @@ def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
 def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
     """Add mean differences to all roles of some groups (Table 1), and random vectors as long.
 
-    Every condition has its null, of the same level and length.
+    Every condition has its null, of the same level and length. Where slots follow from roles their
+    differences are those of roles, and are added once.
     """
     trials = [batch.control()]
-    for level in levels:
-        by = "" if level == "role" else " by slot"
-        for groups in COMBINATIONS:
-            if level == "slot" and "colour" in groups:
-                continue
+    alike = batch.reading.rule.slot_of_role
+    for level in levels[:1] if alike else levels:
+        by = "" if level == "role" or alike else " by slot"
+        used = [one for one in COMBINATIONS if level == "role" or "colour" not in one]
+        every = dict.fromkeys(group for groups in used for group in groups)
+        # The vectors of a group are the same in all combinations, and large.
+        added = {group: _added(batch, group, level) for group in every}
+        noise = {group: _added(batch, group, level, "random") for group in every}
+        for groups in used:
             name = "+".join(SHORT[group] for group in groups) + by
-            added = [one for group in groups for one in _added(batch, group, level)]
-            noise = [one for group in groups for one in _added(batch, group, level, "random")]
-            trials.append(trial(name, added, batch.looking_on(groups)))
-            trials.append(trial(f"{name} random", noise, batch.identity()))
+            own, null = ([one for g in groups for one in edits[g]] for edits in (added, noise))
+            trials.append(trial(name, own, batch.looking_on(groups)))
+            trials.append(trial(f"{name} random", null, batch.identity()))
     queries = {**batch.own_queries(), **batch.calibrating_query()}
     return Plan([(None, trials)], queries, batch.own_answers())
 
@@ -73,8 +78,9 @@ def doses(batch: Batch, level: Levels, scales: Sequence[float]) -> Plan:
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
+        one = _added(batch, group, level)
         for scale in scales:
-            added = _added(batch, group, level, scale=scale)
+            added = [replace(each, scale=scale) for each in one]  # of the same vectors
             trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
@@ -96,15 +102,13 @@ def transfer(batch: Batch, level: Levels) -> Plan:
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def _added(
-    batch: Batch, group: Group, level: Levels, null: str = "", scale: float = 1.0
-) -> list[Intervention]:
+def _added(batch: Batch, group: Group, level: Levels, null: str = "") -> list[Add]:
     """Return the addition to every role of a group: of differences, or of a null's vectors."""
-    found: list[Intervention] = []
+    found: list[Add] = []
     for role, vectors in enumerate(shifts(batch, group, level)):
         if null:
             vectors = as_long_as(vectors, _DRAWN[null](batch, group, role, vectors))
-        found.append(Add(group, role, vectors, scale))
+        found.append(Add(group, role, vectors))
     return found
 
 

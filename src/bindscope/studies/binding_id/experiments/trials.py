@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Add,
     Condition,
     Intervention,
+    ReplacePart,
 )
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
@@ -51,6 +52,8 @@ class Trial:
         How much: a factor, a number of dimensions; NaN where there is none.
     second_dose
         How much of a second difference; NaN where there is none.
+    length
+        Mean length of the vectors that it adds; None where it adds none, or was not told (`told`).
     """
 
     condition: Condition
@@ -58,16 +61,24 @@ class Trial:
     layers: str = "all"
     dose: float = float("nan")
     second_dose: float = float("nan")
+    length: float | None = None
 
-    @property
-    def length(self) -> float | None:
-        """Mean length of the vectors that it adds; None where it adds none."""
-        added = [one for one in self.condition.interventions if isinstance(one, Add)]
+    def told(self) -> Trial:
+        """Return the trial without its vectors, with their mean length where it adds some.
+
+        Tables need no more of it; vectors of all conditions would fill the memory.
+        """
+        edits = self.condition.interventions
+        added = [one for one in edits if isinstance(one, Add)]
         lengths = [
-            abs(one.scale) * np.linalg.norm(one.vectors.astype(np.float64), axis=-1).mean()
+            abs(one.scale) * np.sqrt(np.square(one.vectors, dtype=np.float64).sum(axis=-1)).mean()
             for one in added
         ]
-        return float(np.mean(lengths)) if added else None
+        without = tuple(one for one in edits if not isinstance(one, Add | ReplacePart))
+        return replace(
+            self, condition=replace(self.condition, interventions=without),
+            length=float(np.mean(lengths)) if added else None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +144,7 @@ class Batch:
 
     @property
     def estimated(self) -> Estimates:
-        """The mean differences, for experiments that `suite.ADDING` names."""
+        """The mean differences, for experiments that `registry.ADDING` names."""
         assert self.estimates is not None
         return self.estimates
 

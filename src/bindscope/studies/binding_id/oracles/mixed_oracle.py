@@ -99,7 +99,7 @@ class MixedOracle(Oracle):
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[MixedOracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
     given = (model["noise"], reading.rule.mention, model["seed"])

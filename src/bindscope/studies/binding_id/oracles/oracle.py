@@ -492,7 +492,9 @@ def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> 
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
 
 
-def load(model: Mapping[str, Any], reading: Reading, weights: Path | None) -> tuple[Oracle, None]:
+def load(
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
     oracle = Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"])
     return oracle, None

@@ -35,7 +35,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Tokens,
 )
 from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.suite import Results
+from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
@@ -85,7 +85,9 @@ class Answered:
         return np.asarray(0 * self.logs.sum(axis=(0, 2)))
 
 
-def ask_records(model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any]) -> Results:
+def ask_records(
+    model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any], device: str
+) -> Asked:
     """Ask a vision-language model about all records.
 
     Parameters
@@ -96,10 +98,12 @@ def ask_records(model: Mapping[str, Any], weights: Path | None, spec: Mapping[st
         Manifest of the rule that downloaded it, where one did.
     spec
         The job's specification, with `records`.
+    device
+        Where the model is to run.
     """
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
-    engine = loading.load(model, Form(), weights)
+    engine = loading.load(model, Form(), weights, device=device)
     answered = [
         answer(engine, record, rng(spec["seed"], number)) for number, record in enumerate(records)
     ]
@@ -109,7 +113,7 @@ def ask_records(model: Mapping[str, Any], weights: Path | None, spec: Mapping[st
         for one in answered
     ]
     rows = list(rows_of(answered, spec["resamples"], spec["seed"]))
-    return Results(rows, [], [], {"records": np.concatenate(padded).astype(np.float32)})
+    return Asked(rows, np.concatenate(padded).astype(np.float32))
 
 
 def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
@@ -190,15 +194,15 @@ def elsewhere(
     left, top, right, bottom = record.boxes[role].tolist()
     taken = {
         int(token) for i in range(len(record.boxes))
-        for token in image.of(record.boxes, i, _BOX, "clip")
+        for token in image.of(record.boxes, i, _BOX, "inside")
     }  # fmt: skip
-    size, wanted = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "clip"))
+    size, wanted = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
     room = [whole - own for whole, own in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
     corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
     for corner in draw.permutation(corners):
         box = np.concatenate([corner, corner + size])
-        tokens = image.of(box[None], 0, _BOX, "clip")
+        tokens = image.of(box[None], 0, _BOX, "inside")
         if len(tokens) == wanted and taken.isdisjoint(tokens.tolist()):
             return np.asarray(box, np.int64)
     return None

@@ -1,13 +1,14 @@
 """The texts: contexts with the characters of every group, and the questions that follow them.
 
-Source: the prompt of arXiv 2505.22200's released code (no system turn, no chat template, ends
-without a space), a template of few words for the toys, and one that names the item first.
+Source: the prompt of arXiv 2505.22200's released code (no system turn, ends without a space), a
+template of few words for the toys, and one that names the item first. What stands around a user's
+words is a model's own chat template, or that of the released code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -19,10 +20,24 @@ Template = Literal["short", "paper", "items_first"]
 IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
-USER, ASSISTANT = "<|im_start|>user ", "<|im_end|><|im_start|>assistant\n"
 TASK = "Answer the question based on the {} below. Keep the answer short.\n\nContext:"
 VARYING: tuple[Attribute, ...] = ("size", "material", "colour", "shape")
-EXTRA_SPACES = {"pyramid": "  pyramid", "prism": "  prism"}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What stands before a user's words, the image among it, and between them and the answer."""
+
+    before: str
+    after: str
+
+
+Frame = Literal["context", "question"]
+Spaces = Mapping[tuple[Frame, str], int]
+_USER, _ASSISTANT = "<|im_start|>user ", "<|im_end|><|im_start|>assistant\n"
+RELEASED = {True: Turn(f"{_USER}{IMAGE}\n\n", _ASSISTANT), False: Turn(_USER, _ASSISTANT)}
+"""Of the released code, by whether there is an image."""
+RELEASED_SPACES: Spaces = {("question", "pyramid"): 2, ("question", "prism"): 2}
 
 
 @dataclass(frozen=True)
@@ -39,15 +54,27 @@ class Form:
     image
         Whether there is one. If not, the text says what it would show, thing by thing from slot to
         slot ("There is a green sphere and a red cube."): the text-only twin.
-    extra_spaces
-        Whether `pyramid` and `prism` have two more spaces before them in questions, which the
-        released code puts there so that all questions have equally many tokens.
+    turn
+        What stands around the user's words; None: as in the released code.
+    spaces
+        By part of the prompt and word, how many more spaces stand before the word, so that all
+        words of a kind take equally many tokens (`vlm.prompts.evened`).
     """
 
     template: Template = "paper"
     mention: Attribute = "colour"
     image: bool = True
-    extra_spaces: bool = False
+    turn: Turn | None = None
+    spaces: Spaces = field(default_factory=dict)
+
+    @property
+    def around(self) -> Turn:
+        """What stands around the user's words."""
+        return self.turn or RELEASED[self.image]
+
+    def spaced(self, frame: Frame, word: str) -> str:
+        """Return a word with the spaces that stand before it."""
+        return " " * self.spaces.get((frame, word), 0) + word
 
 
 def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:
@@ -117,8 +144,9 @@ class _Text:
         self.spans: dict[tuple[Group, int], tuple[int, int]] = {}
 
     def add(self, text: str, group: Group | None = None, role: int = 0) -> None:
-        if group is not None:
-            self.spans[group, role] = (len(self.text), len(self.text) + len(text))
+        if group is not None:  # all spaces before a word are its own, the first of them, too
+            first = len(self.text) - text.startswith(" ")
+            self.spans[group, role] = (first, len(self.text) + len(text))
         self.text += text
 
 
@@ -132,11 +160,10 @@ def _prompt(
 ) -> Prompt:
     out = _Text()
     short = form.template == "short"
-    if not short:
-        out.add(USER)
-    if form.image:
-        out.add(IMAGE + ("" if short else "\n\n"))
-    if not short:
+    if short:
+        out.add(IMAGE if form.image else "")
+    else:
+        out.add(form.around.before)
         out.add(TASK.format("provided image and the context" if form.image else "context"))
     if not form.image:
         _describe(out, scenes, row, form, shown)
@@ -150,6 +177,7 @@ def _prompt(
 def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> None:
     """Add the sentence that gives a thing its item."""
     word = scenes.words.of(form.mention)[getattr(scenes, form.mention)[row, role]]
+    word = form.spaced("context", word)
     item, name = scenes.words.items[scenes.item[row, role]], thing_name(form.mention, word)
     if form.template == "short":
         out.add(f"{word} has", "colour", role)
@@ -172,15 +200,15 @@ def _describe(out: _Text, scenes: Scenes, row: int, form: Form, shown: Sequence[
     """Add what the image would show, in the order of slots."""
     order = np.argsort(scenes.slot[row])
     for place, role in enumerate(order.tolist()):
-        words = (scenes.words.of(name)[getattr(scenes, name)[row, role]] for name in shown)
-        named = " ".join(words)
+        words = [scenes.words.of(name)[getattr(scenes, name)[row, role]] for name in shown]
+        named = " ".join(form.spaced("context", word) for word in words)
         if form.template == "short":
             out.add(" " if out.text else "")
             out.add(named, "object", role)
             out.add(" .")
             continue
         before = "There is " if place == 0 else " and " if place == len(order) - 1 else ", "
-        out.add(before + ("an " if named[0] in "aeiou" else "a "))
+        out.add(before + ("an " if words[0][0] in "aeiou" else "a "))
         out.add(named, "object", role)
     if form.template != "short":
         out.add(".")
@@ -191,10 +219,9 @@ def _questions(question: Question, form: Form) -> list[str]:
     words = question.texts()
     if form.template == "short":
         return [f" ? {word} has" for word in words]
-    spaced = [EXTRA_SPACES.get(word, word) if form.extra_spaces else word for word in words]
-    names = [thing_name(question.by, word) for word in spaced]
+    names = [thing_name(question.by, form.spaced("question", word)) for word in words]
     asked, start = "Which item does the {} contain?", "The {} contains item"
-    text = f"\n\nQuestion: {asked}{ASSISTANT}Answer: {start}"
+    text = f"\n\nQuestion: {asked}{form.around.after}Answer: {start}"
     return [text.replace("{}", name) for name in names]
 
 

@@ -78,6 +78,11 @@ class Rule:
         return all(self.things <= len(self.words(s).of(attribute)) for s in get_args(SplitName))
 
     @property
+    def slot_of_role(self) -> bool:
+        """Whether the slot of a thing follows from its role: what tells one tells the other."""
+        return self.order == "left_first" and self.things == len(LAYOUTS[self.layout].regions)
+
+    @property
     def mention(self) -> Attribute:
         """The attribute by which the text mentions a thing: no two things of a scene share it."""
         if self.shared == "both":

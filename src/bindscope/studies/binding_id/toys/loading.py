@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.vlm.toys import ToyAdapter
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[FastEngine, Pictures]:
     """Load a toy, and draw the images that it reads.
 
@@ -36,6 +36,8 @@ def load(
         How it is given scenes: toys know `layout: sprites` and `template: short`.
     weights
         Manifest that `stored.write` wrote; None where the zoo has it.
+    device
+        Not used: a toy is read on the CPU.
 
     Raises
     ------

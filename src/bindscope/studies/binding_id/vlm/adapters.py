@@ -24,6 +24,17 @@ from bindscope.studies.binding_id.vlm.rotary import Rotary
 OWN_PROCESSOR = "use the processor that belongs to the weights (save both in one folder)"
 
 
+Cut = tuple[list[int], list[tuple[int, int]]]
+"""The tokens of a text, and the characters of each: first and past the last."""
+
+
+def cut(processor: Any, texts: Sequence[str]) -> list[Cut]:
+    """Cut texts into tokens with the tokenizer of a processor."""
+    found = processor.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+    pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
+    return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
+
+
 class _Reached(Exception):  # noqa: N818  it ends a pass that has given what was wanted
     """What was wanted has been computed; the rest of the pass is not needed."""
 
@@ -99,7 +110,11 @@ class Adapter(Protocol):
         """Where it runs."""
         ...
 
-    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the model's weights."""
+        ...
+
+    def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Return token numbers and their characters, of texts where `image_text` is one token."""
         ...
 
@@ -216,6 +231,10 @@ class Decoder:
         found: torch.device = self.model.lm_head.weight.device
         return found
 
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights."""
+        yield from self.model.parameters()
+
     @torch.inference_mode()
     def embed_text(self, ids: Tensor) -> Tensor:
         """Return embeddings of further text."""
@@ -290,24 +309,16 @@ class HuggingFace(Decoder):
     ) -> None:
         super().__init__(where, model, device)
         self.processor = processor
-        marked = self._image_number(processor.image_token_id)
+        marked = processor.image_token_id
         if marked != model.config.image_token_id:
             raise ModelError(
                 where, f"its processor marks the image by token {marked}, the model looks for "
                 f"token {model.config.image_token_id}", OWN_PROCESSOR,
             )  # fmt: skip
 
-    def _image_number(self, marked: int) -> int:
-        """Return the token that the processor fills with the image, given its placeholder."""
-        return marked
-
-    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Return token numbers and their characters (first, past the last)."""
-        found = self.processor.tokenizer(
-            list(texts), add_special_tokens=False, return_offsets_mapping=True
-        )
-        pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
-        return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
+        return cut(self.processor, texts)
 
     def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
         """Run the processor and find the image among its tokens.

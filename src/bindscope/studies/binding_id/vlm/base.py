@@ -1,4 +1,4 @@
-"""What the fast and the reference engine share: everything but the forward passes."""
+"""What the fast engine and the slow one of tests share: everything but the forward passes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Options:
     """
 
     pad: int = 0
-    border: Border = "clip"
+    border: Border = "inside"
     answer: Answer = "space"
     keep: Literal["groups", "all"] = "groups"
     batch_size: int = 64
@@ -76,7 +76,7 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers; see `FastEngine` and `ReferenceEngine`.
+    """An `engine.Engine` on a model of transformers; see `FastEngine`.
 
     Parameters
     ----------
@@ -194,8 +194,7 @@ class VisionLanguageEngine:
             raise InputError(
                 f"{group} of role {role}",
                 f"it has {sorted(set(places.counts))} tokens, depending on the scene",
-                "use `tokens: box`, and a padding that the grid's border does not clip or `border: "
-                "official`",
+                "use `tokens: box`",
             )
         return places.index
 
@@ -221,13 +220,14 @@ class VisionLanguageEngine:
                 "ask for at least one condition and question, and give candidates per scene",
             )  # fmt: skip
         asked, wanted = self.asked(base, questions, candidates)
-        edits = [resolve(base, source, condition, self.heads) for condition in conditions]
         step = max(1, self.options.batch_size // len(base.scenes))
+        found = []
         with torch.inference_mode():
-            found = [
-                self._answer(base, conditions[i : i + step], edits[i : i + step], asked, wanted)
-                for i in range(0, len(conditions), step)
-            ]
+            for i in range(0, len(conditions), step):
+                some = conditions[i : i + step]
+                # Vectors of all conditions at once can be many times the model.
+                edits = [resolve(base, source, condition, self.heads) for condition in some]
+                found.append(self._answer(base, some, edits, asked, wanted))
         return torch.cat(found, 1).cpu().numpy()
 
     def asked(
@@ -238,7 +238,8 @@ class VisionLanguageEngine:
         device = base.inputs.ids.device
         asked = question_tokens(self.adapter, base.read, prompts, device)
         words = base.scenes.words.items
-        tokens = answer_tokens(self.adapter, words, self.options.answer)
+        adapter = self.adapter
+        tokens = answer_tokens(adapter.tokenize, adapter.where, words, self.options.answer)
         wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
         return asked, wanted
 

@@ -17,17 +17,27 @@ class VisionLanguageModel(Model):
     source: str = Field(
         pattern=r"^hf:.+$",
         description="`hf:<repo>@<40 hex>`, or `hf:path:/folder` with weights, configuration, "
-        "processor and tokenizer: LLaVA-OneVision, Qwen2-VL or Molmo 2.",
+        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL.",
     )
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32",
-        description="Type of weights and arithmetic; bfloat16 moves log-probabilities by about "
-        "0.01.",
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto",
+        description="Type of weights and arithmetic; `auto`: bfloat16 on CUDA, float32 on CPUs and "
+        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01: the first rows of "
+        "every job are also answered in float32, and the log tells how far they differ.",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
+    compat: Literal["none", "paper"] = Field(
+        "none",
+        description="`paper`: as in the released code of arXiv 2505.22200. The prompt is the "
+        "released one, without the model's chat template; regions of things are padded by 3 cells, "
+        "and beyond the image's grid cells are counted on in the prompt (the end of the row, the "
+        "next row); the item's token is scored without the space before it. For tasks of `layout: "
+        "pair` and `order: left_first` in suites of `template: paper`.",
+    )
     pad: NonNegativeInt = Field(
-        0, description="Cells around a thing's region that are edited with it; the paper's code: 3."
+        0,
+        description="Cells around a thing's region that are edited with it, in every slot as many: "
+        "what would reach beyond the image's grid is moved back into it.",
     )
     tokens: Literal["box", "mask"] = Field(
         "box",
@@ -37,16 +47,6 @@ class VisionLanguageModel(Model):
     )
     mask_share: float = Field(
         0.5, gt=0, le=1, description="Share of a token's square that a thing covers, of `mask`."
-    )
-    border: Literal["clip", "official"] = Field(
-        "clip",
-        description="Cells beyond the image's grid: left out, or counted on in the prompt as the "
-        "paper's code does (the end of the row, the next row).",
-    )
-    answer: Literal["space", "bare"] = Field(
-        "space",
-        description="Which token of an item is scored: with the space before it, or without, as "
-        "the paper's code does.",
     )
     keep: Literal["groups", "all"] = Field(
         "groups",
@@ -63,10 +63,9 @@ class VisionLanguageModel(Model):
         return pinned(source)
 
     @model_validator(mode="after")
-    def _masks_are_clipped(self) -> Self:
-        if self.tokens == "mask" and self.border == "official":
+    def _as_released(self) -> Self:
+        if self.compat == "paper" and (self.tokens == "mask" or self.pad):
             raise ValueError(
-                "`border: official` is of boxes, as the paper's code has them; use `border: clip` "
-                "with `tokens: mask`"
+                "compat: `paper` says which tokens are a thing's; leave `tokens` and `pad` out"
             )
         return self

@@ -222,8 +222,7 @@ def _origin(
             where,
             f"{edit.group} {edit.role} has {_counts(places)} tokens, and what would replace it "
             f"{_counts(others)}",
-            "replace by as many tokens: contexts row by row, regions of one size, a padding that "
-            "the grid's border does not clip",
+            "replace by as many tokens: contexts row by row, regions of one size",
         )
     return origin, places.index, others.index
 
@@ -282,7 +281,7 @@ def _check_even(places: Places, does: str, where: str) -> None:
     if not places.even:
         raise InputError(
             where, f"it {does} {_counts(places)} tokens, depending on the scene",
-            "use a padding that the grid's border does not clip, or `border: official`",
+            "use `tokens: box`",
         )  # fmt: skip
 
 

@@ -9,8 +9,10 @@ questions stand side by side behind one cache and do not see each other.
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +42,8 @@ from bindscope.studies.binding_id.vlm.prompts import Contexts, Template
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
+log = logging.getLogger(__name__)
+_NO_ROOM = "no room on this GPU to check the answers in float32"
 Cache = list[tuple[Tensor, Tensor]]
 
 
@@ -54,6 +58,27 @@ class FastEngine(VisionLanguageEngine):
     ) -> None:
         super().__init__(adapter, template, options)
         self._read_before: list[weakref.ref[Frozen]] = []
+
+    @contextmanager
+    def in_float32(self) -> Iterator[bool]:
+        """Let the model compute in float32, and then as before.
+
+        Yields
+        ------
+        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
+        done meanwhile ends early.
+        """
+        before = {weight: weight.dtype for weight in self.adapter.parameters()}
+        wider = any(kind != torch.float32 for kind in before.values())
+        self._read_before = []  # what it has read is of the other type
+        try:
+            yield wider and _widened(before)
+        except torch.cuda.OutOfMemoryError:
+            log.warning(_NO_ROOM)
+        finally:
+            for weight, kind in before.items():
+                weight.data = weight.data.to(kind)
+            self._read_before = []
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
@@ -224,6 +249,17 @@ class FastEngine(VisionLanguageEngine):
         unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
         unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
         return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
+
+
+def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
+    """Turn weights into float32; tell whether there was room for all."""
+    try:
+        for weight in weights:
+            weight.data = weight.data.float()
+    except torch.cuda.OutOfMemoryError:
+        log.warning(_NO_ROOM)
+        return False
+    return True
 
 
 def branch_mask(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 An image becomes a *block* of tokens. Its *views* are rasters of cells: the whole image once, and
 in some models the same image again at a finer or equal resolution. A row of a view may end in a
-token that shows nothing (LLaVA's newline, Molmo's column token). Here every cell knows its square
+token that shows nothing (LLaVA's newline). Here every cell knows its square
 in pixels of the image as it was given, whatever was resized, padded and cropped on the way.
 """
 
@@ -21,7 +21,7 @@ from bindscope.studies.binding_id.experiments.interventions import Tokens
 
 Edges = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Border = Literal["clip", "official"]
+Border = Literal["inside", "official"]
 Shown = tuple[NDArray[np.bool_], ...]
 """Of every view, which cells show enough of each thing of some scenes, (n, k, rows, columns)."""
 
@@ -71,7 +71,8 @@ class View:
         pad
             Further cells on each side.
         border
-            `clip` leaves out cells beyond the grid. `official` counts on in the block, as the
+            `inside` moves what would reach beyond the grid back into it, so that padded regions
+            have equally many cells in every slot. `official` counts on in the block, as the
             paper's code does: beyond the last column comes what stands there, the row's end or
             the next row.
 
@@ -91,14 +92,14 @@ class View:
             )
         r = np.arange(rows[0] - pad, rows[1] + pad + 1)
         c = np.arange(columns[0] - pad, columns[1] + pad + 1)
-        if border == "clip":
-            r, c = r[(r >= 0) & (r < self.rows)], c[(c >= 0) & (c < self.columns)]
+        if border == "inside":
+            r, c = _inside(r, self.rows), _inside(c, self.columns)
         found: Indices = (r[:, None] * self.stride + c).reshape(-1)
         if found[0] < 0 or found[-1] >= self.rows * self.stride:
             raise InputError(
                 f"box {tuple(int(side) for side in box)}",
                 f"with {pad} cells around it, it begins or ends outside {self.name}",
-                "use a smaller padding, or clip it at the grid",
+                "leave `compat: paper` out, which keeps paddings inside the grid",
             )
         return self.start + found
 
@@ -129,7 +130,7 @@ class View:
             If the box is outside the grid, or none of its cells shows enough.
         """
         block = np.zeros(shown.shape, bool)
-        block.flat[self._flat(self.cells(box, 0, "clip"))] = True
+        block.flat[self._flat(self.cells(box, 0, "inside"))] = True
         r, c = np.nonzero(shown & block)
         if not len(r):
             raise InputError(
@@ -352,6 +353,12 @@ def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:
     off_centre = np.abs(begin + end - start - stop)
     first = int(np.lexsort((off_centre, -covered))[0])
     return first, first + size - 1
+
+
+def _inside(numbers: Indices, total: int) -> Indices:
+    """Move consecutive numbers into 0 to total - 1; all of these where there are more."""
+    size = min(len(numbers), total)
+    return np.arange(size) + min(max(int(numbers[0]), 0), total - size)
 
 
 def _places(cells: Indices, places: Sequence[int]) -> Indices:

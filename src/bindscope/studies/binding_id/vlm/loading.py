@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,25 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
-from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.names import precision_of
+from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
+from bindscope.studies.binding_id.tasks.scenes import Rule
+from bindscope.studies.binding_id.vlm.adapters import cut
 from bindscope.studies.binding_id.vlm.base import Masks, Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
 from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
 
+log = logging.getLogger(__name__)
+RELEASED_PAD = 3  # cells, of the paper's code
 LINE_BREAKS = "\n\n"
 """What questions of all templates but `short` begin with (`Options.lead`)."""
 
 
 def load_engine(
     config: VisionLanguageModel, form: Form, weights: Path | None = None,
-    masks: Masks | None = None,
+    masks: Masks | None = None, *, device: str = "cpu", rule: Rule | None = None,
 ) -> FastEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
@@ -42,11 +50,18 @@ def load_engine(
         Manifest of the rule that downloaded it; None for a `path:`, and to look in the cache.
     masks
         Gives the pixels of things, for `tokens: mask` (`Options.masks`).
+    device
+        `cpu`, `cuda`, or one of several GPUs.
+    rule
+        How scenes are drawn: all words that it may draw are counted before the weights are read,
+        and get equally many tokens (`vlm.prompts.evened`). None: texts are somebody's own.
 
     Raises
     ------
     ConfigError
         If masks are to choose tokens, and there are none.
+    InputError
+        If words of the rule cannot be made to take equally many tokens, or an item is not one.
     ModelError
         If the device, the weights or the processor are missing or do not fit, or the
         architecture is not supported.
@@ -58,32 +73,57 @@ def load_engine(
             where, "`tokens: mask` needs the pixels of each thing, and there are boxes only",
             "set `tokens: box`",
         )  # fmt: skip
-    device = torch.device(config.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device != "cpu" and not torch.cuda.is_available():
         raise no_gpu(where)
-    model, processor = _load(config, weights, where)
-    freeze(model, device)
+    folder, kind, processor = _opened(config, weights, where)
+    paper = config.compat == "paper"
     options = Options(
-        pad=config.pad, border=config.border, answer=config.answer, keep=config.keep,
-        batch_size=config.batch_size, images=form.image,
-        lead="" if form.template == "short" else LINE_BREAKS,
+        pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
+        answer="bare" if paper else "space", keep=config.keep, batch_size=config.batch_size,
+        images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
         masks=masks if by_mask else None, mask_share=config.mask_share,
     )  # fmt: skip
-    template = partial(prompts, form=form)
-    return FastEngine(adapt(where, model, processor, device), template, options)
+    if rule is not None:
+        form = _counted(form, config, processor, kind, rule, options, where)
+    precision = precision_of(config.precision, config.compat, device.partition(":")[0])
+    model = _weights(config, folder, kind, precision, where)
+    freeze(model, torch.device(device))
+    adapter = adapt(where, model, processor, device)
+    return FastEngine(adapter, partial(prompts, form=form), options)
 
 
 def load(
-    model: Mapping[str, Any], form: Form, weights: Path | None = None, masks: Masks | None = None
-) -> FastEngine:
+    model: Mapping[str, Any], form: Form, weights: Path | None = None, masks: Masks | None = None,
+    *, device: str = "cpu", rule: Rule | None = None,
+) -> FastEngine:  # fmt: skip
     """Load a model from its part of a job's specification, as `load_engine` does."""
     names = VisionLanguageModel.model_fields
     given = {name: value for name, value in model.items() if name in names}
-    return load_engine(VisionLanguageModel(**given), form, weights, masks)
+    config = VisionLanguageModel(**given)
+    return load_engine(config, form, weights, masks, device=device, rule=rule)
 
 
-def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tuple[Any, Any]:
-    """Return model and processor, every weight from the files."""
+def _counted(
+    form: Form, config: VisionLanguageModel, processor: Any, kind: str, rule: Rule,
+    options: Options, where: str,
+) -> Form:  # fmt: skip
+    """Return a form in the model's own turns whose words take equally many tokens."""
+    if config.compat == "paper":
+        form = replace(form, spaces=RELEASED_SPACES)
+    elif form.template != "short":
+        turn = own_turn(processor, where, FAMILIES[kind][1].image_text, form.image)
+        form = replace(form, turn=turn)
+    tokenize = partial(cut, processor)
+    for split in ("test", "estimation"):
+        answer_tokens(tokenize, where, rule.words(split).items, options.answer)
+    form = evened(tokenize, where, form, rule)
+    if more := sorted({word for (_, word), spaces in form.spaces.items() if spaces}):
+        log.info("spaces before %s make words take equally many tokens", ", ".join(more))
+    return form
+
+
+def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tuple[Path, str, Any]:
+    """Return the folder of a model, its `model_type` and its processor; no weights are read."""
     declare_torchvision_operators()
     import transformers
 
@@ -100,10 +140,6 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
             where, f"models of type {settings.model_type!r} are not supported",
             f"use one of {', '.join(FAMILIES)}",
         )  # fmt: skip
-    model = from_files(
-        getattr(transformers, FAMILIES[settings.model_type][0]), found.folder, where,
-        dtype=getattr(torch, config.precision), attn_implementation=config.attention,
-    )  # fmt: skip
     processors: Any = transformers.AutoProcessor
     try:
         processor = processors.from_pretrained(found.folder, **LOCAL)
@@ -113,4 +149,16 @@ def _load(config: VisionLanguageModel, weights: Path | None, where: str) -> tupl
             "put the files of its processor and tokenizer beside config.json "
             "(`processor.save_pretrained`)",
         ) from error  # fmt: skip
-    return model, processor
+    return found.folder, settings.model_type, processor
+
+
+def _weights(
+    config: VisionLanguageModel, folder: Path, kind: str, precision: str, where: str
+) -> Any:
+    """Return the model, every weight from the files."""
+    import transformers
+
+    return from_files(
+        getattr(transformers, FAMILIES[kind][0]), folder, where,
+        dtype=getattr(torch, precision), attn_implementation=config.attention,
+    )  # fmt: skip

@@ -1,20 +1,29 @@
-"""From texts to tokens: where words of the context are, what a question adds, what is answered."""
+"""From texts to tokens: where words of the context are, what a question adds, what is answered.
+
+What is compared must have equally many tokens, and words of one kind do not ("red", "az|ure"). So
+all words that a task can draw are counted before any weight is read, and shorter ones get spaces
+before them, as in the released code (`evened`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError, ModelError
-from bindscope.studies.binding_id.tasks.prompts import IMAGE, with_image
-from bindscope.studies.binding_id.tasks.task import Group, Prompt, Question, Scenes
-from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter
+from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Frame, Turn, with_image
+from bindscope.studies.binding_id.tasks.scenes import Rule
+from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter, Cut
 
 Answer = Literal["space", "bare"]
+Tokenize = Callable[[Sequence[str]], list[Cut]]
+_SPACES = (2, 1, 3, 4, 5, 6)  # more spaces that are tried; two are those of the released code
+_WORDS = "<the user's words>"
 Span = tuple[int, int]
 
 
@@ -179,13 +188,15 @@ def question_tokens(
     return found
 
 
-def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> list[int]:
+def answer_tokens(
+    tokenize: Tokenize, where: str, words: Sequence[str], answer: Answer
+) -> list[int]:
     """Return the token of each word as an answer.
 
     Parameters
     ----------
-    adapter
-        The model.
+    tokenize, where
+        The tokenizer, and the model in words.
     words
         What may be the answer: items.
     answer
@@ -198,11 +209,11 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
         If a word is not one token, or two words are the same token.
     """
     texts = [f" {word}" if answer == "space" else word for word in words]
-    found = [numbers for numbers, _ in adapter.tokenize(texts)]
+    found = [numbers for numbers, _ in tokenize(texts)]
     for word, numbers in zip(texts, found, strict=True):
         if len(numbers) != 1:
             raise InputError(
-                f"the answer {word!r}", f"it is {len(numbers)} tokens for {adapter.where}",
+                f"the answer {word!r}", f"it is {len(numbers)} tokens for {where}",
                 "use answers of one token: an answer is the probability of one token",
             )  # fmt: skip
     tokens = [numbers[0] for numbers in found]
@@ -211,7 +222,108 @@ def answer_tokens(adapter: Adapter, words: Sequence[str], answer: Answer) -> lis
     }
     if same := next((group for group in repeated.values() if len(group) > 1), None):
         raise InputError(
-            f"the answers {', '.join(same)}", f"they are the same token for {adapter.where}",
+            f"the answers {', '.join(same)}", f"they are the same token for {where}",
             "use words that its tokenizer knows and tells apart",
         )  # fmt: skip
     return tokens
+
+
+def own_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
+    """Return what the chat template of a processor puts around a user's words.
+
+    Parameters
+    ----------
+    processor
+        Of the model.
+    where
+        The model in words.
+    image_text
+        How the model marks an image.
+    image
+        Whether there is one.
+
+    Raises
+    ------
+    ModelError
+        If it has no chat template, or one that does not keep words and image.
+    """
+    parts = [{"type": "image"}] * image + [{"type": "text", "text": _WORDS}]
+    remedy = "put chat_template.jinja beside its config.json, or set `compat: paper` for it"
+    if not getattr(processor, "chat_template", None):
+        raise ModelError(where, "its processor has no chat template", remedy)
+    said = processor.apply_chat_template(
+        [{"role": "user", "content": parts}], add_generation_prompt=True, tokenize=False
+    )
+    before, found, after = said.partition(_WORDS)
+    if not found or before.count(image_text) != image:
+        raise ModelError(
+            where, f"its chat template makes {said!r} of an image and a text", remedy
+        )  # fmt: skip
+    return Turn(before.replace(image_text, IMAGE), after)
+
+
+def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
+    """Return a form in which all words that a rule draws take equally many tokens.
+
+    Words that contexts name things by, or describe them by where there is no image, are as long in
+    both splits, as vectors of one are added in the other; words of questions are in each split.
+
+    Parameters
+    ----------
+    tokenize, where
+        The tokenizer, and the model in words.
+    form
+        How scenes are put into words.
+    rule
+        How they are drawn.
+
+    Raises
+    ------
+    InputError
+        Names the words, if no spaces before the shorter ones make them as long.
+    """
+    spaces = {
+        (frame, word): more for frame, words in _kinds(form, rule)
+        for word, more in _spaces(tokenize, where, words, form, frame).items()
+    }  # fmt: skip
+    return replace(form, spaces={**form.spaces, **spaces})
+
+
+def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
+    """Yield the words that have to be of one length, by the part of the prompt."""
+    splits = [rule.words("test"), rule.words("estimation")]
+    shown: set[Attribute] = set() if form.image else {"colour", "shape", rule.ask}
+    for attribute in sorted({rule.mention, *shown}):
+        yield "context", tuple(word for words in splits for word in words.of(attribute))
+    for words in splits:
+        yield "question", words.of(rule.ask)
+
+
+def _spaces(
+    tokenize: Tokenize, where: str, words: Sequence[str], form: Form, frame: Frame
+) -> dict[str, int]:
+    """Return how many spaces make each word as long as the longest one, where a form's do not."""
+
+    def counts(more: int) -> dict[str, int]:
+        texts = [f"The {' ' * more}{form.spaced(frame, word)} object" for word in words]
+        cuts = (numbers for numbers, _ in tokenize(texts))
+        return {word: len(numbers) for word, numbers in zip(words, cuts, strict=True)}
+
+    plain = counts(0)
+    longest = max(plain, key=lambda word: plain[word])
+    found: dict[str, int] = {}
+    short = [word for word in plain if plain[word] < plain[longest]]
+    for more in _SPACES if short else ():
+        spaced = counts(more)
+        for word in short:
+            if spaced[word] == plain[longest]:
+                found.setdefault(word, more + form.spaces.get((frame, word), 0))
+    if left := [word for word in short if word not in found]:
+        extra = plain[longest] - plain[left[0]]
+        raise InputError(
+            where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {left[0]!r}, and "
+            "no spaces before the shorter word make up for it",
+            "leave this model out of the suites (`studies.binding_id.suites[].models`) whose "
+            "tasks use these words, or give a `source` with another tokenizer",
+        )  # fmt: skip
+    return found

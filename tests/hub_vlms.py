@@ -1,0 +1,200 @@
+"""Stand-ins for published vision-language models: folders as the hub has them, weights random.
+
+Everything but the numbers of the weights is as released: file names, `model_type`, image processors
+with tiles (LLaVA-OneVision, 384 px in patches of 14, 36 resolutions) or smart resize (Qwen2-VL),
+chat templates, placeholders of images, special tokens, and a byte-level BPE tokenizer with Qwen2's
+rules. It is trained on the spot so that words split unequally: `SPLIT` take two tokens each, all
+other words of the tasks one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from bindscope.core.workarounds import declare_torchvision_operators
+
+declare_torchvision_operators()
+
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
+from transformers import (  # noqa: E402
+    LlavaOnevisionConfig,
+    LlavaOnevisionForConditionalGeneration,
+    LlavaOnevisionImageProcessor,
+    LlavaOnevisionProcessor,
+    LlavaOnevisionVideoProcessor,
+    Qwen2Tokenizer,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
+)
+
+from bindscope.studies.binding_id.tasks.vocabulary import words_of  # noqa: E402
+
+Family = Literal["llava_onevision", "qwen2_vl"]
+SPLIT = {"frustum": (" fr", "ustum"), "torus": (" tor", "us"), "cyan": (" cy", "an"),
+         "azure": (" az", "ure")}  # fmt: skip
+SPECIAL = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>", "<video>", "<|vision_start|>",
+    "<|vision_end|>", "<|image_pad|>", "<|video_pad|>",
+)  # fmt: skip
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+LLAVA_TEMPLATE = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + ' '}}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}"
+    "{{ '<image>' }}{% endfor %}"
+    "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ '\n' + content['text'] }}{% endfor %}{{'<|im_end|>'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+QWEN_TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    "<|im_start|>{{ message['role'] }}\n{% for content in message['content'] %}"
+    "{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+PINPOINTS = [[384 * rows, 384 * columns] for rows in range(1, 7) for columns in range(1, 7)]
+LANGUAGE = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 32768,
+}  # fmt: skip
+
+
+def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) -> Qwen2Tokenizer:
+    """Return a tokenizer trained so that the words of `split` take as many tokens as named."""
+    split = SPLIT if split is None else split
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN2), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    raw.train_from_iterator(
+        _corpus(split) * 20,
+        trainers.BpeTrainer(
+            vocab_size=2000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=[], show_progress=False,
+        ),
+    )  # fmt: skip
+    parts = json.loads(raw.to_str())["model"]
+    made = Qwen2Tokenizer(
+        vocab=parts["vocab"], merges=[tuple(pair) for pair in parts["merges"]],
+        eos_token="<|im_end|>", pad_token="<|endoftext|>",
+        additional_special_tokens=list(SPECIAL),
+    )  # fmt: skip
+    made.chat_template = template
+    return made
+
+
+def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return the texts of all tasks, of split words their parts alone."""
+    own = [words_of(side, layout) for side in ("test", "estimation") for layout in ("pair", "grid")]
+    words = {word for one in own for kind in ("shape", "colour", "item", "slot", "material", "size")
+             for word in one.of(kind)}  # fmt: skip
+    texts = [f" {word}" for word in sorted(words - set(split))]
+    texts += [part for parts in split.values() for part in parts]
+    said = (
+        "Answer the question based on the provided image and the context below. Keep the answer "
+        "short.\n\nContext:The object contains item. Item is in the object. There is a an and "
+        "system You are helpful assistant user\n\nQuestion: Which item does the contain? contains"
+    )
+    spaces = [" " * n for n in range(2, 10)]  # one token each, as in Qwen2's
+    return [*texts, *said.split(" "), *(f" {word}" for word in said.split()), ".\n\n", *spaces]
+
+
+def save(
+    family: Family, folder: Path, split: dict[str, tuple[str, ...]] | None = None, **language: Any
+) -> Path:
+    """Write a stand-in into a folder, as a snapshot of the hub has it.
+
+    Parameters
+    ----------
+    family
+        Of which released model.
+    folder
+        Where; made if it is not there.
+    split
+        Words that take more than one token, with their parts; None: `SPLIT`.
+    language
+        Changes of the language model's configuration (`LANGUAGE`): its true width, say.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {"llava_onevision": _llava, "qwen2_vl": _qwen}[family]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        model, processor = made(split, language)
+        _widen(model)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def _widen(model: Any) -> None:
+    """Draw weights so large that every token matters."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim >= 2:
+                fan = weight[0].numel() if "embed_tokens" not in name else 1
+                weight.normal_().mul_(fan**-0.5)
+
+
+def _llava(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -> tuple[Any, Any]:
+    words = tokenizer(LLAVA_TEMPLATE, split)
+    config = LlavaOnevisionConfig(
+        text_config={"model_type": "qwen2", "vocab_size": len(words), **LANGUAGE, **language},
+        vision_config={
+            "model_type": "siglip_vision_model", "image_size": 384, "patch_size": 14,
+            "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 48, "vision_use_head": False,
+        },
+        image_grid_pinpoints=PINPOINTS, image_token_id=words.convert_tokens_to_ids("<image>"),
+        video_token_id=words.convert_tokens_to_ids("<video>"), tie_word_embeddings=False,
+    )  # fmt: skip
+    processor = LlavaOnevisionProcessor(
+        image_processor=LlavaOnevisionImageProcessor(
+            size={"height": 384, "width": 384}, image_grid_pinpoints=PINPOINTS
+        ),
+        tokenizer=words, video_processor=LlavaOnevisionVideoProcessor(), num_image_tokens=729,
+        vision_feature_select_strategy="full", chat_template=LLAVA_TEMPLATE,
+    )  # fmt: skip
+    return LlavaOnevisionForConditionalGeneration(config), processor
+
+
+def _qwen(split: dict[str, tuple[str, ...]] | None, language: dict[str, Any]) -> tuple[Any, Any]:
+    words = tokenizer(QWEN_TEMPLATE, split)
+    number = words.convert_tokens_to_ids
+    text = {
+        "vocab_size": len(words), **LANGUAGE,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e6, "mrope_section": [1, 1, 2]
+        }, **language,
+    }  # fmt: skip
+    config = Qwen2VLConfig(
+        text_config=text,
+        vision_config={
+            "depth": 1, "embed_dim": 32, "hidden_size": text["hidden_size"], "num_heads": 2,
+            "mlp_ratio": 2, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+        },
+        image_token_id=number("<|image_pad|>"), video_token_id=number("<|video_pad|>"),
+        vision_start_token_id=number("<|vision_start|>"),
+        vision_end_token_id=number("<|vision_end|>"), tie_word_embeddings=False,
+    )  # fmt: skip
+    processor = Qwen2VLProcessor(
+        image_processor=Qwen2VLImageProcessor(min_pixels=3136, max_pixels=12845056),
+        tokenizer=words, video_processor=Qwen2VLVideoProcessor(), chat_template=QWEN_TEMPLATE,
+    )  # fmt: skip
+    return Qwen2VLForConditionalGeneration(config), processor

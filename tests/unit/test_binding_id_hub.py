@@ -1,0 +1,391 @@
+"""Published models in all but their weights: what a person with a GPU meets in the first hour.
+
+Stand-ins as the hub has them (`hub_vlms`), whose tokenizer splits frustum, torus, cyan and azure
+in two, go through the jobs of suites.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jobs_by_hand import job_by_hand, script
+from safetensors.numpy import load_file
+
+import hub_vlms
+from bindscope.config.loading import load_config
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.graph import Graph, Product
+from bindscope.studies.binding_id import published, suite
+from bindscope.studies.binding_id.answers.accounts import DECIDING
+from bindscope.studies.binding_id.experiments.estimates import estimate
+from bindscope.studies.binding_id.experiments.interventions import Add
+from bindscope.studies.binding_id.experiments.mean_interventions import doses
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
+from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.vlm import base
+from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
+from bindscope.studies.binding_id.vlm.edits import resolve
+from bindscope.studies.build import build
+
+FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
+TWO_THINGS = [name for name in EXPERIMENTS if name not in ("mixture", "subspaces", "heads")]
+SMALL = {"resamples": 10, "batch_size": 2}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("hub")
+    return {family: hub_vlms.save(family, folder / family) for family in FAMILIES}
+
+
+def configured(folder: Path, model: dict[str, Any] | None = None, **own: Any) -> dict[str, Any]:
+    """A suite of a stand-in on four tasks' worth of keys."""
+    section = {
+        "tasks": [
+            {"name": "as-published", "rows": 3, "estimation_rows": 4},
+            {"name": "nine-slots", "layout": "grid", "order": "independent", "rows": 3,
+             "estimation_rows": 6},
+        ],
+        "models": [{"name": "m", "source": f"hf:path:{folder}", **(model or {})}],
+        "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], **SMALL, **own}],
+    }  # fmt: skip
+    return {"datasets": [], "studies": {"binding_id": section}}
+
+
+def graph_of(folder: Path, model: dict[str, Any] | None = None, **own: Any) -> Graph:
+    return build(Config.model_validate(configured(folder, model, **own)))
+
+
+def jobs_of(graph: Graph) -> list[Product]:
+    return graph.of("binding_id_estimates", "binding_id_interventions")
+
+
+def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Run all jobs; return the rows of each experiment."""
+    for job in jobs_of(graph):
+        script(job.rule).main(job_by_hand(job, folder))
+    return {
+        job.wildcards["experiment"]: [
+            json.loads(line) for line in (folder / job.path("rows")).read_text().splitlines()
+        ]
+        for job in graph.of("binding_id_interventions")
+    }
+
+
+def loaded(folder: Path, rule: Rule | None = None, text_only: bool = False, **model: Any) -> Any:
+    given = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
+    reading = Reading(rule or Rule(), text_only=text_only)
+    return published.load(given.model_dump(mode="json"), reading, None)
+
+
+def test_every_experiment_of_two_things_ends_where_words_split_unequally(
+    hub: dict[str, Path], tmp_path: Path
+) -> None:
+    found = run_all(graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2), tmp_path)
+    assert set(found) == set(TWO_THINGS)
+    assert all(found.values())
+    whole = [row for row in found["mean"] if row["candidate"] == "expected"]
+    assert all(0 <= row["share_null"] <= 1 for row in whole)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_text_only_twin_ends_in_batches_of_any_size(
+    hub: dict[str, Path], tmp_path: Path, family: str, size: int
+) -> None:
+    own: dict[str, Any] = {"experiments": ["factorizability", "mean", "signatures"]}
+    found = run_all(graph_of(hub[family], **own, text_only=True, batch_size=size), tmp_path)
+    assert all(found.values())
+
+
+def test_padded_regions_of_nine_slots_stay_in_their_view(
+    hub: dict[str, Path], tmp_path: Path
+) -> None:
+    """Six of nine slots left it; clipped ones had unequally many tokens, which nothing adds to."""
+    graph = graph_of(
+        hub["llava_onevision"], {"pad": 3}, tasks=["nine-slots"], experiments=["mean"]
+    )  # fmt: skip
+    assert run_all(graph, tmp_path)["mean"]
+    engine, _ = loaded(hub["llava_onevision"], Rule("grid", order="independent"), pad=3)
+    scenes = draw_pairs(Rule("grid", order="independent"), "test", 12, 0).base
+    image = engine.adapter.image_tokens({}, (384, 384))
+    for boxes in scenes.boxes:
+        for role in (0, 1):
+            assert len(image.of(boxes, role, base.Tokens(pad=3), "inside")) == 2 * 11**2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("text_only", [False, True])
+def test_words_of_a_kind_take_equally_many_tokens(
+    hub: dict[str, Path], family: str, text_only: bool
+) -> None:
+    """Counted in whole prompts of scenes in which all words of both splits occur."""
+    rule = Rule()
+    engine, _ = loaded(hub[family], rule, text_only)
+    tokenizer = engine.adapter.tokenize
+    lengths: dict[str, set[int]] = {"context": set(), "test": set(), "estimation": set()}
+    for split in ("test", "estimation"):
+        scenes = draw_pairs(rule, split, 60, 0).base  # type: ignore[arg-type]
+        assert len(np.unique(scenes.colour)) == 6
+        other = question(draw_pairs(rule, "estimation", 60, 1).base, 0)
+        for prompt in engine.template(scenes, [question(scenes, 0), other]):
+            context, own, null = (
+                len(tokenizer([text])[0][0]) for text in (prompt.context, *prompt.questions)
+            )
+            lengths["context"].add(context)
+            lengths[split].add(own)
+            lengths["estimation"].add(null)
+    assert {name: len(found) for name, found in lengths.items()} == dict.fromkeys(lengths, 1)
+    uneven = partial(prompts, form=Form(image=not text_only))(scenes, [other])
+    assert len({len(tokenizer([one.context])[0][0]) for one in uneven}) > 1
+
+
+def test_words_that_no_space_makes_equal_are_named_before_weights_are_read(tmp_path: Path) -> None:
+    folder = hub_vlms.save("qwen2_vl", tmp_path, {"azure": (" a", "zu", "re")})
+    (folder / "model.safetensors").write_bytes(b"not read")
+    with pytest.raises(InputError, match="'azure' takes 2 more tokens than '") as caught:
+        loaded(folder)
+    assert "studies.binding_id.suites[].models" in str(caught.value)
+    # A task that names things by their place does not use the word.
+    with pytest.raises(Exception, match="its weights do not load"):
+        loaded(folder, Rule("grid", shared="both"))
+
+
+def test_items_of_several_tokens_are_named_before_weights_are_read(tmp_path: Path) -> None:
+    letters = {"Q": (" ", "Q"), "torus": (" tor", "us")}
+    folder = hub_vlms.save("qwen2_vl", tmp_path, letters)
+    (folder / "model.safetensors").write_bytes(b"not read")
+    with pytest.raises(InputError, match="the answer ' Q': it is 2 tokens"):
+        loaded(folder)
+
+
+def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_path: Path) -> None:
+    """Qwen2's own tokenizer splits frustum and torus: the evened prompt is the released one."""
+    split = {name: parts for name, parts in hub_vlms.SPLIT.items() if name in ("frustum", "torus")}
+    folder = hub_vlms.save("llava_onevision", tmp_path, split)
+    engine, _ = loaded(folder, compat="paper")
+    scenes = draw_pairs(Rule(), "estimation", 30, 0).base
+    asked = question(scenes, 0)
+    for prompt, word in zip(engine.template(scenes, [asked]), asked.texts(), strict=True):
+        spaces = "  " if word in ("pyramid", "prism") else ""
+        assert prompt.context.startswith("<|im_start|>user <image>\n\nAnswer the question")
+        assert "  " not in prompt.context
+        assert prompt.questions[0] == (
+            f"\n\nQuestion: Which item does the {spaces}{word} contain?<|im_end|><|im_start|>"
+            f"assistant\nAnswer: The {spaces}{word} contains item"
+        )
+
+
+def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> None:
+    scenes = draw_pairs(Rule(), "test", 1, 0).base
+    said = {}
+    for family in FAMILIES:
+        (prompt,) = loaded(hub[family])[0].template(scenes, [question(scenes, 0)])
+        said[family] = (prompt.context, prompt.questions[0])
+    before = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<image>"
+    assert said["qwen2_vl"][0].startswith(f"{before}Answer the question")
+    assert "?<|im_end|>\n<|im_start|>assistant\nAnswer: The " in said["qwen2_vl"][1]
+    assert said["llava_onevision"][0].startswith("<|im_start|>user <image>\nAnswer the question")
+    (twin,) = loaded(hub["qwen2_vl"], text_only=True)[0].template(scenes, [])
+    assert "<image>" not in twin.context
+    assert twin.context.startswith("<|im_start|>system\n")
+
+
+def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
+    folder = hub_vlms.save("qwen2_vl", tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(Exception, match="no chat template") as caught:
+        loaded(folder)
+    assert "compat: paper" in str(caught.value)
+
+
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
+    ({"compat": "paper"}, {"text_only": True}, "give it `template: paper` and images"),
+    ({"compat": "paper", "pad": 1}, {}, "leave `tokens` and `pad` out"),
+]
+
+
+@pytest.mark.parametrize(("model", "own", "words"), WRONG, ids=[words for *_, words in WRONG])
+def test_what_the_released_code_does_not_have_is_refused(
+    tmp_path: Path, model: dict[str, Any], own: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(configured(tmp_path, model, **own), "c.yaml")
+
+
+def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
+    """Adding one, or a change of what one reads, schedules that one alone."""
+    folder = hub["qwen2_vl"]
+    few: dict[str, Any] = {"experiments": ["factorizability", "mean"]}
+    before = {job.path() for job in jobs_of(graph_of(folder, **few))}
+    assert len(before) == 3  # and the mean differences
+
+    def new(**own: Any) -> set[str]:
+        return {
+            job.wildcards.get("experiment", "estimates")
+            for job in jobs_of(graph_of(folder, **{**few, **own})) if job.path() not in before
+        }  # fmt: skip
+
+    assert new(experiments=["factorizability", "mean", "doses"]) == {"doses"}
+    assert new(scales=(1.0,), shares=(1.0,), window=3) == set()
+    assert new(levels=["role"]) == new(null_query=False) == {"mean"}
+    assert new(seed=1) == {"factorizability", "mean"}
+    assert new(batch_size=3) == {"factorizability", "mean", "estimates"}
+
+
+def test_code_of_experiments_that_tell_accounts_apart_is_in_each_others_key() -> None:
+    assert set(ACCOUNTED) == set(DECIDING)
+
+
+def test_a_failed_experiment_leaves_the_others(
+    hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done is there, and what failed goes on after the batches that it had answered."""
+    graph = graph_of(hub["qwen2_vl"], experiments=["factorizability", "knockout"], batch_size=1)
+    first, second = graph.of("binding_id_interventions")
+    expected = tmp_path / "undisturbed"
+    for job in (first, second):
+        script(job.rule).main(job_by_hand(job, expected))
+    script(first.rule).main(job_by_hand(first, tmp_path))
+
+    whole, asked = Plan.answered, []
+
+    def counted(self: Plan, *given: Any) -> Any:
+        asked.append(self)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return whole(self, *given)
+
+    monkeypatch.setattr(Plan, "answered", counted)
+    monkeypatch.setattr(suite, "_SAVED_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        script(second.rule).main(job_by_hand(second, tmp_path))
+    left = Path(f"{tmp_path / second.path('answers')}.checkpoint")
+    assert left.is_file()
+    assert (tmp_path / first.path()).is_file()
+    script(second.rule).main(job_by_hand(second, tmp_path))
+    assert len(asked) == 4  # two batches, one that was cut off, and that one again
+    assert not left.exists()
+    for output in ("rows", "answers"):
+        there, wanted = (root / second.path(output) for root in (tmp_path, expected))
+        assert there.read_bytes() == wanted.read_bytes()
+
+
+def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
+    hub: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = Rule()
+    engine, pictures = loaded(hub["qwen2_vl"], rule, batch_size=4)
+    estimates = estimate(engine, draw_pairs(rule, "estimation", 4, 0).base, pictures, 4)
+    batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
+    plan = doses(batch, "slot", [0.5, 1.0, 2.0])
+    added = [
+        edit for _, trials in plan.trials for trial in trials
+        for edit in trial.condition.interventions if isinstance(edit, Add)
+    ]  # fmt: skip
+    shape = (engine.layers, batch.engine.positions(batch.base, "object", 0).shape[1], engine.width)
+    assert added[0].vectors.shape == shape  # two fixed slots: the same for all rows
+    assert len({id(edit.vectors) for edit in added}) == 4  # a group and role, whatever the dose
+    happened: list[str] = []
+
+    def seen(name: str, function: Any) -> Any:
+        def call(*given: Any) -> Any:
+            happened.append(name)
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(base, "resolve", seen("resolved", resolve))
+    monkeypatch.setattr(engine, "_answer", seen("answered", engine._answer))
+    plan.answered(engine, batch.base)
+    assert happened == ["resolved", "answered"] * 7
+    assert all(not one.told().condition.interventions for _, own in plan.trials for one in own)
+
+
+def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_path: Path) -> None:
+    names = {}
+    for task in ("as-published", "nine-slots"):
+        graph = graph_of(hub["qwen2_vl"], tasks=[task], experiments=["mean"])
+        rows = run_all(graph, tmp_path / task)["mean"]
+        names[task] = {row["condition"] for row in rows}
+    assert not any("by slot" in name for name in names["as-published"])
+    assert {"O by slot", "I by slot", "O", "I"} <= names["nine-slots"]
+    assert names["as-published"] == {name for name in names["nine-slots"] if "slot" not in name}
+
+
+def _no_room(_: Any) -> Any:
+    raise torch.cuda.OutOfMemoryError
+
+
+def test_answers_in_bfloat16_are_checked_in_float32(
+    hub: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    graph = graph_of(
+        hub["qwen2_vl"], {"precision": "bfloat16"}, experiments=["factorizability"]
+    )  # fmt: skip
+    (job,) = graph.of("binding_id_interventions")
+    script(job.rule).main(job_by_hand(job, tmp_path))
+    answers = load_file(tmp_path / job.path("answers"))
+    off = np.abs(answers["m"][:2, 0] - answers["m.float32"]).max()
+    assert 1e-4 < off < 0.2
+    assert f"differ by up to {off:.3f} nats" in caplog.text
+    plain = graph_of(hub["qwen2_vl"], experiments=["factorizability"])
+    (other,) = plain.of("binding_id_interventions")
+    script(other.rule).main(job_by_hand(other, tmp_path))
+    exact = load_file(tmp_path / other.path("answers"))
+    assert list(exact) == ["m"]
+    # Of the same weights, rounded: what is checked is what float32 answers.
+    assert np.abs(exact["m"][:2, 0] - answers["m.float32"]).max() < 0.2
+    engine, _ = loaded(hub["qwen2_vl"], precision="bfloat16")
+    before = {name: value.clone() for name, value in engine.adapter.model.state_dict().items()}
+    with engine.in_float32() as there:
+        assert there
+        assert engine.adapter.model.lm_head.weight.dtype == torch.float32
+    with engine.in_float32():  # where there is no room, the check is left out
+        raise torch.cuda.OutOfMemoryError
+    monkeypatch.setattr(torch.Tensor, "float", _no_room)
+    with engine.in_float32() as there:
+        assert not there
+    assert caplog.text.count("no room on this GPU") == 2
+    monkeypatch.undo()
+    after = engine.adapter.model.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_the_device_is_named_once_and_decides_the_arithmetic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own: dict[str, Any] = {"experiments": ["factorizability"]}
+
+    def spec(model: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
+        (job,) = graph_of(hub_folder, model, **own, **more).of("binding_id_interventions")
+        content = json.loads(job.spec)
+        return content["device"], content["models"][0]["precision"]
+
+    hub_folder = hub_vlms.save("qwen2_vl", tmp_path)
+    assert spec(device="cuda") == ("cuda", "bfloat16")
+    assert spec({"compat": "paper"}, device="cuda") == ("cuda", "float32")
+    assert spec({"precision": "float32"}, device="cuda") == ("cuda", "float32")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert spec() == spec(device="cpu") == ("cpu", "float32")
+    oracle = configured(hub_folder, **own)
+    section = oracle["studies"]["binding_id"]
+    section["oracles"] = [{"name": "o", "mechanism": "slot"}]
+    section["suites"][0] |= {"models": [], "oracles": ["o"], "device": "cuda"}
+    (job,) = build(Config.model_validate(oracle)).of("binding_id_interventions")
+    assert "device" not in json.loads(job.spec)  # an oracle asks for no GPU
