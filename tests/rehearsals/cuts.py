@@ -1,0 +1,109 @@
+"""A preset with its counts cut and its sources replaced; all else stays as it stands in the file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bindscope.core.files import canonical_json
+from bindscope.core.splits import SPLITS
+
+SCENES = {"train": 16, "val": 8, "test": 8}
+CAPS: Mapping[str, float] = {
+    "steps": 10, "rows": 8, "estimation_rows": 8, "resamples": 100, "bootstrap_samples": 50,
+    "dual_objects": 24, "max_scenes": 200, "rounds": 5, "samples": 2,
+    "refit": 5, "train": 12, "val": 4, "threads": 1, "hidden": 128,
+}  # fmt: skip
+"""The most of each number, wherever a key of this name stands outside of datasets."""
+FIRST = {"seeds": 1, "seed_blocks": 1, "coverages": 2}
+"""Of these lists the first and the last entries stay: so many in all."""
+DRAWS = 2
+"""Entries that differ in name and seed alone: so many of each kind stay."""
+
+
+def cut(content: dict[str, Any], device: str) -> dict[str, Any]:
+    """Cut the counts of a configuration as it is read from its file."""
+    few = {key: value for key, value in content.items() if key != "studies"}
+    few["models"] = [_capped(entry, device) for entry in content.get("models", ())]
+    few["datasets"] = [_few_scenes(entry) for entry in content.get("datasets", ())]
+    few["studies"] = _capped(content.get("studies", {}), device)
+    dropped = {
+        key: _repeated(few[key]) for key in ("datasets", "models")
+    }  # fmt: skip
+    for key, names in dropped.items():
+        few[key] = [entry for entry in few[key] if entry["name"] not in names]
+    few["studies"] = _without(few["studies"], dropped)
+    if effects := (few["studies"].get("same_object") or {}).get("effects"):
+        effects["scenes"] = min(effects.get("scenes", 4), 4)
+    return few
+
+
+def _capped(value: Any, device: str, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _capped(part, device, name) for name, part in value.items()}
+    if isinstance(value, list):
+        if key in FIRST:
+            value = value if len(value) <= FIRST[key] else [value[0], *value[-1:]][: FIRST[key]]
+        if key == "seed_blocks":
+            value = [block[:2] for block in value]
+        return [_capped(part, device) for part in value]
+    if key == "device":
+        return device
+    if key in CAPS and isinstance(value, int | float):
+        return min(value, CAPS[key])
+    return value
+
+
+def _few_scenes(entry: dict[str, Any]) -> dict[str, Any]:
+    """Keep two shards of the split that has several, and enumerated scenes up to a thousand."""
+    numbers, shards = dict(entry["n_scenes"]), dict(entry["shard_size"])
+    enumerated = entry["split"]["rule"] == "enumerated"
+    total = sum(numbers.values())
+    for split in SPLITS:
+        several = numbers[split] > shards[split]
+        if not enumerated:
+            numbers[split] = min(numbers[split], SCENES[split])
+        elif total > 1000:
+            numbers[split] = max(numbers[split] // (5 if total < 10_000 else 50), 8)
+        shards[split] = numbers[split] // 2 if several else numbers[split]
+    few = {**entry, "n_scenes": numbers, "shard_size": shards}
+    if entry["split"]["rule"] == "index":
+        few["split"] = {**entry["split"], "sizes": numbers}
+    if backend := (entry.get("render") or {}).get("backend"):
+        few["render"] = {**entry["render"], "backend": {**backend, "samples": 2}}
+    return few
+
+
+def _repeated(entries: list[dict[str, Any]]) -> set[str]:
+    """Return the names of entries of which enough differ in name and seed alone."""
+    seen, names = Counter[str](), set()
+    for entry in entries:
+        nameless = {key: value for key, value in entry.items() if key not in ("name", "seed")}
+        if isinstance(source := nameless.get("source"), str):
+            nameless["source"] = re.sub(r"^(zoo:.*)-\d+$", r"\1", source)
+        kind = canonical_json(nameless)
+        seen[kind] += 1
+        if seen[kind] > DRAWS:
+            names.add(entry["name"])
+    return names
+
+
+def _without(value: Any, dropped: Mapping[str, set[str]], key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _without(part, dropped, name) for name, part in value.items()}
+    if not isinstance(value, list):
+        return value
+    names = dropped.get(key, set())
+    return [
+        _without(part, dropped) for part in value if not (isinstance(part, str) and part in names)
+    ]
+
+
+def sources(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sources of models whose weights are downloaded."""
+    studies = content.get("studies") or {}
+    for entry in (*content.get("models", ()), *(studies.get("binding_id") or {}).get("models", ())):
+        if entry["source"].partition(":")[0] in ("hf", "timm"):
+            yield entry["source"]
