@@ -1,4 +1,4 @@
-"""A preset with its counts cut and its sources replaced; all else stays as it stands in the file."""
+"""A preset with its counts cut; all else stays as it stands in its file."""
 
 from __future__ import annotations
 

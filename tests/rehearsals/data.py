@@ -15,6 +15,9 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from bindscope.scenes.pug_spare_values import TABLE, VALUES
+from bindscope.sources.genome.vocabulary import COLOR_WORDS
 from releases import write_clevr, zipped
 from segmented_releases import (
     BUILDING,
@@ -27,9 +30,6 @@ from segmented_releases import (
     write_ade20k,
     write_coco,
 )
-
-from bindscope.scenes.pug_spare_values import TABLE, VALUES
-from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 CUT = "cut_off"  # in the name of the JPEG that is truncated
 SIZES = ((683, 512), (256, 256), (640, 480), (375, 501), (1023, 767), (2400, 1600))
@@ -134,7 +134,9 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), np.uint8)
         image = Image.fromarray(pixels).resize((width, height))
-        (jpeg, jpeg, cmyk, turned)[i % 4](image.convert("L") if i % 9 == 0 and i % 4 < 2 else image, path)
+        (jpeg, jpeg, cmyk, turned)[i % 4](
+            image.convert("L") if i % 9 == 0 and i % 4 < 2 else image, path
+        )
     made = []
     for name, content in (("objects", objects), ("attributes", attributes), ("image_data", about)):
         made.append(folder / f"{name}.json.zip")

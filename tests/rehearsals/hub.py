@@ -61,7 +61,11 @@ def drawn(model: torch.nn.Module, seed: int) -> dict[str, Tensor]:
 
 
 def save(
-    folder: Path, model: Any, seed: int, released: Callable[[str], str | None] = str, shards: int = 1
+    folder: Path,
+    model: Any,
+    seed: int,
+    released: Callable[[str], str | None] = str,
+    shards: int = 1,
 ) -> None:
     """Write a model's weights in safetensors, under the names of a release.
 

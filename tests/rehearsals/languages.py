@@ -60,7 +60,8 @@ def onevision(folder: Path, heads: int, tied: bool, shards: int) -> None:
               "intermediate_size": 128, "num_attention_heads": 4, "patch_size": 14,
               "num_hidden_layers": VISION_LAYERS, "vision_use_head": False}  # fmt: skip
     config = {
-        "model_type": "llava_onevision", "architectures": ["LlavaOnevisionForConditionalGeneration"],
+        "model_type": "llava_onevision",
+        "architectures": ["LlavaOnevisionForConditionalGeneration"],
         "ignore_index": -100, "image_grid_pinpoints": pinpoints,
         "image_token_index": tokens["<image>"], "video_token_index": tokens["<video>"],
         "projector_hidden_act": "gelu", "text_config": text, "tie_word_embeddings": tied,

@@ -1,8 +1,8 @@
 """Run large presets as they stand, on stand-ins for weights and releases: `make rehearse`.
 
-    python tests/rehearsals/rehearse.py                     every preset, and the table
-    python tests/rehearsals/rehearse.py same_object         one of them
-    python tests/rehearsals/rehearse.py --device cuda       where there is a GPU
+python tests/rehearsals/rehearse.py                     every preset, and the table
+python tests/rehearsals/rehearse.py same_object         one of them
+python tests/rehearsals/rehearse.py --device cuda       where there is a GPU
 """
 
 from __future__ import annotations
@@ -123,10 +123,7 @@ class Stage:
             few = {"min_category_images": 2, "min_value_images": 2}
             return {**given, **few, "downloads": archives}
         if kind == "ade20k":
-            skipped = [f"ADE_train_{data.CUT}.jpg"]
-            return {**given, "path": str(folder / "ADE20K_2021_17_01"), "skip": skipped}
-        if kind == "coco_panoptic":
-            return {**given, "path": str(folder), "skip": [f"0000_{data.CUT}.jpg"]}
+            return {**given, "path": str(folder / "ADE20K_2021_17_01")}
         return {**given, "path": str(folder)}
 
     def _file(self, path: Path) -> dict[str, str]:

@@ -17,11 +17,11 @@ from bindscope.scenes.sprite_palette import COLOURS, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import COMPASS
 
 SPLIT = ("frustum", "torus", "cyan", "azure")
-TEXT = (
-    "Answer the question based on the image below. Keep the answer short. Context: text user "
-    "assistant system The object contains item Which is in the? left right has There a and "
-    "you are helpful large small rubber metal Question one of two picture shows"
-).split()
+TEXT = """
+Answer the question based on the image below. Keep the answer short. Context: text user assistant
+system The object contains item Which is in the? left right has There a and you are helpful large
+small rubber metal Question one of two picture shows
+"""
 PATTERN = (  # Qwen2's
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -31,9 +31,14 @@ PATTERN = (  # Qwen2's
 def _corpus(more: Sequence[str] = ()) -> list[str]:
     """Return texts in which every word but those to be split is common."""
     named = {word for known in (COLOURS, SHAPES) for words in known.values() for word in words}
-    words = sorted({*named, *COMPASS, *TEXT, *ascii_letters, *more} - set(SPLIT))
+    words = sorted({*named, *COMPASS, *TEXT.split(), *ascii_letters, *more} - set(SPLIT))
     texts = [f"{word} {word} {word.capitalize()} {word}" for word in words for _ in range(20)]
-    return [*texts, *(" ".join(words),) * 5, ": \n\n . .\n ?  ", *("a.\n\nb:\n\nc\nd" for _ in range(50))]
+    return [
+        *texts,
+        *(" ".join(words),) * 5,
+        ": \n\n . .\n ?  ",
+        *("a.\n\nb:\n\nc\nd" for _ in range(50)),
+    ]
 
 
 def write_qwen(folder: Path, special: Sequence[str], template: str) -> dict[str, int]:

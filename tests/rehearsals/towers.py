@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ SIZES = {"small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16),
 
 def _sides(size: str, narrow: int) -> dict[str, int]:
     width, layers, heads = SIZES[size]
+    few = 3 if size == "small" else 4
     return {"hidden_size": width // narrow, "num_hidden_layers": layers,
-            "num_attention_heads": heads if narrow == 1 else 3 if size == "small" else 4}  # fmt: skip
+            "num_attention_heads": heads if narrow == 1 else few}  # fmt: skip
 
 
 def dinov2(folder: Path, size: str, narrow: int, registers: int = 0) -> None:
@@ -180,9 +182,7 @@ def narrow_timm(names: list[str], narrow: int) -> None:
             continue
         width = int(made().embed_dim) // narrow
 
-        def small(pretrained: bool = False, made: Any = made, width: int = width, **more: Any) -> Any:
-            return made(pretrained, **{"embed_dim": width, "num_heads": 4, **more})
-
+        small = partial(made, embed_dim=width, num_heads=4)
         small.narrow = True  # type: ignore[attr-defined]
         registry[name] = small
 
