@@ -20,10 +20,15 @@ import forked
 
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Product
+from bindscope.models.weights import parse_source
 from bindscope.studies.build import build, stem
 
 LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "600"))
 LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "8")) * 1e9)
+CLASSES = (
+    "AutoConfig", "AutoProcessor", "AutoTokenizer", "CLIPModel", "CLIPVisionModel", "Dinov2Model",
+    "LlavaOnevisionForConditionalGeneration", "Qwen2VLForConditionalGeneration", "ViTModel",
+)  # fmt: skip
 
 
 def attempt(product: Product) -> dict[str, Any]:
@@ -85,10 +90,13 @@ def main(config: str, report: str) -> None:
     """Import what jobs import, narrow timm's models, run, and write the report."""
     for name in forked.LIBRARIES:
         importlib.import_module(name)
-    if names := json.loads(os.environ.get("REHEARSAL_TIMM", "[]")):
-        from towers import NARROW, narrow_timm
+    names = json.loads(os.environ.get("REHEARSAL_SOURCES", "[]"))
+    if names:
+        from towers import NARROW, narrow_timm, transformers
 
-        narrow_timm(names, NARROW)
+        for name in CLASSES:  # imported once, not in each job
+            getattr(transformers, name)
+        narrow_timm([parse_source(name).name for name in names if name.startswith("timm:")], NARROW)
     Path(report).write_text(json.dumps(run_all(Path(config)), indent=1))
 
 

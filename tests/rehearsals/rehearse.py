@@ -43,7 +43,10 @@ from bindscope.models.weights import parse_source  # noqa: E402
 PRESETS = ROOT / "config/presets"
 TABLE = ROOT / "resources/reference/rehearsals.csv"
 # Those without a small twin of their name.
-FURTHER = ("binding_id", "calibration", "clevr", "clevr_rendered", "concepts_nightly", "objectives")
+FURTHER = (
+    "binding_id", "calibration", "clevr", "clevr_rendered", "concepts_nightly", "objectives",
+    "other_sources",
+)  # fmt: skip
 
 
 @dataclass
@@ -65,7 +68,13 @@ class Rehearsal:
 def presets() -> list[str]:
     """Return the names of all that are rehearsed."""
     twins = {path.stem.removesuffix("_small") for path in PRESETS.glob("*_small.yaml")}
-    return sorted(name for name in {*twins, *FURTHER} if (PRESETS / f"{name}.yaml").is_file())
+    return sorted(name for name in {*twins, *FURTHER} if file_of(name).is_file())
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a preset, or of what is rehearsed beside the presets."""
+    found = [folder / f"{name}.yaml" for folder in (PRESETS, HERE)]
+    return next((path for path in found if path.is_file()), found[0])
 
 
 class Stage:
@@ -86,12 +95,10 @@ class Stage:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def write_models(self, named: Sequence[str]) -> list[str]:
-        """Write stand-ins for weights; return the names of timm's models among them."""
-        os.environ["HF_HUB_CACHE"] = str(self.hub.folder)
+    def write_models(self, named: Sequence[str]) -> None:
+        """Write stand-ins for weights."""
         parsed = [parse_source(source) for source in dict.fromkeys(named)]
-        timms = [source.name for source in parsed if source.library == "timm"]
-        narrow_timm(timms, NARROW)
+        narrow_timm([source.name for source in parsed if source.library == "timm"], NARROW)
         for source in parsed:
             if source.library == "timm":
                 write_timm(self.hub, source.name, source.revision)
@@ -105,7 +112,6 @@ class Stage:
                 HF[source.name](folder, NARROW)
             else:
                 raise SystemExit(f"{source.name} has no stand-in: add it to tests/rehearsals")
-        return timms
 
     def source(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return a `source` section that reads, or downloads, a stand-in for its release."""
@@ -131,13 +137,14 @@ class Stage:
         url = f"http://127.0.0.1:{port}/{path.relative_to(self.releases)}"
         return {"url": url, "sha256": file_sha256(path)}
 
-    def config(self, preset: Path, device: str) -> tuple[dict[str, Any], list[str]]:
-        """Return what is run of a preset, and the names of timm's models in it."""
+    def config(self, preset: Path, device: str) -> dict[str, Any]:
+        """Return what is run of a preset, for which stand-ins are written."""
         content = cut(read_yaml(preset), device)
         for dataset in content["datasets"]:
             if dataset.get("source"):
                 dataset["source"] = self.source(dataset["source"])
-        return content, self.write_models(list(sources(content)))
+        self.write_models(list(sources(content)))
+        return content
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -150,12 +157,12 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     done = Rehearsal(preset.stem)
     begun = time.monotonic()
     clone = Clone.make(stage.folder / "clones" / preset.stem)
-    content, timms = stage.config(preset, device)
+    content = stage.config(preset, device)
     clone.configfile = "config/rehearsal.yaml"
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     environment = {
         **os.environ, "HF_HUB_CACHE": str(stage.hub.folder), "OMP_NUM_THREADS": "1",
-        "REHEARSAL_TIMM": json.dumps(timms), "REHEARSAL_DEVICE": device,
+        "REHEARSAL_SOURCES": json.dumps(list(sources(content))), "REHEARSAL_DEVICE": device,
         "PYTHONPATH": os.pathsep.join([
             str(clone.path / "src"), str(HERE), *sys.path[1:3], os.environ.get("PYTHONPATH", ""),
         ]),
@@ -214,7 +221,7 @@ def main() -> None:
     rows = []
     for name in given.presets or presets():
         shutil.rmtree(folder / "clones" / name, ignore_errors=True)
-        row = rehearse(stage, PRESETS / f"{name}.yaml", given.device)
+        row = rehearse(stage, file_of(name), given.device)
         rows.append(row)
         print(f"{name}: {row.jobs} jobs, {row.failed} not done, {row.peak_memory_gb:.2f} GB, "
               f"{row.disk_gb:.3f} GB on disk, {row.seconds:.0f} s", flush=True)  # fmt: skip
