@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bindscope.config.root import Config
 from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
 
-SCENES = {"train": 16, "val": 8, "test": 8}
+SCENES = {"train": 8, "val": 4, "test": 4}
 CAPS: Mapping[str, float] = {
     "steps": 10, "rows": 8, "estimation_rows": 8, "resamples": 100, "bootstrap_samples": 50,
     "dual_objects": 24, "max_scenes": 200, "rounds": 5, "samples": 2,
@@ -23,20 +24,19 @@ DRAWS = 2
 """Entries that differ in name and seed alone: so many of each kind stay."""
 
 
-def cut(content: dict[str, Any], device: str) -> dict[str, Any]:
-    """Cut the counts of a configuration as it is read from its file."""
+def cut(config: Config, device: str) -> dict[str, Any]:
+    """Cut the counts of a configuration, those too that its file leaves at their defaults."""
+    content = config.model_dump(mode="json")
     few = {key: value for key, value in content.items() if key != "studies"}
-    few["models"] = [_capped(entry, device) for entry in content.get("models", ())]
-    few["datasets"] = [_few_scenes(entry) for entry in content.get("datasets", ())]
-    few["studies"] = _capped(content.get("studies", {}), device)
-    dropped = {
-        key: _repeated(few[key]) for key in ("datasets", "models")
-    }  # fmt: skip
+    few["models"] = [_capped(entry, device) for entry in content["models"]]
+    few["datasets"] = [_few_scenes(entry) for entry in content["datasets"]]
+    few["studies"] = _capped(content["studies"], device)
+    dropped = {key: _repeated(few[key]) for key in ("datasets", "models")}
     for key, names in dropped.items():
         few[key] = [entry for entry in few[key] if entry["name"] not in names]
     few["studies"] = _without(few["studies"], dropped)
     if effects := (few["studies"].get("same_object") or {}).get("effects"):
-        effects["scenes"] = min(effects.get("scenes", 4), 4)
+        effects["scenes"] = 4
     return few
 
 
@@ -69,10 +69,10 @@ def _few_scenes(entry: dict[str, Any]) -> dict[str, Any]:
             numbers[split] = max(numbers[split] // (5 if total < 10_000 else 50), 8)
         shards[split] = numbers[split] // 2 if several else numbers[split]
     few = {**entry, "n_scenes": numbers, "shard_size": shards}
-    if entry["split"]["rule"] == "index":
+    if few["split"]["rule"] == "index":
         few["split"] = {**entry["split"], "sizes": numbers}
-    if backend := (entry.get("render") or {}).get("backend"):
-        few["render"] = {**entry["render"], "backend": {**backend, "samples": 2}}
+    if few["render"] is not None and "samples" in (few["render"].get("backend") or {}):
+        few["render"]["backend"]["samples"] = 2
     return few
 
 

@@ -36,7 +36,7 @@ from hub import Hub  # noqa: E402
 from languages import LANGUAGES  # noqa: E402
 from towers import HF, NARROW, narrow_timm, write_timm  # noqa: E402
 
-from bindscope.config.loading import read_yaml  # noqa: E402
+from bindscope.config.loading import load_file  # noqa: E402
 from bindscope.core.contents import file_sha256  # noqa: E402
 from bindscope.models.weights import parse_source  # noqa: E402
 
@@ -139,7 +139,7 @@ class Stage:
 
     def config(self, preset: Path, device: str) -> dict[str, Any]:
         """Return what is run of a preset, for which stand-ins are written."""
-        content = cut(read_yaml(preset), device)
+        content = cut(load_file(preset), device)
         for dataset in content["datasets"]:
             if dataset.get("source"):
                 dataset["source"] = self.source(dataset["source"])
