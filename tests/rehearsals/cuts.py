@@ -11,13 +11,15 @@ from bindscope.config.root import Config
 from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
 
-SCENES = {"train": 8, "val": 4, "test": 4}
+SCENES = {"train": 8, "val": 4, "test": 8}
 CAPS: Mapping[str, float] = {
     "steps": 10, "rows": 8, "estimation_rows": 8, "resamples": 100, "bootstrap_samples": 50,
     "dual_objects": 24, "max_scenes": 200, "rounds": 5, "samples": 2,
     "refit": 5, "train": 12, "val": 4, "threads": 1, "hidden": 128,
 }  # fmt: skip
 """The most of each number, wherever a key of this name stands outside of datasets."""
+ENCODER = {"width": 32, "layers": 2, "heads": 2, "hidden": 64, "dim": 32}
+"""The most of each size of a dual encoder, which is trained, not read."""
 FIRST = {"seeds": 1, "seed_blocks": 1, "coverages": 2}
 """Of these lists the first and the last entries stay: so many in all."""
 DRAWS = 2
@@ -35,6 +37,12 @@ def cut(config: Config, device: str) -> dict[str, Any]:
     for key, names in dropped.items():
         few[key] = [entry for entry in few[key] if entry["name"] not in names]
     few["studies"] = _without(few["studies"], dropped)
+    for entry in (few["studies"].get("concepts") or {}).get("dual_encoders", ()):
+        entry["training"]["batch_size"] = min(entry["training"]["batch_size"], 16)
+        entry["encoder"] = {
+            key: min(value, ENCODER[key]) if key in ENCODER else value
+            for key, value in entry["encoder"].items()
+        }
     if effects := (few["studies"].get("same_object") or {}).get("effects"):
         effects["scenes"] = 4
     return few
@@ -103,7 +111,7 @@ def _without(value: Any, dropped: Mapping[str, set[str]], key: str = "") -> Any:
 
 def sources(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sources of models whose weights are downloaded."""
-    studies = content.get("studies") or {}
-    for entry in (*content.get("models", ()), *(studies.get("binding_id") or {}).get("models", ())):
-        if entry["source"].partition(":")[0] in ("hf", "timm"):
+    language = (content["studies"].get("binding_id") or {}).get("models", ())
+    for entry in (*content["models"], *language):
+        if entry["source"].startswith(("hf:", "timm:")) and entry.get("pretrained", True):
             yield entry["source"]

@@ -23,8 +23,8 @@ from bindscope.core.graph import Product
 from bindscope.models.weights import parse_source
 from bindscope.studies.build import build, stem
 
-LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "600"))
-LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "8")) * 1e9)
+LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "400"))
+LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "7")) * 1e9)
 CLASSES = (
     "AutoConfig", "AutoProcessor", "AutoTokenizer", "CLIPModel", "CLIPVisionModel", "Dinov2Model",
     "LlavaOnevisionForConditionalGeneration", "Qwen2VLForConditionalGeneration", "ViTModel",

@@ -26,7 +26,6 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(path) for path in (HERE, HERE.parent, HERE.parent / "workflow")]
-os.environ["HF_HUB_OFFLINE"] = "1"  # before the hub's client is imported
 
 import data  # noqa: E402
 import yaml  # noqa: E402
@@ -161,7 +160,8 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     clone.configfile = "config/rehearsal.yaml"
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     environment = {
-        **os.environ, "HF_HUB_CACHE": str(stage.hub.folder), "OMP_NUM_THREADS": "1",
+        **os.environ, "HF_HUB_CACHE": str(stage.hub.folder), "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
         "REHEARSAL_SOURCES": json.dumps(list(sources(content))), "REHEARSAL_DEVICE": device,
         "PYTHONPATH": os.pathsep.join([
             str(clone.path / "src"), str(HERE), *sys.path[1:3], os.environ.get("PYTHONPATH", ""),

@@ -180,8 +180,8 @@ def narrow_timm(names: list[str], narrow: int) -> None:
         made = registry[name]
         if getattr(made, "narrow", False):
             continue
-        width = int(made().embed_dim) // narrow
-
+        with torch.device("meta"):  # its shape alone
+            width = int(made().embed_dim) // narrow
         small = partial(made, embed_dim=width, num_heads=4)
         small.narrow = True  # type: ignore[attr-defined]
         registry[name] = small
