@@ -18,7 +18,6 @@ from tokenizers_made import SPLIT
 from towers import HF, NARROW
 
 from bindscope.config.models import Pretrained
-from bindscope.core.errors import InputError
 from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
