@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -154,7 +153,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     """Plan and run a preset in a clone; what fails is told, and does not end it."""
     done = Rehearsal(preset.stem)
-    begun = time.monotonic()
     clone = Clone.make(stage.folder / "clones" / preset.stem)
     content = stage.config(preset, device)
     clone.configfile = "config/rehearsal.yaml"
@@ -184,7 +182,7 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     done.peak_memory_gb = max(job["memory_gb"] for job in jobs)
     files = [path for path in (clone.path / "results").rglob("*") if path.is_file()]
     done.disk_gb = sum(path.stat().st_size for path in files) / 1e9
-    done.seconds = time.monotonic() - begun
+    done.seconds = sum(job["seconds"] for job in jobs)
     return done
 
 
