@@ -23,13 +23,13 @@ ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
-.PHONY: help setup run zoo impostors test test-presets test-cluster chaos lint lint-ruff lint-format lint-types lint-snakefmt
+.PHONY: help setup run zoo impostors test test-presets test-cluster chaos rehearse lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
 	@echo "make test      the test suite"
-	@echo "More (zoo, impostors, test-presets, chaos, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
+	@echo "More (zoo, impostors, test-presets, chaos, rehearse, lint, format, lock, docs, check-reference, snakemake-report, benchmark, clean):"
 	@echo "docs/development.md"
 
 # The environment: made from requirements.lock, and brought up to date when that changes. An
@@ -103,6 +103,14 @@ test: setup
 # Every small preset with few scenes and steps: that each one runs; its numbers mean nothing.
 test-presets: setup
 	"$(BIN)/python" -m pytest -n $(JOBS) --maxprocesses 8 --dist worksteal -m presets tests/workflow
+
+# Every large preset as it stands, with few scenes and steps, on stand-ins for weights and releases:
+#   make rehearse PRESET="same_object natural" DEVICE=cuda
+# Writes resources/reference/rehearsals.csv.
+PRESET ?=
+DEVICE ?= cpu
+rehearse: setup
+	PYTHONPATH=src "$(BIN)/python" tests/rehearsals/rehearse.py --device $(DEVICE) --table $(PRESET)
 
 # A Slurm of one node on this machine; its programs come from Debian's packages (root only). The
 # executor plugin is put beside the environment's packages, so that other runs do not load it.

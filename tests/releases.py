@@ -33,11 +33,13 @@ def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
             "pixel_coords": [120, 80, 11.5]}  # fmt: skip
 
 
-def write_clevr(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Six scenes of CLEVR's train part and three of val; every third has five objects, else six."""
+def write_clevr(
+    folder: Path, train: int = 6, val: int = 3, size: tuple[int, int] = (48, 32)
+) -> dict[str, list[dict[str, Any]]]:
+    """Scenes of CLEVR's train part and of val; every third has five objects, else six."""
     rng = np.random.default_rng(0)
     parts = {}
-    for part, n in (("train", 6), ("val", 3)):
+    for part, n in (("train", train), ("val", val)):
         scenes = []
         for index in range(n):
             name = f"CLEVR_{part}_{index:06d}.png"
@@ -48,7 +50,7 @@ def write_clevr(folder: Path) -> dict[str, list[dict[str, Any]]]:
             )  # fmt: skip
             image = folder / "images" / part / name
             image.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGBA", (48, 32), (index * 20, 100, 100, 255)).save(image)
+            Image.new("RGBA", size, (index * 20 % 256, 100, 100, 255)).save(image)
         info = {"split": part, "license": "Creative Commons Attribution (CC BY 4.0)"}
         (folder / "scenes").mkdir(exist_ok=True)
         path = folder / "scenes" / f"CLEVR_{part}_scenes.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,9 @@ class Photo:
         The release's own part.
     crowds
         Objects, from 1 on, that are crowds (COCO).
+    save
+        Writes the image file. Default: without loss, a PNG, whatever its name says (readers look at
+        the content).
     """
 
     name: str
@@ -64,6 +67,7 @@ class Photo:
     classes: tuple[int, ...]
     part: str
     crowds: tuple[int, ...] = ()
+    save: Callable[[Image.Image, Path], None] = lambda image, path: image.save(path, "PNG")
 
 
 def draw(
@@ -112,7 +116,7 @@ def write_ade20k(folder: Path, photos: Sequence[Photo], *, protocol: int = 4) ->
     for photo in photos:
         base = folder / _ade20k_folder(photo)
         base.mkdir(parents=True, exist_ok=True)
-        save_image(photo, base / f"{photo.name}.jpg")
+        photo.save(Image.fromarray(photo.image), base / f"{photo.name}.jpg")
         mask = ade20k_mask(photo)
         Image.fromarray(mask).save(base / f"{photo.name}_seg.png")
         Image.fromarray(mask[::-1]).save(base / f"{photo.name}_parts_1.png")
@@ -137,11 +141,6 @@ def ade20k_mask(photo: Photo) -> npt.NDArray[np.uint8]:
     return np.stack([code // 256 * 10, code % 256, blue], axis=-1).astype(np.uint8)
 
 
-def save_image(photo: Photo, path: Path) -> None:
-    """Save a photo without loss: a PNG, whatever its name says (readers look at the content)."""
-    Image.fromarray(photo.image).save(path, "PNG")
-
-
 def coco_ids(photo: Photo) -> npt.NDArray[np.int64]:
     """Return the segment ids of a photo: some beyond one byte, some beyond two."""
     n = len(photo.classes)
@@ -164,7 +163,7 @@ def write_coco(folder: Path, photos: Sequence[Photo]) -> Path:
                 {"segments_info": coco_segments(photo), "file_name": f"{photo.name}.png",
                  "image_id": number}
             )  # fmt: skip
-            save_image(photo, folder / part / f"{photo.name}.jpg")
+            photo.save(Image.fromarray(photo.image), folder / part / f"{photo.name}.jpg")
             ids = np.array([0, *coco_ids(photo)])[photo.instances]
             mask = np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=-1)
             Image.fromarray(mask.astype(np.uint8)).save(masks / f"{photo.name}.png")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from bindscope.config.models import Extraction, Pretrained
@@ -315,12 +316,16 @@ def test_missing_weights_are_an_error_not_a_random_layer(tmp_path: Path) -> None
         load_model(local(tmp_path), None, "cpu")
 
 
+def test_random_weights_without_an_architecture_are_refused_before_a_run() -> None:
+    with pytest.raises(ValidationError, match=r"random weights need an architecture.*model_type"):
+        configuration("vit", overrides={})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"input_px": 30}, "30 px is not a whole number of patches of 8 px(.|\n)*input_px: 24"),
         ({"n_layers": 4}, "3 blocks, the configuration says 4(.|\n)*set `n_layers: 3`"),
-        ({"overrides": {}}, "random weights need an architecture(.|\n)*model_type"),
         ({"overrides": {"model_type": "bert"}}, "'bert' are not supported(.|\n)*dinov2"),
         ({"overrides": {"model_type": "no-such"}}, "does not read its configuration"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +90,24 @@ def test_without_being_asked_to_skip_the_first_one_ends_the_job(release: Path) -
         read_source(ade(release))
 
 
-def test_coco_skips_masks_that_are_missing_or_of_another_size(tmp_path: Path) -> None:
+def cut_off(image: Image.Image, path: Path) -> None:
+    image.save(path, "JPEG")
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def test_coco_skips_what_does_not_decode_and_masks_of_another_size(tmp_path: Path) -> None:
     more = [draw(f"00000000020{i}", (40, 40), (1,), "val2017") for i in (0, 1)]
+    more.append(replace(more[0], name="000000000202", save=cut_off))
     folder = write_coco(tmp_path / "coco", [*COCO, *more])
     masks = folder / "annotations" / "panoptic_train2017"
     (masks / "000000000009.png").unlink()
     resize(masks / "000000000025.png")
     source = coco(folder, source={"bad_masks": "skip"})
     *_, skipped = read_source(source)
-    assert [(Path(image.image).name, image.reason) for image in skipped] == [
+    *masked, last = skipped_reasons(skipped)
+    assert masked == [
         ("000000000009.jpg", "mask: there is no such mask"),
         ("000000000025.jpg", "mask: is 24 x 48 pixels, and its image 48 x 64"),
     ]
+    assert last[0] == "000000000202.jpg"
+    assert last[1].startswith("image: does not decode as an image")

@@ -13,10 +13,12 @@ from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.type_counts import type_counts_of
+from bindscope.config.loading import read_yaml
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
+from bindscope.graph import data
 from bindscope.scenes.render import render_scenes, write_scenes
 from bindscope.scenes.solids.description import Scene, unpack
 from bindscope.scenes.solids.labels import cast
@@ -24,8 +26,10 @@ from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
 from bindscope.scenes.solids.render import description_bytes, draw
 from bindscope.scenes.solids.vocabulary import COLOURS
 from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, to_srgb
+from bindscope.studies.build import read_graph
 
 RAYCAST = RaycastBackend(kind="raycast", antialias=1)
+PRESET = Path(__file__).resolve().parents[2] / "config/presets/clevr_rendered.yaml"
 SMALL = {"backend": {"kind": "raycast", "antialias": 1}, "fixed": {"size": "small"}}
 
 
@@ -284,3 +288,12 @@ def test_a_variant_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_the_project_file_offers_the_version_that_the_backend_wants() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert f'"mitsuba=={VERSION}"' in project
+
+
+def test_a_dry_run_names_mitsuba_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = read_yaml(PRESET)
+    monkeypatch.setattr(data, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"Mitsuba is not installed.*\n.*bindscope\[solids\]"):
+        read_graph(content, "clevr_rendered.yaml")
+    monkeypatch.setattr(data, "find_spec", lambda name: object())
+    assert read_graph(content, "clevr_rendered.yaml").of("scenes")

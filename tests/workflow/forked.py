@@ -17,7 +17,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Product
@@ -80,6 +80,20 @@ def run(product: Product) -> None:
     assert not missing, missing
 
 
+def run_here(product: Product) -> NoReturn:
+    """Run it in this process, which was forked for it and ends with it."""
+    code = 1
+    sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
+    try:
+        run(product)
+        code = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def run_forked(product: Product) -> None:
     """Run it in a process of its own.
 
@@ -90,16 +104,7 @@ def run_forked(product: Product) -> None:
     """
     child = os.fork()
     if not child:
-        code = 1
-        sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
-        try:
-            run(product)
-            code = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
+        run_here(product)
     _, status, used = os.wait4(child, 0)
     print(f"{used.ru_utime + used.ru_stime:.2f} s: {product.path()}", flush=True)
     if status:

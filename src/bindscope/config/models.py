@@ -249,6 +249,17 @@ class Pretrained(Model):
     def _pinned(cls, source: str) -> str:
         return pinned(source)
 
+    @model_validator(mode="after")
+    def _has_architecture(self) -> Self:
+        on_hub = self.source.startswith("hf:") and "path:" not in self.source
+        if on_hub and not self.pretrained and "model_type" not in self.overrides:
+            raise ValueError(
+                "random weights need an architecture, and the hub is not asked for it; set "
+                "`overrides: {model_type: dinov2, hidden_size: 1024, ...}`, or `hf:path:` with the "
+                "folder of a config.json"
+            )
+        return self
+
 
 class Pixels(Model):
     """How scenes become the input of a plain `nn.Module`."""

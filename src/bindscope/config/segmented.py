@@ -14,9 +14,9 @@ _SKIP = Field(
 )
 _BAD_MASKS: Literal["stop", "skip"] = Field(
     "stop",
-    description="Images whose mask is missing, does not decode or is of another size than the "
-    "image: `stop` ends the job with the first one; `skip` leaves them out and lists each with its "
-    "reason.",
+    description="Images that do not decode, or whose mask is missing, does not decode or is of "
+    "another size than the image: `stop` ends the job with the first one; `skip` leaves them out "
+    "and lists each with its reason.",
 )
 
 

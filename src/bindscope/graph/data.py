@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
 from bindscope.config.slots import EnumeratedSplit
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.contents import content_key
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import BACKENDS, READERS, RENDERERS, SPACES, resolve
 from bindscope.core.splits import SPLITS
@@ -47,6 +50,24 @@ def check_split(dataset: Dataset) -> None:
 
         for split in SPLITS:
             feature_codes(dataset, split)
+
+
+def check_programs(graph: Graph) -> None:
+    """Refuse scenes that remain to be drawn by a program that is not installed here.
+
+    Raises
+    ------
+    ConfigError
+        If Mitsuba is missing.
+    """
+    for product in graph.of("scenes"):
+        render = json.loads(product.spec)["dataset"]["render"]
+        kind = (render.get("backend") or {}).get("kind")
+        if kind == "mitsuba" and find_spec(kind) is None and not Path(product.path()).exists():
+            raise ConfigError(
+                "render.backend: mitsuba", "Mitsuba is not installed, and scenes are to be drawn",
+                "pip install 'bindscope[solids]', or use `backend: {kind: raycast}`",
+            )  # fmt: skip
 
 
 def by_feature_code(dataset: Dataset) -> bool:

@@ -192,14 +192,8 @@ def _settings(config: Pretrained, folder: Path | None, where: str) -> Any:
     try:
         if folder is not None:
             settings = AutoConfig.from_pretrained(folder, **LOCAL)
-        elif kind is not None:
-            settings, changes = AutoConfig.for_model(kind, **changes), {}
-        else:
-            raise ModelError(
-                where, "random weights need an architecture, and the hub is not asked for it",
-                "set `overrides: {model_type: dinov2, hidden_size: 1024, num_hidden_layers: 24, "
-                "...}`, or `hf:path:` with the folder of a config.json",
-            )  # fmt: skip
+        else:  # random weights, whose architecture stands in the configuration
+            settings, changes = AutoConfig.for_model(str(kind), **changes), {}
     except UNREADABLE as error:
         raise ModelError(
             where, f"transformers does not read its configuration ({unread(error)})",

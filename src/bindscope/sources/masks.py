@@ -12,6 +12,7 @@ from PIL import Image
 from bindscope.core.errors import InputError, first_line
 from bindscope.sources.base import Segments, SourceFiles
 
+_DRAFT = (32, 32)
 LARGEST_PIXELS = 64_000_000  # of an image or mask: four bytes each, four copies, make 1 GB
 # What Pillow raises for a file that is damaged or something else.
 UNDECODED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
@@ -62,24 +63,27 @@ def read_pixels(files: SourceFiles, name: str, where: str) -> Pixels:
         ) from error  # fmt: skip
 
 
-def check_size(files: SourceFiles, image: str, mask: str, where: str) -> None:
-    """Check that a mask decodes and is as large as its image, of which the head alone is read.
+def image_size(files: SourceFiles, image: str, where: str) -> tuple[int, int]:
+    """Return width and height of an image all of whose bytes decode.
 
     Raises
     ------
     InputError
-        As `read_pixels` and `refuse_size`.
+        If it does not decode, or has too many pixels.
     """
-    height, width = read_pixels(files, mask, where).shape[:2]
+    place = f"{files.path(image)} ({where})"
     try:
-        with files.open(image) as file, Image.open(file) as opened:
+        with Image.open(io.BytesIO(files.read(image))) as opened:
             size = opened.size
+            refuse_pixels(opened, place)
+            opened.draft("RGB", _DRAFT)  # of a JPEG: all bytes are read, few pixels computed
+            opened.load()
     except UNDECODED as error:
         raise InputError(
-            f"{files.path(image)} ({where})", f"does not decode as an image ({first_line(error)})",
+            place, f"does not decode as an image ({first_line(error)})",
             "unpack it again, or list the image under `source.skip`",
         ) from error  # fmt: skip
-    refuse_size((width, height), size, f"{files.path(mask)} ({where})")
+    return size
 
 
 def refuse_pixels(image: Image.Image, place: str) -> None:

@@ -205,7 +205,8 @@ def load_image(
     except UNDECODED as error:
         raise InputError(
             where, f"does not decode as an image ({first_line(error)})",
-            "replace the file, or take its scene out of the labels",
+            "replace the file, or take its scene out of the labels"
+            + (" (`source.skip`, `source.bad_masks: skip`)" if record.segments else ""),
         ) from error  # fmt: skip
     placed = Placed.of(original, render.size_px, render.fit)
     if image.size != placed.size:

@@ -17,7 +17,7 @@ from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEn
 from bindscope.core.keys import save_cache
 from bindscope.core.registries import studies
 from bindscope.graph.activations import add_weights
-from bindscope.graph.data import check_split
+from bindscope.graph.data import check_programs, check_split
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.steps import WILDCARDS as SHARED_WILDCARDS
@@ -60,12 +60,14 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
     Raises
     ------
     ConfigError
-        If a key is wrong, a split has no feature codes, or a model's files or module are not there.
+        If a key is wrong, a split has no feature codes, or a model's files or module or a program
+        that draws scenes are not there.
     """
     config = load_config(raw, source)
     unavailable = os.environ.get(UNAVAILABLE, "").split(os.pathsep)
     try:
         graph = build(config, unavailable)
+        check_programs(graph)
     except BindscopeError as error:
         raise ConfigError(f"{source}: {error.where}", error.problem, error.remedy) from None
     save_cache()

@@ -1,0 +1,105 @@
+"""Run every job of a configuration, going on after one that fails: `jobs.py <config> <report>`.
+
+Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
+list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import forked
+
+from bindscope.config.loading import load_file
+from bindscope.core.graph import Product
+from bindscope.models.weights import parse_source
+from bindscope.studies.build import build, stem
+
+LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "120"))
+ON_CPU = os.environ.get("REHEARSAL_DEVICE", "cpu") == "cpu"
+LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "7")) * 1e9)
+CLASSES = (
+    "AutoConfig", "AutoProcessor", "AutoTokenizer", "CLIPModel", "CLIPVisionModel", "Dinov2Model",
+    "LlavaOnevisionForConditionalGeneration", "Qwen2VLForConditionalGeneration", "ViTModel",
+)  # fmt: skip
+
+
+def attempt(product: Product) -> dict[str, Any]:
+    """Run a job in a process of its own, with less memory and time than would harm the machine."""
+    begun = time.monotonic()
+    child = os.fork()
+    if not child:
+        if ON_CPU:  # drivers of devices reserve more than they use
+            resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_BYTES, LIMIT_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the log has it
+        forked.run_here(product)
+    _, status, used = os.wait4(child, 0)
+    log = Path(f"results/logs/{stem(product.rule).format(**product.wildcards)}.log")
+    error = ""
+    if status:
+        lines = log.read_text().splitlines() if log.exists() else []
+        error = "\n".join(lines[-12:])
+        if os.WIFSIGNALED(status):
+            error += f"\nended by signal {os.WTERMSIG(status)} (limit: {LIMIT_S} s of CPU time)"
+    # Elsewhere other programs may take most of the CPU's time.
+    seconds = used.ru_utime + used.ru_stime if ON_CPU else time.monotonic() - begun
+    return {
+        "path": product.path(), "rule": product.rule, "status": "failed" if status else "done",
+        "seconds": round(seconds, 2), "memory_gb": used.ru_maxrss * 1024 / 1e9,
+        "error": error,
+    }  # fmt: skip
+
+
+def run_all(config: Path) -> list[dict[str, Any]]:
+    """Run all jobs of a configuration; a job whose input is missing is `blocked`."""
+    products = list(build(load_file(config)).products.values())
+    report = []
+    for i, product in enumerate(products, start=1):
+        lacking = [path for path in _files(product) if not Path(path).exists()]
+        if lacking:
+            entry = {"path": product.path(), "rule": product.rule, "status": "blocked",
+                     "seconds": 0.0, "memory_gb": 0.0, "error": f"lacks {lacking[0]}"}  # fmt: skip
+        else:
+            entry = attempt(product)
+        report.append(entry)
+        if entry["status"] != "done":
+            for path in (product.path(name) for name in product.step.outputs):
+                Path(path).unlink(missing_ok=True) if Path(path).is_file() else None
+        print(f"{i}/{len(products)} {entry['status']:7s} {entry['seconds']:7.2f} s "
+              f"{entry['memory_gb']:5.2f} GB {entry['path']}", flush=True)  # fmt: skip
+        if entry["status"] == "failed":
+            print("    " + entry["error"].replace("\n", "\n    "), flush=True)
+    return report
+
+
+def _files(product: Product) -> list[str]:
+    return [
+        path for paths in product.files().values()
+        for path in ([paths] if isinstance(paths, str) else paths)
+    ]  # fmt: skip
+
+
+def main(config: str, report: str) -> None:
+    """Import what jobs import, narrow timm's models, run, and write the report."""
+    for name in forked.LIBRARIES:
+        importlib.import_module(name)
+    names = json.loads(os.environ.get("REHEARSAL_SOURCES", "[]"))
+    if names:
+        from towers import NARROW, narrow_timm, transformers
+
+        for name in CLASSES:  # imported once, not in each job
+            getattr(transformers, name)
+        narrow_timm([parse_source(name).name for name in names if name.startswith("timm:")], NARROW)
+    Path(report).write_text(json.dumps(run_all(Path(config)), indent=1))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
