@@ -17,4 +17,4 @@ def main(job: "Job") -> None:
 
 
 if "snakemake" in globals():
-    main(bindscope.start(snakemake))
+    bindscope.run_job(main, snakemake)
