@@ -266,7 +266,7 @@ def _about(about: Told, dataset: str, name: str) -> str:
         if left:
             n = left[0]["n_models"]
             text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
-        if n_models[token] < n_models.max():
+        if row and n_models[token] < n_models.max():
             text += f" ({n_models[token]} of them)"
         told_of.append(text)
     return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
