@@ -22,7 +22,7 @@ from bindscope.core.graph import Product
 from bindscope.models.weights import parse_source
 from bindscope.studies.build import build, stem
 
-LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "120"))
+LIMIT_S = int(os.environ.get("REHEARSAL_JOB_SECONDS", "300"))
 ON_CPU = os.environ.get("REHEARSAL_DEVICE", "cpu") == "cpu"
 LIMIT_BYTES = int(float(os.environ.get("REHEARSAL_JOB_GB", "7")) * 1e9)
 CLASSES = (
