@@ -246,7 +246,7 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
             for split, part in data.splits.items()
         }
         vectors = ProbeData(**splits, sizes=SIZES)
-    (linear,) = fitted("linear", data=vectors if data.patches else data, steps=150)
+    (linear,) = fitted("linear", data=vectors if data.patches else data)
     for rate in (3e-3, 10.0):
         (richer,) = fitted(name, data=data, learning_rate=rate)
         for part, loss in richer.val_loss_bits.items():

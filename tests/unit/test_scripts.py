@@ -46,7 +46,7 @@ _FITTED = {*_WEIGHTS, "scipy"}
 # The heavy packages that a script's imports may load; a job loads its model's or backend's besides.
 ALLOWED: dict[str, set[str]] = {
     "download": set(),
-    "weights": {"huggingface_hub"},
+    "weights": {"huggingface_hub", "safetensors"},
     **dict.fromkeys(("index", "labels", "priors"), _NUMPY),
     "synthetic_release": {"numpy", "PIL"},
     "truth": {"numpy", "scipy"},

@@ -52,7 +52,7 @@ def load_tokenizer(folder: Path) -> None:
 
 def load_both(folder: Path) -> None:
     theirs = VisionLanguageModel(name="theirs", source=f"hf:path:{folder}")
-    loading._load(theirs, None, "here")
+    loading._opened(theirs, None, "here")
 
 
 @pytest.mark.parametrize("load", [load_vision, load_texts, load_tokenizer, load_both])

@@ -41,7 +41,7 @@ from bindscope.studies.binding_information.probes.runs import (
     prior_bits,
 )
 
-ITERATIONS = 500
+ITERATIONS = 400
 TOLERANCE = 1e-6  # nats above the optimum
 RELATIVE = 1e-3  # of the ridge: with more, rounding moves weights where a ridge is weak
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
@@ -83,9 +83,7 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
         train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
-        path = _Path(
-            train.regressions(), val.regressions(), halves, start, min(probe.steps, ITERATIONS)
-        )
+        path = _Path(train.regressions(), val.regressions(), halves, start, ITERATIONS)
         path.follow()
         for run, columns in train.columns():
             if run.heads.anchored:
@@ -388,9 +386,13 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
     assert linear is not None
     _load(linear, path.average.w[:, columns], vectors)
     if linear is run.family:
-        for taken, train, val in path.seen[:1] if run.priors else path.seen:
-            run.record(taken, "train", float(train[columns].sum()))
-            run.validated(taken, float(val[columns].sum()))
+        *earlier, (last, train, val) = path.seen[:1] if run.priors else path.seen
+        for taken, *losses in earlier:
+            for split, loss in zip(("train", "val"), losses, strict=True):
+                run.record(taken, split, float(loss[columns].sum()))
+        # The end of the path counts, also where an average on the way was better by chance.
+        run.record(last, "train", float(train[columns].sum()))
+        run.validated(last, float(val[columns].sum()))
         run.steps = path.taken
 
 
