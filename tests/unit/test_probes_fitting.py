@@ -11,7 +11,7 @@ from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.core.errors import ConfigError, StoreError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_information.probes import protocols
+from bindscope.studies.binding_information.probes import convex, protocols
 from bindscope.studies.binding_information.probes.base import (
     TARGETS,
     Target,
@@ -253,7 +253,7 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
             assert loss <= linear.val_loss_bits[part] + 1e-3, part
 
 
-def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
+def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
     (short,) = fitted(
         "quadratic", data=exclusive(), steps=15, learning_rate=0.01, targets=["anchored"]
     )
@@ -263,7 +263,8 @@ def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has():
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )
     assert "not_converged" not in long.target_flags["object_anchored"]
-    (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0), steps=1)
+    monkeypatch.setattr(convex, "ITERATIONS", 1)
+    (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0))
     assert "not_converged" in linear.target_flags["object"]
 
 

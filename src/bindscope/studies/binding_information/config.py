@@ -40,7 +40,7 @@ class _Probe(Model):
     steps: PositiveInt = Field(
         400,
         description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
-        "many (L-BFGS: iterations, at most 150).",
+        "many. Linear parts take what they need, at most 400 iterations of L-BFGS.",
     )
     batch_size: PositiveInt = Field(
         256, description="Scenes per step (never under `paper`: 2 x 512 there)."
