@@ -217,15 +217,3 @@ def val_loss_of_anchors(data):
     """Loss of the exact prior over O on validation, bits per scene."""
     sign = 1 - 2.0 * data.val.objects
     return np.logaddexp(0, sign * data.val.anchors["object"]).sum(1).mean() / np.log(2)
-
-
-def test_a_gain_is_the_mean_of_paired_differences_and_has_its_error():
-    problem_ = regressions("object", noise=1.0)
-    weaker, stronger = (solve(problem_, l2).w for l2 in (1e-2, 1e-1))
-    gain, error = problem_.gains(weaker, stronger)
-    paid = [softplus(margins(problem_, w)).numpy() for w in (stronger, weaker)]
-    difference = paid[0] - paid[1]
-    np.testing.assert_allclose(gain, difference.mean(0), rtol=1e-9)
-    np.testing.assert_allclose(error, difference.std(0) / len(difference) ** 0.5, rtol=1e-6)
-    some = torch.tensor([2, 0])
-    np.testing.assert_allclose(problem_.gains(weaker, stronger, some)[0], gain[some])

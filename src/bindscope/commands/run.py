@@ -16,13 +16,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+from snakemake.utils import update_config
 
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError
@@ -133,16 +134,8 @@ def _configuration(arguments: Sequence[str]) -> dict[str, Any]:
     """Read the configuration as Snakemake does: later files change earlier ones."""
     found: dict[str, Any] = {}
     for file in filter(os.path.isfile, configfiles(arguments) or [DEFAULT]):
-        _update(found, read_yaml(file))
+        update_config(found, read_yaml(file))
     return found
-
-
-def _update(found: dict[str, Any], changes: Mapping[str, Any]) -> None:
-    for key, value in changes.items():
-        if isinstance(value, dict) and isinstance(found.get(key), dict):
-            _update(found[key], value)
-        else:
-            found[key] = value
 
 
 def defaults(arguments: Sequence[str]) -> list[str]:

@@ -101,24 +101,6 @@ class Regressions:
             total, n = softplus(margins).double().sum(0) + total, n + len(margins)
         return total / n
 
-    def gains(
-        self, w: Tensor, over: Tensor, columns: Tensor | slice = slice(None)
-    ) -> tuple[Tensor, Tensor]:
-        """Return how much lower the loss of some columns is at w than at other weights.
-
-        Both (p, C). In nats per scene, float64 (C,), and its standard error: that of the mean of
-        paired differences.
-        """
-        total = square = torch.zeros((), dtype=torch.float64)
-        n = 0
-        both = (self.margins(weights[:, columns], columns) for weights in (w, over))
-        for (_, _, margins), (_, _, others) in zip(*both, strict=True):
-            difference = (softplus(others) - softplus(margins)).double()
-            total, square = total + difference.sum(0), square + difference.square().sum(0)
-            n += len(difference)
-        mean = total / n
-        return mean, ((square / n - mean.square()).clamp_min(0) / n).sqrt()
-
     def scene_gains(self, w: Tensor, over: Tensor, columns: Tensor | slice) -> Tensor:
         """Return by how much less each scene loses at w than at other weights (p, C).
 

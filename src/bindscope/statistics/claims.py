@@ -16,7 +16,7 @@ from a confidence interval", BMJ 343, d2304.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -233,10 +233,7 @@ def _p_above(effect: Effect, threshold: float) -> float:
 
 
 def _p_below(effect: Effect, threshold: float) -> float:
-    mirrored = Effect(
-        effect.claim, effect.where, -effect.value, -effect.high, -effect.low, effect.n,
-        effect.resampled, effect.reason, effect.freedom,
-    )  # fmt: skip
+    mirrored = replace(effect, value=-effect.value, low=-effect.high, high=-effect.low)
     return _p_above(mirrored, -threshold)
 
 

@@ -57,11 +57,9 @@ class Kept(Protocol):
 
     def write(self, arrays: dict[str, Doubles], batches: int) -> None:
         """Keep the answers of the first batches."""
-        ...
 
     def read(self) -> tuple[dict[str, Doubles], int] | None:
         """Return what was kept, and of how many batches; None: nothing."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,13 +173,13 @@ def ask(
             saved = time.monotonic()
     trials = [one.told() for _, own in plan.trials for one in own]
     expected = [one.expected for one in trials]
-    answers = Answers(
-        np.concatenate(logs), list(plan.queries), list(plan.candidates), expected
-    )  # fmt: skip
+    answers = Answers(np.concatenate(logs), list(plan.queries), list(plan.candidates), expected)
     rows = _rows(name, answers, trials, np.concatenate(beside), spec)
-    few = _batch(
-        engine, pictures, pairs, parts[0][:_CHECKED], reading, estimates, spec
-    )  # fmt: skip
+
+    def few() -> Batch:
+        rows = parts[0][:_CHECKED]
+        return _batch(engine, pictures, pairs, rows, reading, estimates, spec)
+
     checked = _in_float32(engine, plan_of(spec), few, answers.logs)
     return Asked(list(rows), answers.logs.astype(np.float32), checked)
 
@@ -288,7 +286,7 @@ def _moved(plan: Plan, rows: NDArray[np.int64]) -> Doubles:
 
 
 def _in_float32(
-    engine: Any, plan: Callable[[Batch], Plan], few: Batch, logs: Doubles
+    engine: Any, plan: Callable[[Batch], Plan], few: Callable[[], Batch], logs: Doubles
 ) -> NDArray[np.float32] | None:
     """Answer the control of a few rows in float32, and say how far a model's own answers are off.
 
@@ -305,8 +303,9 @@ def _in_float32(
     found = None
     with precise() as there:
         if there:
-            control = replace(plan(few), trials=[(None, [few.control()])])
-            found = control.answered(engine, few.base)[:, 0]
+            batch = few()
+            control = replace(plan(batch), trials=[(None, [batch.control()])])
+            found = control.answered(engine, batch.base)[:, 0]
     if found is None:
         return None
     own = logs[: len(found), 0]

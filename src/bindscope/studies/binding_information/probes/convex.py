@@ -46,7 +46,7 @@ TOLERANCE = 1e-6  # nats above the optimum
 RELATIVE = 1e-3  # of the ridge: with more, rounding moves weights where a ridge is weak
 BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 STRENGTHS = tuple(10.0**k for k in range(3, -7, -1))  # of the ridge, strongest first
-PERFECT = 1e-4  # bits of a head below which there is nothing left to gain
+PERFECT = 1e-4 * LN2  # nats of a head below which there is nothing left to gain
 HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
 PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
 
@@ -71,7 +71,7 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
     source
         Inputs and labels.
     probe
-        Where the grid of ridge strengths begins (`l2`).
+        How much memory vectors may take; where they take more, each pass reads them anew.
     """
     limit = MOVED * prior_bits(source, "val")
     vectors = Vectors(source, probe.memory_mb * 2**20)
@@ -83,13 +83,13 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
         train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
-        path = _Path(train.regressions(), val.regressions(), halves, start, ITERATIONS)
+        path = _Path(train.regressions(), val.regressions(), halves, start)
         path.follow()
         for run, columns in train.columns():
             if run.heads.anchored:
                 _refuse_parts(run, path, columns.start)
             _take(run, vectors, path, columns, limit)
-        progress.advance(note=f"{sum(run.best_loss for run in group):.3f} bits on validation")
+        progress.advance(note=f"{float(path.seen[-1][2].sum()) / LN2:.3f} bits on validation")
 
 
 def _read_by(run: ProbeRun) -> tuple[int, int, str]:
@@ -284,11 +284,11 @@ class _Path:
         The ridge strength with the largest share of each column, (C,); infinite where that is the
         start, without weights.
     lowest
-        The smallest validation loss of each column so far, in bits.
+        The smallest validation loss of each column so far, in nats per scene.
     seen
-        (iterations so far, losses of train and val of each column) after each strength.
+        (iterations so far, losses of train and val of each column in nats) after each strength.
     short
-        About how far each column's weights are above their optimum, in bits (C,).
+        About how far each column's weights are above their optimum, in nats per scene (C,).
     halves
         The averages that each half of val would take.
     """
@@ -299,13 +299,12 @@ class _Path:
         val: Regressions,
         halves: Sequence[Regressions],
         start: Tensor,
-        iterations: int,
     ) -> None:
-        self.train, self.iterations = train, iterations
+        self.train = train
         self.w, self.columns = start, torch.arange(len(train.rows), device=start.device)
         self.start, self.average = start.clone(), Average(val, start)
         self.halves = [Average(half, start) for half in halves]
-        self.lowest = val.losses(start) / LN2
+        self.lowest = val.losses(start)
         self.chosen = torch.full_like(self.lowest, torch.inf)
         self.largest, self.short = torch.ones_like(self.lowest), torch.zeros_like(self.lowest)
         self.hopeless = torch.zeros_like(self.lowest)
@@ -338,30 +337,25 @@ class _Path:
         on = self.columns
         objective = self.train.objective(l2, on)
         start = self.w * self.train.mask()
-        solution = descend(
-            objective, start, on,
-            iterations=self.iterations, tolerance=min(TOLERANCE, RELATIVE * l2),
-        )  # fmt: skip
+        tolerance = min(TOLERANCE, RELATIVE * l2)
+        solution = descend(objective, start, on, iterations=ITERATIONS, tolerance=tolerance)
         self.w = solution.w
         self.taken += solution.iterations
         losses, share = self.average.add(self.w, on)
         for half in self.halves:
             half.add(self.w, on)
-        losses = losses / LN2
         self.lowest[on] = torch.minimum(losses, self.lowest[on])
-        worse = self.average.n * LN2 * (losses - self.lowest[on]) > HOPELESS
+        worse = self.average.n * (losses - self.lowest[on]) > HOPELESS
         self.hopeless[on] = torch.where(worse, self.hopeless[on] + 1, 0.0)
         larger = share > self.largest[on] * (1 - share)
         self.largest[on] = torch.where(larger, share, self.largest[on] * (1 - share))
         self.chosen[on[larger]] = l2
-        decrement = solution.decrement[on].double() / LN2
-        self.short[on] = self.short[on].lerp(decrement, share)
+        self.short[on] = self.short[on].lerp(solution.decrement[on].double(), share)
         self._note()
 
     def _note(self) -> None:
         w = self.average.w
-        losses = [problem.losses(w) / LN2 for problem in (self.train, self.average.scenes)]
-        self.seen.append((self.taken, losses[0], losses[1]))
+        self.seen.append((self.taken, self.train.losses(w), self.average.scenes.losses(w)))
 
 
 def _refuse_parts(run: ProbeRun, path: _Path, first: int) -> None:
@@ -380,7 +374,7 @@ def _refuse_parts(run: ProbeRun, path: _Path, first: int) -> None:
 def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: float) -> None:
     """Load a run's columns into its linear part, and note what was chosen."""
     run.options["l2"] = [l2 if l2 < torch.inf else None for l2 in path.chosen[columns].tolist()]
-    if float(path.short[columns].sum()) > limit:
+    if float(path.short[columns].sum()) / LN2 > limit:
         run.flags.add("not_converged")
     linear = run.family.linear_part
     assert linear is not None
@@ -389,10 +383,10 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
         *earlier, (last, train, val) = path.seen[:1] if run.priors else path.seen
         for taken, *losses in earlier:
             for split, loss in zip(("train", "val"), losses, strict=True):
-                run.record(taken, split, float(loss[columns].sum()))
+                run.record(taken, split, float(loss[columns].sum()) / LN2)
         # The end of the path counts, also where an average on the way was better by chance.
-        run.record(last, "train", float(train[columns].sum()))
-        run.validated(last, float(val[columns].sum()))
+        run.record(last, "train", float(train[columns].sum()) / LN2)
+        run.validated(last, float(val[columns].sum()) / LN2)
         run.steps = path.taken
 
 
