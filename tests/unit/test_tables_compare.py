@@ -42,6 +42,13 @@ def test_a_table_agrees_with_itself(reference):
     assert result.text().endswith("the tables agree\n")
 
 
+def test_a_fit_that_has_not_ended_is_no_reference(tmp_path):
+    table = default_table()
+    table.loc[3, "flags"] = "not_converged"
+    with pytest.raises(StoreError, match="a fit has not ended"):
+        write_reference(table, tmp_path / "reference.csv", BINDING_SCHEMA)
+
+
 def test_small_deviations_pass_and_large_ones_fail(reference):
     table = default_table()
     table.loc[3, "loss_object_bits"] += 0.019

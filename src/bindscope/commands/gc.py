@@ -10,7 +10,7 @@ from bindscope.core.digests import digests_path
 from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
-_KEYED = re.compile(r"-[0-9a-f]{8}(\.[a-z0-9.]+)$")
+_KEYED = re.compile(r"(-|^)[0-9a-f]{8}\.[a-z0-9.]+$|^[0-9a-f]{8}$")  # files; folders of them
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
 
 
@@ -36,7 +36,9 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         for product in graph.products.values()
         for output in product.step.outputs
     }
-    wanted |= {digests_path(output) for output in wanted}
+    wanted |= {digests_path(output) for output in wanted} | {
+        path for output in wanted for path in output.parents
+    }
     folders = {
         path.split("/")[1]
         for graph in graphs

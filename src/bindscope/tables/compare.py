@@ -80,7 +80,17 @@ class Comparison:
 
 
 def write_reference(table: pd.DataFrame, path: PathLike, schema: TableSchema) -> None:
-    """Write the compared columns of a table as a reference, numbers rounded to 1e-6."""
+    """Write the compared columns of a table as a reference, numbers rounded to 1e-6.
+
+    Raises `StoreError` if a fit has not ended: where it stands differs between types of CPU.
+    """
+    flags = table.get("flags", pd.Series("", index=table.index))
+    if (short := flags.str.contains("not_converged")).any():
+        row = dict(table.loc[short, list(schema.key)].iloc[0])
+        where = ", ".join(f"{name}={value}" for name, value in row.items())
+        raise StoreError(
+            path, f"no reference: a fit has not ended ({where})", "more `steps`, or leave it out"
+        )
     text = table[compared(schema)].round(_DECIMALS).to_csv(index=False, lineterminator="\n")
     write_atomic(Path(path), text)
 
