@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from scipy.stats import binom
-
 from bindscope.commands.impostors import (
     COLUMNS,
     battery,
@@ -43,13 +41,9 @@ def test_every_claim_has_an_impostor_and_a_genuine_case(study):
 
 
 def test_committed_rates_keep_the_bars():
-    """Rates of fewer than 100 seeds are no evidence for the bars, and may be some against them."""
     reference = read_reference()
-    assert failures(reference[reference["n"] >= 100]) == []
-    few = reference[reference["n"] < 100]
-    liars, genuine = few[few["kind"] == "impostor"], few[few["kind"] == "genuine"]
-    assert (binom.sf(liars["holds"] - 1, liars["n"], 0.05) > 0.01).all()
-    assert (binom.cdf(genuine["holds"], genuine["n"], 0.90) > 0.01).all()
+    assert reference["n"].min() >= 100
+    assert failures(reference) == []
 
 
 def test_bars():

@@ -197,7 +197,7 @@ _IMPOSTORS: Final[dict[str, Callable[[int], list[Effect]]]] = {
     "histogram, noise of 512": _decoded(_beside_noise(_HISTOGRAM, 512), 150),
     "histogram, noise of 768": _decoded(_beside_noise(_HISTOGRAM, 768), 150),
     "features, vector per scene": _decoded(_with(_FEATURES, _of_scene)),
-    "features, vector per scene, few codes": _decoded(_with(_FEATURES, _of_scene), space=FEW_CODES),
+    "features, vector per scene, few codes": _decoded(_with(_FEATURES, _of_scene), 800, FEW_CODES),
     "features, undeclared repeats": _decoded(_FEATURES, codes=40),
     "vector per code, seen once": _decoded(_lookup),
     "label at random": _decoded(_label),
@@ -206,7 +206,8 @@ _GENUINE: Final[dict[str, Callable[[int], list[Effect]]]] = {
     "superposed objects": _decoded(_SUPERPOSED),
     "superposed objects, noise, offset": _decoded(_offset(_beside_noise(_SUPERPOSED, 64)), 800),
     "full code, offset": _decoded(_offset(_known("identity"))),
-    "vector per code, few codes": _decoded(_lookup, space=FEW_CODES),
+    # Of 400 scenes, one in 17 would have a code that no train scene has.
+    "vector per code, few codes": _decoded(_lookup, 800, FEW_CODES),
 }
 _EQUAL: Final = {
     "groups of one mean": _groups(
