@@ -9,8 +9,8 @@ rule encoded:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("encoded"),
+        runtime=minutes_of("encoded"),
     params:
         spec=spec("encoded"),
         code=code("encoded"),
@@ -32,8 +32,8 @@ rule pooled:
         "../../envs/torch.yaml"
     threads: threads_of("pooled")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("pooled"),
+        runtime=minutes_of("pooled"),
         gpu=gpus_of("pooled"),
     params:
         spec=spec("pooled"),
@@ -54,8 +54,8 @@ use rule pooled as patches with:
         benchmark_of("patches")
     threads: threads_of("patches")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("patches"),
+        runtime=minutes_of("patches"),
         gpu=gpus_of("patches"),
     params:
         spec=spec("patches"),
@@ -74,8 +74,8 @@ use rule pooled as patches_temporary with:
         benchmark_of("patches_temporary")
     threads: threads_of("patches_temporary")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("patches_temporary"),
+        runtime=minutes_of("patches_temporary"),
         gpu=gpus_of("patches_temporary"),
     params:
         spec=spec("patches_temporary"),
@@ -94,8 +94,8 @@ rule index:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(500),
-        runtime=minutes(60),
+        mem_mb=memory_of("index"),
+        runtime=minutes_of("index"),
     params:
         spec=spec("index"),
         code=code("index"),

@@ -12,8 +12,8 @@ rule binding_id_estimates:
         "../../envs/torch.yaml"
     threads: threads_of("binding_id_estimates")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("binding_id_estimates"),
+        runtime=minutes_of("binding_id_estimates"),
         gpu=gpus_of("binding_id_estimates"),
     params:
         spec=spec("binding_id_estimates"),
@@ -36,8 +36,8 @@ rule binding_id_interventions:
         "../../envs/torch.yaml"
     threads: threads_of("binding_id_interventions")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("binding_id_interventions"),
+        runtime=minutes_of("binding_id_interventions"),
         gpu=gpus_of("binding_id_interventions"),
     params:
         spec=spec("binding_id_interventions"),
@@ -60,8 +60,8 @@ rule toy_vlm:
         "../../envs/torch.yaml"
     threads: threads_of("toy_vlm")
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(240),
+        mem_mb=memory_of("toy_vlm"),
+        runtime=minutes_of("toy_vlm"),
         gpu=gpus_of("toy_vlm"),
     params:
         spec=spec("toy_vlm"),

@@ -14,8 +14,8 @@ rule fit:
         "../../envs/torch.yaml"
     threads: threads_of("fit")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("fit"),
+        runtime=minutes_of("fit"),
         gpu=gpus_of("fit"),
     params:
         spec=spec("fit"),
@@ -38,8 +38,8 @@ use rule fit as null with:
         benchmark_of("null")
     threads: threads_of("null")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("null"),
+        runtime=minutes_of("null"),
         gpu=gpus_of("null"),
     params:
         spec=spec("null"),
@@ -59,8 +59,8 @@ rule learning_curve:
         "../../envs/torch.yaml"
     threads: threads_of("learning_curve")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(480),
+        mem_mb=memory_of("learning_curve"),
+        runtime=minutes_of("learning_curve"),
         gpu=gpus_of("learning_curve"),
     params:
         spec=spec("learning_curve"),
@@ -83,8 +83,8 @@ rule attention:
         "../../envs/torch.yaml"
     threads: threads_of("attention")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(60),
+        mem_mb=memory_of("attention"),
+        runtime=minutes_of("attention"),
     params:
         spec=spec("attention"),
         code=code("attention"),

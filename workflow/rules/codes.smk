@@ -9,8 +9,8 @@ rule codes:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(60),
+        mem_mb=memory_of("codes"),
+        runtime=minutes_of("codes"),
     params:
         spec=spec("codes"),
         code=code("codes"),

@@ -110,26 +110,14 @@ def one_after_another(rule_name):
     return lambda wildcards: ranks[product(rule_name, wildcards).key]
 
 
-def memory(mem_mb):
-    """Ask for more on each retry."""
-    return lambda wildcards, attempt: mem_mb * attempt
+def memory_of(rule_name):
+    """What a job is counted to need, and as much again on each retry."""
+    return lambda wildcards, attempt: product(rule_name, wildcards).work.mem_mb * attempt
 
 
-def memory_by_scenes(rule_name, mem_mb):
-    """Ask for 1 MB more for every 16 scenes, whose embeddings are held at once, and more on a retry."""
-
-    def asked(wildcards, attempt):
-        made = product(rule_name, wildcards)
-        n = sum(
-            json.loads(codes.spec)["n_scenes"] for codes in made.inputs.get("codes", ())
-        )
-        if "dual" in (spec := json.loads(made.spec)):
-            n = spec["dual"]["objects"] ** 2
-        return (mem_mb + n // 16) * attempt
-
-    return asked
-
-
-def minutes(runtime):
-    """Ask for more time on each retry: a job that was cut off would be cut off again."""
-    return lambda wildcards, attempt: runtime * attempt
+def minutes_of(rule_name):
+    """A job that was cut off would be cut off again: more time on each retry."""
+    return (
+        lambda wildcards, attempt: product(rule_name, wildcards).work.runtime_min
+        * attempt
+    )

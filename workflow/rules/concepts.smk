@@ -13,8 +13,8 @@ rule dual_encoder:
         "../../envs/torch.yaml"
     threads: threads_of("dual_encoder")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(720),
+        mem_mb=memory_of("dual_encoder"),
+        runtime=minutes_of("dual_encoder"),
         gpu=gpus_of("dual_encoder"),
     params:
         spec=spec("dual_encoder"),
@@ -35,8 +35,8 @@ rule dual_geometry:
     conda:
         "../../envs/torch.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(240),
+        mem_mb=memory_of("dual_geometry"),
+        runtime=minutes_of("dual_geometry"),
     params:
         spec=spec("dual_geometry"),
         code=code("dual_geometry"),
@@ -57,8 +57,8 @@ rule planted_embeddings:
     conda:
         "../../envs/torch.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("planted_embeddings"),
+        runtime=minutes_of("planted_embeddings"),
     params:
         spec=spec("planted_embeddings"),
         code=code("planted_embeddings"),
@@ -80,8 +80,8 @@ rule concept_geometry:
         "../../envs/torch.yaml"
     threads: threads_of("concept_geometry")
     resources:
-        mem_mb=memory_by_scenes("concept_geometry", 4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("concept_geometry"),
+        runtime=minutes_of("concept_geometry"),
         gpu=gpus_of("concept_geometry"),
     params:
         spec=spec("concept_geometry"),
@@ -103,8 +103,8 @@ rule concept_editing:
         "../../envs/torch.yaml"
     threads: threads_of("concept_editing")
     resources:
-        mem_mb=memory_by_scenes("concept_editing", 4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("concept_editing"),
+        runtime=minutes_of("concept_editing"),
         gpu=gpus_of("concept_editing"),
     params:
         spec=spec("concept_editing"),
@@ -126,8 +126,8 @@ rule binding_complexity:
         "../../envs/torch.yaml"
     threads: threads_of("binding_complexity")
     resources:
-        mem_mb=memory_by_scenes("binding_complexity", 4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("binding_complexity"),
+        runtime=minutes_of("binding_complexity"),
         gpu=gpus_of("binding_complexity"),
     params:
         spec=spec("binding_complexity"),

@@ -10,8 +10,8 @@ rule scene_statistics:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=60,
+        mem_mb=memory_of("scene_statistics"),
+        runtime=minutes_of("scene_statistics"),
     params:
         spec=spec("scene_statistics"),
         code=code("scene_statistics"),
@@ -31,8 +31,8 @@ rule assignment_priors:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=60,
+        mem_mb=memory_of("assignment_priors"),
+        runtime=minutes_of("assignment_priors"),
     params:
         spec=spec("assignment_priors"),
         code=code("assignment_priors"),

@@ -16,8 +16,8 @@ rule figure:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("figure"),
+        runtime=minutes_of("figure"),
     params:
         spec=spec("figure"),
         code=code("figure"),

@@ -10,8 +10,8 @@ rule weights:
     conda:
         "../../envs/torch.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(240),
+        mem_mb=memory_of("weights"),
+        runtime=minutes_of("weights"),
     params:
         spec=spec("weights"),
         code=code("weights"),
@@ -36,8 +36,8 @@ rule training:
         "../../envs/torch.yaml"
     threads: threads_of("training")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("training"),
+        runtime=minutes_of("training"),
         gpu=gpus_of("training"),
     params:
         spec=spec("training"),
@@ -56,8 +56,8 @@ rule truth:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(60),
+        mem_mb=memory_of("truth"),
+        runtime=minutes_of("truth"),
     params:
         spec=spec("truth"),
         code=code("truth"),

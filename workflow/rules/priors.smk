@@ -8,8 +8,8 @@ rule priors:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(500),
-        runtime=minutes(60),
+        mem_mb=memory_of("priors"),
+        runtime=minutes_of("priors"),
     params:
         spec=spec("priors"),
         code=code("priors"),
@@ -30,8 +30,8 @@ rule anchors:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("anchors"),
+        runtime=minutes_of("anchors"),
     params:
         spec=spec("anchors"),
         code=code("anchors"),
@@ -51,8 +51,8 @@ rule labels:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(500),
-        runtime=minutes(60),
+        mem_mb=memory_of("labels"),
+        runtime=minutes_of("labels"),
     params:
         spec=spec("labels"),
         code=code("labels"),

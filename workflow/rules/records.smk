@@ -10,8 +10,8 @@ rule download:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(500),
-        runtime=720,
+        mem_mb=memory_of("download"),
+        runtime=minutes_of("download"),
     params:
         spec=spec("download"),
         code=code("download"),
@@ -35,8 +35,8 @@ rule synthetic_release:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=60,
+        mem_mb=memory_of("synthetic_release"),
+        runtime=minutes_of("synthetic_release"),
     params:
         spec=spec("synthetic_release"),
         code=code("synthetic_release"),
@@ -56,8 +56,8 @@ rule records:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=60,
+        mem_mb=memory_of("records"),
+        runtime=minutes_of("records"),
     params:
         spec=spec("records"),
         code=code("records"),
@@ -78,8 +78,8 @@ rule record_codes:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=60,
+        mem_mb=memory_of("record_codes"),
+        runtime=minutes_of("record_codes"),
     params:
         spec=spec("record_codes"),
         code=code("record_codes"),
@@ -102,8 +102,8 @@ rule record_scenes:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=60,
+        mem_mb=memory_of("record_scenes"),
+        runtime=minutes_of("record_scenes"),
     params:
         spec=spec("record_scenes"),
         code=code("record_scenes"),
@@ -123,8 +123,8 @@ rule counted_priors:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(3000),
-        runtime=60,
+        mem_mb=memory_of("counted_priors"),
+        runtime=minutes_of("counted_priors"),
     params:
         spec=spec("counted_priors"),
         code=code("counted_priors"),
@@ -145,8 +145,8 @@ rule counted_anchors:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(3000),
-        runtime=60,
+        mem_mb=memory_of("counted_anchors"),
+        runtime=minutes_of("counted_anchors"),
     params:
         spec=spec("counted_anchors"),
         code=code("counted_anchors"),

@@ -10,8 +10,8 @@ rule report:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("report"),
+        runtime=minutes_of("report"),
     params:
         spec=spec("report"),
         code=code("report"),

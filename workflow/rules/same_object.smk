@@ -11,8 +11,8 @@ rule patch_samples:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(60),
+        mem_mb=memory_of("patch_samples"),
+        runtime=minutes_of("patch_samples"),
     params:
         spec=spec("patch_samples"),
         code=code("patch_samples"),
@@ -34,8 +34,8 @@ rule sampled:
         "../../envs/torch.yaml"
     threads: threads_of("sampled")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("sampled"),
+        runtime=minutes_of("sampled"),
         gpu=gpus_of("sampled"),
     params:
         spec=spec("sampled"),
@@ -59,8 +59,8 @@ use rule sampled as sampled_temporary with:
     priority: one_after_another("sampled_temporary")
     threads: threads_of("sampled_temporary")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("sampled_temporary"),
+        runtime=minutes_of("sampled_temporary"),
         gpu=gpus_of("sampled_temporary"),
     params:
         spec=spec("sampled_temporary"),
@@ -80,8 +80,8 @@ rule same_object_known:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(60),
+        mem_mb=memory_of("same_object_known"),
+        runtime=minutes_of("same_object_known"),
     params:
         spec=spec("same_object_known"),
         code=code("same_object_known"),
@@ -108,8 +108,8 @@ rule same_object_fit:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_fit")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("same_object_fit"),
+        runtime=minutes_of("same_object_fit"),
         gpu=gpus_of("same_object_fit"),
     params:
         spec=spec("same_object_fit"),
@@ -133,8 +133,8 @@ use rule same_object_fit as same_object_baseline with:
         benchmark_of("same_object_baseline")
     threads: threads_of("same_object_baseline")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("same_object_baseline"),
+        runtime=minutes_of("same_object_baseline"),
         gpu=gpus_of("same_object_baseline"),
     params:
         spec=spec("same_object_baseline"),
@@ -154,8 +154,8 @@ rule same_object_maps:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_maps")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(60),
+        mem_mb=memory_of("same_object_maps"),
+        runtime=minutes_of("same_object_maps"),
         gpu=gpus_of("same_object_maps"),
     params:
         spec=spec("same_object_maps"),
@@ -178,8 +178,8 @@ rule same_object_geometry:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_geometry")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(120),
+        mem_mb=memory_of("same_object_geometry"),
+        runtime=minutes_of("same_object_geometry"),
     params:
         spec=spec("same_object_geometry"),
         code=code("same_object_geometry"),
@@ -200,8 +200,8 @@ rule refitted_heads:
         "../../envs/torch.yaml"
     threads: threads_of("refitted_heads")
     resources:
-        mem_mb=memory(3000),
-        runtime=minutes(240),
+        mem_mb=memory_of("refitted_heads"),
+        runtime=minutes_of("refitted_heads"),
         gpu=gpus_of("refitted_heads"),
     params:
         spec=spec("refitted_heads"),
@@ -225,8 +225,8 @@ rule same_object_effects:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_effects")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("same_object_effects"),
+        runtime=minutes_of("same_object_effects"),
         gpu=gpus_of("same_object_effects"),
     params:
         spec=spec("same_object_effects"),

@@ -11,8 +11,8 @@ rule scenes:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("scenes"),
+        runtime=minutes_of("scenes"),
     params:
         spec=spec("scenes"),
         code=code("scenes"),

@@ -17,8 +17,8 @@ rule table:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(2000),
-        runtime=minutes(60),
+        mem_mb=memory_of("table"),
+        runtime=minutes_of("table"),
     params:
         spec=spec("table"),
         code=code("table"),

@@ -10,8 +10,8 @@ rule captions:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(1000),
-        runtime=minutes(60),
+        mem_mb=memory_of("captions"),
+        runtime=minutes_of("captions"),
     params:
         spec=spec("captions"),
         code=code("captions"),
@@ -33,8 +33,8 @@ rule text_embeddings:
         "../../envs/torch.yaml"
     threads: threads_of("text_embeddings")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("text_embeddings"),
+        runtime=minutes_of("text_embeddings"),
         gpu=gpus_of("text_embeddings"),
     params:
         spec=spec("text_embeddings"),
@@ -57,8 +57,8 @@ rule joint:
         "../../envs/torch.yaml"
     threads: threads_of("joint")
     resources:
-        mem_mb=memory(4000),
-        runtime=minutes(240),
+        mem_mb=memory_of("joint"),
+        runtime=minutes_of("joint"),
         gpu=gpus_of("joint"),
     params:
         spec=spec("joint"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json
 from bindscope.core.interfaces import Given, Inputs, Request, Step
 from bindscope.core.keys import CLONE, chained_code, own_code, spec_key
+from bindscope.core.registries import resolve
+from bindscope.core.work import Work
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,18 @@ class Product:
     def key(self) -> str:
         """The spec key, 64 hex digits."""
         return spec_key(self.spec)
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The spec, parsed."""
+        found: dict[str, Any] = json.loads(self.spec)
+        return found
+
+    @cached_property
+    def work(self) -> Work:
+        """What its job takes."""
+        counted: Work = resolve(f"{self.step.work}:{self.rule}")(self)
+        return counted
 
     def path(self, output: str | None = None) -> str:
         """Path of one output; the first one where none is named (manifest or rows)."""

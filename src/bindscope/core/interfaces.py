@@ -54,6 +54,9 @@ class Step:
         Of trainings whose models may be committed in resources/zoo: the function
         (``"module:object"``) that says what the zoo's manifest is to hold of this kind of model,
         from the path of a training's manifest.
+    work
+        Module whose function of the step's name says what a job takes: a product ->
+        `core.work.Work`, counted without torch. Default: `work` in the study's folder.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Step:
     leaf: bool = False
     makes: str = ""
     zoo: str = ""
+    work: str = ""
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ OUTSIDE = (
     "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.errors",
     "bindscope.core.graph", "bindscope.core.interfaces", "bindscope.core.job",
     "bindscope.core.keys", "bindscope.core.progress", "bindscope.core.registries",
-    "bindscope.studies.build", "bindscope.cli", "bindscope.notebook", "bindscope.commands",
+    "bindscope.core.work", "bindscope.studies.build", "bindscope.cli", "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
 # The same of every study; parts of its configuration are called `<part>_config`.
-OUTSIDE_STUDY = ("config", "products", "registry", "study")
+OUTSIDE_STUDY = ("config", "products", "registry", "study", "work")
 _OF_STUDY = (*(f".{name}" for name in OUTSIDE_STUDY), "_config")
 
 NUMERIC = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bindscope.activations.parts import PART
 from bindscope.config.base import SLUG
 from bindscope.config.grid import TOKENS
@@ -97,7 +99,7 @@ _SHARED = (
     ),
     Step("report", {"page": "results/report.html"}, leaf=True),
 )
-SHARED_STEPS = {step.name: step for step in _SHARED}
+SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.work") for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {

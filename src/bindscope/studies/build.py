@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -31,7 +32,11 @@ CLAIM_RATES = "resources/reference/claims.csv"
 @cache
 def all_steps() -> dict[str, Step]:
     """Return the rules that there are, by name."""
-    own = {step.name: step for study in studies().values() for step in study.steps}
+    own = {
+        step.name: replace(step, work=step.work or f"bindscope.studies.{study.name}.work")
+        for study in studies().values()
+        for step in study.steps
+    }
     return {**SHARED_STEPS, **own}
 
 

@@ -1,0 +1,142 @@
+"""Shapes of models as their configuration and, where it is on this machine, their file say them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bindscope.config.zoo import TOY, read_manifest
+from bindscope.core.errors import BindscopeError
+
+# Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them.
+_WIDTHS = {"tiny": 192, "small": 384, "base": 768, "large": 1024, "so400m": 1152, "huge": 1280,
+           "giant": 1536, "gigantic": 1664}  # fmt: skip
+_NETWORK = ("hf:", "timm:")
+
+
+@dataclass(frozen=True)
+class Tower:
+    """A vision transformer.
+
+    Attributes
+    ----------
+    n_layers, width
+        Blocks, and width of the residual stream.
+    patch_px, input_px
+        Sides of a patch and of the input.
+    vectors
+        Tokens besides those of patches: [CLS] and registers.
+    network
+        Whether it is one of a library's, timm or transformers.
+    unknown
+        Why its shape is a guess; empty where it is known.
+    """
+
+    n_layers: int
+    width: int
+    patch_px: int
+    input_px: int
+    vectors: int = 1
+    network: bool = False
+    unknown: str = ""
+
+    @property
+    def patches(self) -> int:
+        """Patch tokens."""
+        return (self.input_px // self.patch_px) ** 2
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an image."""
+        return self.patches + self.vectors
+
+    @property
+    def weights(self) -> float:
+        """Numbers of the blocks, whose hidden layers are four times as wide, and the embedding."""
+        return 12 * self.n_layers * self.width**2 + 3 * self.patch_px**2 * self.width
+
+    def flops(self, deepest: int | str = "final") -> float:
+        """Return the operations of a forward pass over one image, up to a layer."""
+        blocks = self.n_layers if deepest == "final" else int(deepest)
+        attention = 4 * blocks * self.tokens**2 * self.width
+        return 2 * (12 * blocks + 0.3) * self.width**2 * self.tokens + attention
+
+    def batch_bytes(self, batch: int) -> float:
+        """Return what a forward pass over a batch holds, in float32."""
+        return 4 * batch * (12 * self.tokens * self.width + 6 * self.input_px**2)
+
+
+def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
+    """Return the shape of a model, of its part of a spec and the side of the scenes."""
+    scheme, _, name = str(model["source"]).partition(":")
+    if scheme == "zoo":
+        made = read_manifest(model["source"])
+        side = model.get("input_px") or made.get("input_px") or image_px
+        return _own(made["recipe"]["model"]["architecture"], side)
+    if scheme == "controlled":
+        side = model.get("input_px") or model["training"].get("input_px") or image_px
+        return _own(model["architecture"], side)
+    if scheme == "toy":
+        return _toy(model, image_px)
+    if scheme == "python":
+        depth = model.get("n_layers") or len(model.get("modules") or ()) or 12
+        return Tower(depth, 768, 16, image_px, unknown=f"the width of {model['source']}")
+    known = _settings(model)
+    vision = known.get("vision_config", known)
+    word = next((word for word in reversed(_WIDTHS) if word in name.lower()), "base")
+    patch = vision.get("patch_size") or int((re.search(r"patch(\d+)", name) or (0, 16))[1])
+    given = re.search(r"patch\d+[_-](?:\D*_)?(\d{3})", name)
+    own = 518 if "dinov2" in name and scheme == "timm" else 224
+    side = model.get("input_px") or (int(given[1]) if given else vision.get("image_size", own))
+    patch = 14 if "dinov2" in name else patch
+    registers = 4 if re.search(r"reg4|registers", name) else 0
+    return Tower(
+        int(model["n_layers"]), int(vision.get("hidden_size", _WIDTHS[word])), int(patch),
+        int(side) // int(patch) * int(patch), int("siglip" not in name) + registers, network=True,
+    )  # fmt: skip
+
+
+def _own(architecture: Mapping[str, Any], side: int) -> Tower:
+    return Tower(architecture["n_layers"], architecture["width"], architecture["patch_px"], side)
+
+
+def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
+    """Return the tower of a toy and its language model, as deep as they are one above the other."""
+    made: Mapping[str, Any] = {}
+    if model.get("stored"):
+        made = read_manifest(model["stored"], TOY).get("recipe", {}).get("toy", {})
+    width, layers = int(made.get("width", 96)), int(made.get("n_layers", 3))
+    return Tower(layers + 1, width, int(made.get("patch_px", 12)), image_px, 0)
+
+
+def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's config.json, where it is a folder's or in the cache of the hub."""
+    if "model_type" in (given := model.get("overrides") or {}):
+        return dict(given)
+    return settings(str(model["source"]))
+
+
+@cache
+def settings(source: str) -> dict[str, Any]:
+    """Return the config.json of a source ``hf:...``; empty where it is not on this machine."""
+    library, _, rest = source.partition(":")
+    name, at_path, path = rest.partition("path:")
+    if at_path:
+        folder = Path(path).expanduser()
+    else:
+        name, _, revision = rest.partition("@")
+        home = os.environ.get("HF_HOME", "~/.cache/huggingface")
+        cache_folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
+        snapshots = cache_folder / f"models--{name.replace('/', '--')}" / "snapshots"
+        folder = snapshots / (revision or "main")
+    try:
+        found = json.loads((folder / "config.json").read_text()) if library == "hf" else {}
+    except (OSError, ValueError, BindscopeError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,389 @@
+"""What the steps that all studies share take: a function for each, see `core.work`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from bindscope.core.graph import Product
+from bindscope.core.splits import SPLITS
+from bindscope.core.work import METADATA, Work, sides, stored
+from bindscope.graph.towers import Tower, tower_of
+
+Content = Mapping[str, Any]
+
+# Bytes of a pixel's colours and mask that are left of 4, by what draws them (default run and small
+# presets). Photographs and path-traced scenes are noise to zstd.
+_COMPRESSED = {"shapes": 0.092, "clutter": 0.2, "sprites": 0.1, "clevr_2d": 0.1, "solids": 1.3,
+               "mitsuba": 2.6, "photos": 2.5}  # fmt: skip
+# Numbers that are computed for each pixel that is drawn (likewise).
+_DRAWN = {"shapes": 8, "clutter": 12, "sprites": 8, "clevr_2d": 40, "solids": 700,
+          "mitsuba": 3000, "photos": 40}  # fmt: skip
+# Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
+_ANCHOR_ELEMENTS = 20
+_CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
+_VIT = 0.6  # share of the rate of large products that small transformers reach (zoo, default run)
+_OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
+# Bytes of releases that are downloaded, by their files' names.
+_RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
+
+
+def groups_of(space: Content) -> tuple[int, int]:
+    """Return the number of possible objects, and of values."""
+    return sides({"sizes": [group["size"] for group in space["groups"]]})
+
+
+def n_counts(space: Content) -> int:
+    """Return about how many count bits a space has (`priors.counts`)."""
+    sizes = [group["size"] for group in space["groups"]]
+    most = int(space.get("max_objects") or space.get("n_objects", 1))
+    used = list(space.get("chosen") or sizes)
+    fixed = space["kind"] == "balanced" and all(most % n == 0 and n == most for n in used)
+    if len(sizes) != 2 or space["kind"] in ("draws", "counted") or fixed:
+        return 0
+    cells = prod(used)
+    return sum(
+        size * max(0, min(most - n + 1, cells // n) - 1)
+        for size, n in zip(sizes, used, strict=True)
+    )
+
+
+def codes(product: Product) -> Work:
+    """Count the drawing of codes."""
+    content = product.content
+    cells, values = groups_of(content["dataset"]["space"])
+    n = content["n_scenes"]
+    return Work(
+        bytes_disk=_OBJECTS * n * (cells + values) + 3 * METADATA,
+        bytes_peak=16 * n * cells, elements=60 * n * cells, python=5e6,
+    )  # fmt: skip
+
+
+def record_codes(product: Product) -> Work:
+    """Count the codes of scenes that are read."""
+    cells, values = sides(product.content)
+    n = product.content["n_scenes"]
+    return Work(
+        libraries="pandas", bytes_disk=_OBJECTS / 2 * n * (cells + values) + 3 * METADATA,
+        bytes_peak=4 * n * cells, python=200 * n + 5e6,
+    )  # fmt: skip
+
+
+def priors(product: Product) -> Work:
+    """Count the entropies of a space."""
+    return Work(bytes_disk=1600, python=1e7, bytes_peak=5e7)
+
+
+def counted_priors(product: Product) -> Work:
+    """Count the entropies of scenes that are read."""
+    cells, _ = groups_of(product.content["space"])
+    n = n_of(product.inputs["codes"])
+    return Work(bytes_disk=2000, python=1e7, bytes_peak=40 * n * cells, elements=50 * n * cells)
+
+
+def n_of(products: Any) -> int:
+    """Return how many scenes codes are of."""
+    return sum(int(made.content["n_scenes"]) for made in products)
+
+
+def anchors(product: Product) -> Work:
+    """Count prior log-odds: three or five of every bit."""
+    (made,) = product.inputs["codes"]
+    space, n = product.content["dataset"]["space"], made.content["n_scenes"]
+    return _anchors(groups_of(space), n_counts(space), n, n)
+
+
+def _anchors(shape: tuple[int, int], counts: int, n: int, held: int) -> Work:
+    (cells, values), more = shape, int(counts > 0)
+    numbers = (2 + more) * cells + values + counts
+    floats = stored(
+        "float32", *[(n, cells)] * (2 + more), (n, values), *[(n, counts)] * more,
+    )  # fmt: skip
+    return Work(
+        bytes_disk=floats + _OBJECTS * n * counts, bytes_peak=24 * held * numbers,
+        elements=_ANCHOR_ELEMENTS * n * numbers, python=5e6,
+    )  # fmt: skip
+
+
+def counted_anchors(product: Product) -> Work:
+    """Count prior log-odds that are estimated from the scenes of train."""
+    made = {one.wildcards["split"]: one for one in product.inputs["codes"]}
+    n = made[product.content["split"]].content["n_scenes"]
+    shape = groups_of(product.content["space"])
+    return _anchors(shape, 0, n, max(n, made["train"].content["n_scenes"]))
+
+
+def labels(product: Product) -> Work:
+    """Count an index of codes, anchors and priors."""
+    return Work(bytes_disk=4200, python=3e6)
+
+
+def scenes(product: Product) -> Work:
+    """Count the drawing of a shard."""
+    content = product.content
+    render = content["dataset"]["render"]
+    backend = render.get("backend") or {}
+    kind = "mitsuba" if backend.get("kind") == "mitsuba" else render["kind"]
+    samples = backend.get("samples", 64) / 64 if kind == "mitsuba" else 1
+    return _drawn(content, kind, render["size_px"], samples)
+
+
+def record_scenes(product: Product) -> Work:
+    """Count the reading of a shard's photographs."""
+    return _drawn(product.content, "photos", product.content["render"]["size_px"], 1)
+
+
+def _drawn(content: Content, kind: str, side: int, samples: float) -> Work:
+    n = content["stop"] - content["start"]
+    return Work(
+        bytes_disk=n * (_COMPRESSED[kind] * side**2 + 16) + 4 * METADATA,
+        bytes_peak=min(n, 256) * side**2 * 12 + _CHUNKS,
+        elements=samples * _DRAWN[kind] * n * side**2, python=3000 * n + 8e6,
+        key="datasets, render.size_px",
+    )  # fmt: skip
+
+
+def download(product: Product) -> Work:
+    """Count what is brought from a network, where the size is known here."""
+    name = str(product.content.get("url", "")).rpartition("/")[2]
+    size = _RELEASES.get(name, 0)
+    unknown = "" if size else f"the size of {name}"
+    return Work(bytes_disk=size, bytes_peak=2e7, elsewhere=True, unknown=unknown)
+
+
+def weights(product: Product) -> Work:
+    """Count a checkpoint in the cache of the hub, four bytes a number."""
+    source = str(product.content["model"]["source"])
+    depth = 24 if "large" in source else 40 if "giant" in source else 12
+    shape = tower_of({"source": source, "n_layers": depth}, 224)
+    return Work(libraries="hub", bytes_disk=4 * shape.weights, bytes_peak=1e8, elsewhere=True)
+
+
+def synthetic_release(product: Product) -> Work:
+    """Count a release that is drawn; it is small."""
+    return Work(bytes_disk=3e6, bytes_peak=1e8, python=5e7)
+
+
+def records(product: Product) -> Work:
+    """Count the reading of a release's labels, whose number is not known here."""
+    return Work(
+        libraries="pandas", bytes_disk=1e6, bytes_peak=1.5e9 * bool(product.inputs["download"]),
+        python=1e8, unknown=f"how many scenes {product.wildcards['dataset']} has",
+    )  # fmt: skip
+
+
+def training(product: Product) -> Work:
+    """Count the training of a controlled model: three passes' worth a step, and scenes drawn."""
+    content = product.content
+    model, render = content["model"], content["dataset"]["render"]
+    given = model["training"]
+    shape = tower_of(model, render["size_px"])
+    objective = model["source"].partition(":")[2]
+    if objective == "none":
+        return Work("torch", bytes_disk=4 * shape.weights, python=1e7)
+    views = 4 if objective == "self_distillation" else 1
+    n = given["steps"] * given["batch_size"] * views
+    drawn = _DRAWN[render["kind"]] * n * render["size_px"] ** 2 / views
+    return Work(
+        "torch", passes=n, flops=3 * n * shape.flops() / _VIT, elements=drawn + 40 * n * shape.width,
+        python=8000 * given["steps"], threads=content["threads"], device=content["device"],
+        bytes_peak=16 * shape.weights + 3 * shape.batch_bytes(given["batch_size"] * views) + 1e8,
+        bytes_disk=4.4 * shape.weights * (1 if objective in ("objects", "features") else 2),
+        key=f"models[{model_name(product)}].training.batch_size",
+    )  # fmt: skip
+
+
+def model_name(product: Product) -> str:
+    """Return the name of a product's model."""
+    return product.wildcards.get("model", "")
+
+
+def _known_dim(model: Content, cells: int, values: int) -> int:
+    """Return the width of what a known-answer encoder gives."""
+    dim, kind = model.get("dim"), model["source"].partition(":")[2]
+    widths = {
+        "zero": 1, "features": values, "counts": values, "half": cells // 2, "cipher": 2 * cells,
+        "rotated": dim or cells, "hadamard": dim or 2 * cells, "conjunctive": dim or 2 * cells,
+        "cell_erasure": dim or max(96, cells), "erasure": cells + values,
+        "tensor_product": dim * dim if dim else 4 * cells,
+        "cipher_features": 2 * values, "cipher_three": 3 * cells,
+    }  # fmt: skip
+    return int(widths.get(kind, cells))
+
+
+def encoded(product: Product) -> Work:
+    """Count the output of a known-answer encoder."""
+    content = product.content
+    cells, values = groups_of(content["dataset"]["space"])
+    dim, n = _known_dim(content["model"], cells, values), _n_part(content)
+    shapes = [(1, n, dim)]
+    patches = stored("float32", (n, cells, values)) if "grid" in content["model"]["source"] else 0
+    return Work(
+        bytes_disk=stored("float32", *shapes, axis=1) + patches,
+        bytes_peak=24 * n * (dim + cells) + 3 * patches, elements=40 * n * (dim + cells),
+        flops=2 * n * dim * cells, python=5e6,
+    )  # fmt: skip
+
+
+def _n_part(content: Content) -> int:
+    return sum(int(held["stop"]) - int(held["start"]) for held in content["part"])
+
+
+def truth(product: Product) -> Work:
+    """Count what a known-answer encoder holds, in closed form and of the test scenes."""
+    cells, _ = groups_of(product.content["dataset"]["space"])
+    n = product.content["n_scenes"]
+    return Work(bytes_disk=600, bytes_peak=40 * n * cells, elements=200 * n * cells, python=1e7)
+
+
+def image_px(product: Product) -> int:
+    """Return the side of the scenes that a job reads."""
+    made = next(iter(product.inputs["scenes"]))
+    render = made.content.get("render") or made.content["dataset"]["render"]
+    return int(render["size_px"])
+
+
+def extraction(product: Product, deepest: int | str, written: int, held: float) -> Work:
+    """Count a frozen model over the scenes of a part.
+
+    Parameters
+    ----------
+    product
+        The job.
+    deepest
+        Layer where the forward pass stops.
+    written
+        Bytes of its store.
+    held
+        Bytes of a batch's results before they are written.
+    """
+    content = product.content
+    shape, how = tower_of(content["model"], image_px(product)), content["model"]["extraction"]
+    n, batch = _n_part(content) * content.get("windows", 1) ** 2, how["batch_size"]
+    on_gpu = content["device"] == "cuda"
+    forward = 4 * shape.weights + shape.batch_bytes(batch)
+    images = 4 * batch * 3 * image_px(product) ** 2
+    return Work(
+        "hub" if shape.network else "torch", passes=n, flops=n * shape.flops(deepest) / _VIT,
+        elements=n * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2),
+        python=2e5 * (n / batch) + 5e6, bytes_disk=written,
+        bytes_peak=(shape.weights * 4 if on_gpu else forward) + 3 * held + images + _CHUNKS,
+        bytes_device=forward + 2 * held if on_gpu else 0,
+        threads=content["threads"], device=content["device"], unknown=shape.unknown,
+        key=f"models[{model_name(product)}].extraction.batch_size",
+    )  # fmt: skip
+
+
+def pooled(product: Product) -> Work:
+    """Count pooled tokens of all layers."""
+    content = product.content
+    shape, n = tower_of(content["model"], image_px(product)), _n_part(content)
+    own = content["model"]["source"].startswith("toy:") or content["model"].get("modules")
+    layers = shape.n_layers + (0 if own else 2)
+    widths = [shape.width] * (1 + (shape.vectors > 0))
+    widths += [(shape.vectors - 1) * shape.width] * (shape.vectors > 1)
+    kind = content["model"]["extraction"]["dtype"]
+    written = stored(kind, *((layers, n, width) for width in widths), axis=1)
+    # A chunk of every layer is filled at a time.
+    chunks = 2 * min(written, layers * len(widths) * 8 * 2**20)
+    batch = content["model"]["extraction"]["batch_size"]
+    return extraction(product, "final", written, 4 * batch * layers * sum(widths) + chunks / 3)
+
+
+def patches(product: Product) -> Work:
+    """Count the patch tokens of one layer."""
+    content = product.content
+    shape, n = tower_of(content["model"], image_px(product)), _n_part(content)
+    kind = content["model"]["extraction"]["dtype"]
+    written = stored(kind, (n, shape.patches, shape.width), (n, shape.width))
+    batch = content["model"]["extraction"]["batch_size"]
+    return extraction(product, content["layer"], written, 4 * batch * shape.tokens * shape.width)
+
+
+def patches_temporary(product: Product) -> Work:
+    """Count patch tokens that go when they have been read."""
+    return _gone(patches(product))
+
+
+def _gone(work: Work) -> Work:
+    from dataclasses import replace
+
+    return replace(work, temporary=True)
+
+
+def index(product: Product) -> Work:
+    """Count an index of activations."""
+    parts = sum(map(len, product.inputs.values()))
+    return Work(bytes_disk=1500 + 200 * parts, python=3e6 + 2e5 * parts)
+
+
+def shape_of(product: Product) -> tuple[Tower | None, int]:
+    """Return the model behind an index of activations, and the width of its vectors."""
+    made = next(one for split in SPLITS for one in product.inputs[split])
+    content = made.content
+    if made.rule == "encoded":
+        cells, values = groups_of(content["dataset"]["space"])
+        return None, _known_dim(content["model"], cells, values)
+    shape = tower_of(content["model"], image_px(made))
+    return shape, shape.width
+
+
+def captions(product: Product) -> Work:
+    """Count captions of all scenes."""
+    n = n_of(one for made in product.inputs.values() for one in made)
+    return Work("pandas", bytes_disk=40 * n + 2e4, bytes_peak=2000 * n, python=600 * n + 1e7)
+
+
+def text_embeddings(product: Product) -> Work:
+    """Count the vectors of captions, and of queries for objects and values."""
+    (made,) = product.inputs["captions"]
+    n = n_of(one for given in made.inputs.values() for one in given)
+    shape = tower_of(product.content["model"], 224)
+    width = 512 if shape.network and shape.width < 1024 else shape.width
+    return _texts(product, n, shape, width)
+
+
+def _texts(product: Product, n: int, shape: Tower, width: int) -> Work:
+    content = product.content
+    flops = 24 * shape.n_layers * width**2 * (77 if shape.network else 24)
+    return Work(
+        "hub" if shape.network else "torch", passes=n, flops=n * flops / _VIT,
+        elements=n * 40 * width, python=2000 * n, bytes_disk=stored("float32", (n, width)),
+        bytes_peak=4 * shape.weights + 12 * n * width + 2e8, threads=content["threads"],
+        device=content["device"], key=f"models[{model_name(product)}].extraction.batch_size",
+    )  # fmt: skip
+
+
+def joint(product: Product) -> Work:
+    """Count the projection of pooled tokens into the space of texts."""
+    (made,) = product.inputs["index"]
+    n = sum(made.content["n_scenes"].values())
+    shape = tower_of(product.content["model"], 224)
+    return Work(
+        "hub" if shape.network else "torch", flops=2 * n * shape.width**2, python=1e7,
+        bytes_disk=stored("float32", (n, shape.width)),
+        bytes_peak=4 * shape.weights + 12 * n * shape.width + 1e8,
+        threads=product.content["threads"], device=product.content["device"],
+    )  # fmt: skip
+
+
+def table(product: Product) -> Work:
+    """Count a table: as many rows as the jobs that it is made from have, about ten each."""
+    jobs = sum(map(len, product.inputs.values()))
+    return Work(
+        "pandas", bytes_disk=3e4 + 4000 * jobs, bytes_peak=2e5 * jobs, python=1e7 + 1e5 * jobs
+    )
+
+
+def figure(product: Product) -> Work:
+    """Count a figure."""
+    return Work("pandas", bytes_disk=2.3e5, bytes_peak=7e7, python=2.5e7)
+
+
+def report(product: Product) -> Work:
+    """Count the page, which holds all figures and tables."""
+    figures = len(product.inputs.get("figures", ()))
+    return Work(
+        "pandas", bytes_disk=2e5 + 1.5e5 * figures, bytes_peak=5e7 + 5e6 * figures, python=4e7
+    )

@@ -1,0 +1,142 @@
+"""What the study's steps take: contexts that a vision-language model reads, and questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bindscope.config.zoo import TOY, read_manifest
+from bindscope.core.graph import Product
+from bindscope.core.work import Work
+from bindscope.graph.towers import settings
+
+Content = Mapping[str, Any]
+
+_GROUPS = 3  # things, colours, items
+# Width and layers of language models by the number of their parameters in a name.
+_SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
+_IMAGE_TOKENS, _QUESTION_TOKENS = 2900, 90  # of the views of one image; of a prompt
+_ORACLE = 30_000  # numbers that an oracle makes for one answer
+"""Of the default run, as the bytes of a row below."""
+_ROW = 620
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """Layers, width, tokens of a context, and weights of a model that answers."""
+
+    layers: int
+    width: int
+    tokens: int
+    weights: float
+    bytes_each: int = 4
+    kind: str = "published"
+
+
+def _engine(model: Content, product: Product) -> _Engine:
+    if model["kind"] in ("oracle", "mixed_oracle"):
+        return _Engine(4, 32, 12, 0, kind="oracle")
+    if model["kind"] == "toy":
+        toy: Content = {}
+        if "source" in model:
+            toy = read_manifest(model["source"], TOY).get("recipe", {}).get("toy", {})
+        for made in product.inputs.get("weights", ()):
+            toy = made.content.get("toy", toy)
+        width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
+        return _Engine(layers, width, 140, 14.0 * layers * width**2, kind="toy")
+    known = settings(str(model["source"]))
+    text = {**known, **known.get("text_config", {})}
+    word = re.search(r"(\d+(?:\.\d+)?b)\b", str(model["source"]).lower())
+    width, layers = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
+    width = int(text.get("hidden_size", width))
+    layers = int(text.get("num_hidden_layers", layers))
+    weights = 12.0 * layers * width**2 + 2.0 * int(text.get("vocab_size", 152_000)) * width + 4e8 * (
+        not known
+    )  # fmt: skip
+    size = 2 if model.get("precision") == "bfloat16" else 4
+    return _Engine(layers, width, _IMAGE_TOKENS, weights, size)
+
+
+def _trials(content: Content) -> int:
+    """Return how many conditions an experiment answers under, of two or more things."""
+    things = content["task"]["things"]
+    options = {name: len(o) if isinstance(o, list) else o for name, o in enumerate(content["options"])}
+    first, second, third = (int(options.get(i, 1) or 1) for i in range(3))
+    return {
+        "factorizability": 1 + _GROUPS * (things + 2), "positions": 1 + 2 * first * 3,
+        "mean": 1 + 7 * first * 2, "nulls": 1 + _GROUPS * 8, "doses": 1 + 3 * _GROUPS * max(second, 5),
+        "transfer": 1 + 8, "signatures": 1 + 3 + things * 2, "layers": 1 + _GROUPS * 24,
+        "pairing": 1 + 48, "tokens": 16, "knockout": 1 + 12, "heads": 1 + _GROUPS * 30 * max(first, 1),
+        "subspaces": 1 + 2 * max(second, 4) * max(third, 2), "mixture": 9,
+    }.get(content["experiment"], 12)  # fmt: skip
+
+
+def _asked(product: Product, contexts: float, answers: float, rows: float) -> Work:
+    """Count contexts that are read, and answers to questions about them."""
+    content = product.content
+    device = content.get("device", "cpu")
+    flops = elements = weights = state = 0.0
+    kinds = set()
+    for model in content["models"]:
+        one = _engine(model, product)
+        kinds.add(one.kind)
+        flops += 2.0 * one.weights * (contexts * one.tokens + answers * _QUESTION_TOKENS)
+        elements += answers * (_ORACLE if one.kind == "oracle" else one.layers * one.width * 400.0)
+        weights = max(weights, one.weights * one.bytes_each)
+        at_once = int(model.get("batch_size", content.get("batch_size", 100)))
+        batch = min(int(content.get("batch_size", 100)), int(content.get("task", {}).get("rows", 100)))
+        # Keys and values of the contexts of a batch, twice (base and source), and hidden states.
+        per_token = one.bytes_each * one.width * (one.layers / 2 if one.kind == "published" else 2.0 * one.layers)
+        state = max(state, 2 * batch * one.tokens * per_token + 8.0 * at_once * one.tokens * one.width)
+    on_gpu = device == "cuda"
+    libraries = "plain" if kinds == {"oracle"} else "hub"
+    return Work(
+        libraries, passes=contexts + answers, flops=flops / 0.5, elements=elements,
+        python=2e7 + 1500.0 * answers if kinds == {"oracle"} else 5e7 + 4e4 * answers / 16,
+        bytes_peak=(weights if on_gpu else weights + state) + 3e7,
+        bytes_device=(weights + state) * on_gpu, bytes_disk=rows * len(content["models"]),
+        threads=content.get("threads", 1), device=device,
+        key=f"studies.binding_id.suites[{product.wildcards['suite']}].batch_size",
+    )  # fmt: skip
+
+
+def binding_id_estimates(product: Product) -> Work:
+    """Count contexts of the estimation split under every exchange, and mean differences."""
+    content = product.content
+    task = content["task"]
+    contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
+    widest = max((_engine(m, product) for m in content["models"]), key=lambda one: one.width)
+    tokens = {"oracle": 1.5, "toy": 9.0}.get(widest.kind, 150.0)
+    vectors = 4.0 * widest.layers * widest.width * tokens * _GROUPS * task["things"] * 3
+    return _asked(product, contexts, 0, vectors + 9000)
+
+
+def binding_id_interventions(product: Product) -> Work:
+    """Count contexts of tested rows, and answers under every condition of an experiment."""
+    content = product.content
+    if "records" in content:
+        return _asked(product, 500, 2000, 1e6)
+    rows, things = content["task"]["rows"], content["task"]["things"]
+    trials, queries = _trials(content), things
+    answers = float(rows * trials * queries)
+    per_model = 4.0 * rows * trials * queries * max(4, things) + trials * queries * 4 * _ROW
+    return _asked(product, 2.0 * rows * (1 + (content["experiment"] == "signatures")), answers, per_model)
+
+
+def toy_vlm(product: Product) -> Work:
+    """Count the training of a toy: a scene has about 140 tokens, interchange reads three times."""
+    content = product.content
+    toy = content["toy"]
+    given, width, layers = toy["training"], toy["width"], toy["n_layers"]
+    weights = 14.0 * layers * width**2 + 24.0 * toy["tower_width"] ** 2 + 300.0 * width
+    times = 3 if toy["objective"] == "interchange" else 1
+    n = given["steps"] * given["batch_size"] * times
+    return Work(
+        "hub", passes=n, flops=6.0 * n * 140 * weights / 0.5, elements=n * 140.0 * width * layers * 40,
+        python=2e4 * given["steps"] * times, bytes_disk=4.2 * weights,
+        bytes_peak=16 * weights + 4.0 * given["batch_size"] * times * 140 * width * layers * 40 + 1e8,
+        threads=content["threads"], device=content["device"],
+        key=f"studies.binding_id.toys[{product.wildcards['toy']}].training.batch_size",
+    )  # fmt: skip

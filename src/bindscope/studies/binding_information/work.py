@@ -1,0 +1,187 @@
+"""What the study's steps take: arithmetic of probes, from their number of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from bindscope.core.graph import Product
+from bindscope.core.splits import SPLITS
+from bindscope.core.work import Work, sides
+from bindscope.graph.work import n_counts, shape_of
+from bindscope.studies.binding_information.config import PATCH_FAMILIES
+
+Content = Mapping[str, Any]
+
+# Of a path of ten ridge strengths, columns that leave it counted in part (default run: 770 to 1,230
+# iterations of the slowest column), and of a fit that a null probe ends early.
+_PATH, _NULL_PATH = 500, 60
+# How many cycles a fit takes (default run: 2; 8 is the most).
+_CYCLES = 2.5
+_PAPER_EPOCHS = 40
+_HELD_BY_CONVEX = 8  # `batches.WORK`
+_TRIED = 4  # functions of a margin in an iteration or a step
+_SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
+
+
+def _sizes(product: Product) -> tuple[dict[str, int], int]:
+    """Return scenes by split, and count bits."""
+    codes = product.inputs["labels"][0].inputs["codes"]
+    n = {made.wildcards["split"]: int(made.content["n_scenes"]) for made in codes}
+    space = codes[0].content.get("dataset", {}).get("space")
+    return n, n_counts(space) if space else 0
+
+
+def _heads(content: Content, counts: int) -> Iterator[tuple[int, int]]:
+    """Yield heads that are fitted together: their number, and that of the bits before the first."""
+    cells, values = sides(content)
+    targets = content["probe"]["targets"]
+    jointly = content["probe"]["family"] == "set"
+    if "plain" in targets:
+        yield from ((cells, 0), (values, 0))
+    if "anchored" in targets:
+        yield cells, 0
+    if "chained" in targets and jointly:
+        yield cells + counts + values, 0
+    elif "chained" in targets:
+        yield from ((values, 0), (cells, values + counts))
+        if counts:
+            yield counts, values
+
+
+def _weights(probe: Content, dim: int, tokens: int, heads: int, first: int) -> tuple[float, float]:
+    """Return the weights of some heads, and of products that a scene takes part in."""
+    bits = (first + heads) * bool(probe.get("conditioned", True))
+    read = dim + bits
+    kind = probe["family"]
+    if kind == "linear":
+        return read * heads, read * heads
+    if kind == "set":
+        hidden, summed = probe["hidden"], probe["summed"]
+        each = hidden * (dim + summed)
+        once = summed * (dim + summed) + (summed + bits) * heads
+        return each + tokens * hidden + once, tokens * each + once
+    if kind == "dnn":
+        each = probe["hidden"] * (read + 2 * probe["hidden"] + 1)
+        return each * heads, each * heads
+    rank = probe["rank"]
+    if kind == "attention_quadratic":
+        each = 2 * rank * read + 2 * dim
+        return each * heads, heads * (each + 2 * tokens * dim)
+    if kind in ("quadratic_reuse", "multilinear_reuse"):
+        each = 2 * rank * (bits + dim / max(heads, 1) ** 0.5)
+        return each * heads, each * heads
+    return 2 * rank * read * heads, 2 * rank * read * heads
+
+
+def fit(product: Product) -> Work:
+    """Count the fits of all targets and seeds of a job, and what they write."""
+    content = product.content
+    probe, representation = content["probe"], content["representation"]
+    n, counts = _sizes(product)
+    patches = representation["tokens"] == "patches" or bool(representation.get("patches"))
+    dim, tokens = 1, 1
+    if product.inputs.get("index"):
+        shape, dim = shape_of(product.inputs["index"][0])
+        dim *= 2 if representation["tokens"] == "cls_mean" else 1
+        tokens = shape.patches if shape and patches else 1
+    return _fit(content, probe, n, counts, dim, tokens, patches, model=product)
+
+
+null = fit
+
+
+def _fit(
+    content: Content, probe: Content, n: Mapping[str, int], counts: int, dim: int, tokens: int,
+    patches: bool, model: Product,
+) -> Work:  # fmt: skip
+    cells, values = sides(content)
+    convex = probe["protocol"] == "converged"
+    heads = list(_heads(content, counts))
+    n_heads = sum(number for number, _ in heads)
+    vector = 2 * dim if patches else dim  # [CLS] and the mean token
+    linear = sum(_weights({"family": "linear"}, vector, 1, *one)[0] for one in heads)
+    numbers = [_weights(probe, dim, tokens, *one) for one in heads]
+    own, used = (sum(column) for column in zip(*numbers, strict=True))
+    alone = probe["family"] == "linear" and convex
+    seeds = 1 if alone and content["control"] == "none" else len(content["seeds"])
+    flops = elements = steps = 0.0
+    if convex:
+        path = _PATH if "index" in model.inputs else _NULL_PATH
+        fits = seeds if content["control"] != "none" else 1
+        flops += fits * path * 4 * n["train"] * linear
+        elements += fits * path * _TRIED * n["train"] * n_heads
+    if not alone:
+        batch = probe["batch_size"] if convex else 1024
+        epochs = _PAPER_EPOCHS * -(-n["train"] // batch)
+        steps = (_CYCLES * probe["steps"] if convex else epochs) * seeds
+        flops += steps * 6 * batch * used / _SMALL
+        elements += steps * (batch * (n_heads * _TRIED + 8 * tokens * 64) + 6 * own)
+    kept = own + (linear if convex and not alone else 0)
+    bits = cells + values + counts
+    held = _held(probe, n, dim, tokens, patches, convex, bits, cells)
+    rows = 600 * n_heads / 64
+    return Work(
+        "torch", flops=flops, elements=elements + 4000 * n["test"] * len(seeds_of(content)),
+        python=3e6 + 500 * (steps + _PATH * convex) * len(heads),
+        bytes_peak=held + 16 * own * min(seeds, 4) + 8 * n["test"] * bits,
+        bytes_disk=4 * kept * len(seeds_of(content)) + 14e3 + 8 * n["test"] * ("plain" in str(probe["targets"])) + rows,
+        threads=content["threads"], device=content["device"],
+        bytes_device=(held + 16 * own * seeds) * (content["device"] == "cuda"),
+        key=f"studies.binding_information.probes[{model.wildcards['probe']}].memory_mb",
+    )  # fmt: skip
+
+
+def seeds_of(content: Content) -> list[int]:
+    """Return the seeds of a job."""
+    return list(content["seeds"])
+
+
+def _held(
+    probe: Content, n: Mapping[str, int], dim: int, tokens: int, patches: bool, convex: bool,
+    bits: int, cells: int,
+) -> float:  # fmt: skip
+    """Return the bytes of inputs and labels in memory (`probes.batches`)."""
+    total = sum(n.values())
+    labels = total * (bits + 4 * (bits + cells))
+    memory = probe["memory_mb"] * 2**20
+    if patches:
+        inputs = 2.0 * total * tokens * dim
+        vectors = 8.0 * dim * (n["train"] + n["val"])
+        batch = 4 * probe["batch_size"] * tokens * (dim + 2 * probe.get("hidden", 64)) * 3
+        return min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
+    design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
+    design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
+    whole = 4.0 * dim * total + design * convex
+    if whole + labels <= memory:
+        return whole + labels
+    streamed = 4 * 4096 * (dim + 1 + bits * (1 + _HELD_BY_CONVEX))
+    return min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed
+
+
+def learning_curve(product: Product) -> Work:
+    """Count a fit to each share of the train scenes."""
+    whole = fit(product)
+    shares = product.content["shares"]
+    return replace(
+        whole, flops=whole.flops * sum(shares), elements=whole.elements * sum(shares),
+        python=whole.python * len(shares), bytes_disk=3000.0 * len(shares),
+    )  # fmt: skip
+
+
+def attention(product: Product) -> Work:
+    """Count the maps of a probe's queries over the first test scenes."""
+    (made,) = product.inputs["scenes"]
+    shape, dim = shape_of(product.inputs["index"][0])
+    n = made.content["stop"] - made.content["start"]
+    tokens = shape.patches if shape else 1
+    cells = 2 * sides(product.inputs["fit"][0].content)[0]
+    return Work(
+        "torch", flops=2.0 * n * tokens * dim * cells, elements=4.0 * n * tokens * cells,
+        bytes_peak=4.0 * n * tokens * (dim + cells) + 1e8, bytes_disk=3e5,
+    )  # fmt: skip
+
+
+assert SPLITS  # the order of codes
+assert PATCH_FAMILIES

@@ -1,0 +1,174 @@
+"""What the study's steps take: scenes of objects, and maps between them and embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from bindscope.core.graph import Product
+from bindscope.core.work import Work, sides, stored
+from bindscope.graph.towers import tower_of
+from bindscope.graph.work import n_of, shape_of
+
+Content = Mapping[str, Any]
+
+_NEWTON = 40  # passes of a softmax regression over its scenes (default run)
+_STRATA = 1500  # rows of recognition are written for each estimator, strength and stratum
+_ROW = 330  # bytes of one
+_AT_ONCE = 2**28  # `descended.NUMBERS_AT_ONCE`, four bytes each
+_SMALL = 0.5  # share of the rate of large products that such batches reach
+
+
+def _encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
+    """Return the weights of a dual encoder, and of products that one object takes part in."""
+    dim, values = encoder["dim"], sum(sizes)
+    if encoder["kind"] == "product":
+        return 2 * (dim * values + encoder["mixing"] * dim * dim), dim * len(sizes)
+    if encoder["kind"] == "transformer":
+        block = 4 * encoder["width"] ** 2 + 2 * encoder["width"] * encoder["hidden"]
+        own = encoder["layers"] * block + encoder["width"] * (values + dim)
+        return 2 * own, 2 * len(sizes) * own
+    own = encoder["hidden"] * (dim + dim) + 2 * dim * values
+    return 2 * own, own
+
+
+def dual_encoder(product: Product) -> Work:
+    """Count the training of all coverages and seeds, and what is asked of them."""
+    content = product.content
+    sizes, how = content["sizes"], content["training"]
+    runs, objects = len(content["coverages"]) * len(content["seeds"]), prod(sizes)
+    total, used = _encoder_weights(content["encoder"], sizes)
+    dim, batch = content["encoder"]["dim"], how["batch_size"]
+    slots = max(how["objects_per_scene"])
+    asked = objects if how["queries"] == "pool" else (slots + how["swaps"]) * batch + how["random"]
+    read = batch * slots + asked
+    step = runs * 6.0 * (read * used + batch * asked * dim)
+    # Pairs of objects are scenes; candidates are all objects, or exchanges alone.
+    pairs = objects**2 if content["evaluation"]["max_scenes"] is None else min(
+        objects**2, content["evaluation"]["max_scenes"])  # fmt: skip
+    ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
+    evaluated = runs * ways * pairs
+    return Work(
+        "torch", flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
+        elements=how["steps"] * runs * (6.0 * batch * asked + 8 * total + 20 * batch * slots)
+        + evaluated * 20.0,
+        python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
+        bytes_peak=16.0 * runs * total + 12.0 * runs * (batch * asked + read * dim * 4)
+        + 8.0 * min(pairs, 2**15) * (objects + dim) + 3e7,
+        bytes_disk=runs * (8.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
+        threads=content["threads"], device=content["device"],
+        key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
+    )  # fmt: skip
+
+
+def dual_geometry(product: Product) -> Work:
+    """Count what is measured of the embeddings of trained encoders."""
+    made = product.inputs["encoders"][0].content
+    runs, objects = len(made["coverages"]) * len(made["seeds"]), prod(made["sizes"])
+    dim = made["encoder"]["dim"]
+    return Work(
+        "torch", flops=runs * 4.0 * objects**2 * dim, elements=runs * 20.0 * objects**2,
+        python=runs * 1e7, bytes_peak=24.0 * objects * (objects + dim), bytes_disk=runs * 3000.0,
+        key="studies.concepts.dual_encoders, spaces",
+    )  # fmt: skip
+
+
+def planted_embeddings(product: Product) -> Work:
+    """Count what a planted encoder makes of codes."""
+    n, dim = n_of(product.inputs["codes"]), int(product.content["encoder"]["dim"])
+    shapes = [(made.content["n_scenes"], dim) for made in product.inputs["codes"]]
+    return Work(
+        "torch", bytes_disk=stored("float32", *shapes), bytes_peak=32.0 * n * dim,
+        elements=30.0 * n * dim, python=5e6,
+    )  # fmt: skip
+
+
+def _read(product: Product) -> tuple[int, int]:
+    """Return the scenes and dimensions of the embeddings that a job reads."""
+    made = product.inputs["embeddings"][0]
+    n = n_of(product.inputs["codes"])
+    if made.rule == "planted_embeddings":
+        return n, int(made.content["encoder"]["dim"])
+    if made.rule == "index":
+        return n, shape_of(made)[1]
+    return n, tower_of(made.content["model"], 224).width
+
+
+def _recognised(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
+    """Return operations and numbers of fitting probes once, and of asking them once."""
+    cells, values = sides({"sizes": sizes})
+    fitted = _NEWTON * 4.0 * n * dim * (cells + values)
+    return fitted, n * (cells + values) * 30.0
+
+
+def concept_geometry(product: Product) -> Work:
+    """Count probes of embeddings, and how far these are sums over objects."""
+    content = product.content
+    n, dim = _read(product)
+    flops, elements = _recognised(n, dim, content["sizes"])
+    states = 1 + 2 * len(content["estimators"])
+    cells, _ = sides(content)
+    return Work(
+        "torch", flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
+        elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
+        python=2e7 + states * 4e6, bytes_peak=_held(n, dim, cells),
+        bytes_disk=_ROW * (6 + states * 40), threads=content["threads"], device=content["device"],
+        key="datasets, n_scenes",
+    )  # fmt: skip
+
+
+def _held(n: int, dim: int, cells: int) -> float:
+    """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
+    return 8.0 * 4 * n * dim + 10.0 * n * cells
+
+
+def concept_editing(product: Product) -> Work:
+    """Count exchanges of objects, by estimator and strength."""
+    content = product.content
+    n, dim = _read(product)
+    cells, _ = sides(content)
+    flops, elements = _recognised(n, dim, content["sizes"])
+    states = 1 + 2 * len(content["estimators"]) * len(content["strengths"])
+    return Work(
+        "torch", flops=flops / _SMALL + states * 4.0 * n * dim * cells,
+        elements=(_NEWTON + 4 * states) * elements, python=1e7 + states * 2e6,
+        bytes_peak=_held(n, dim, cells), bytes_disk=_ROW * (6 + states * 22.0),
+        threads=content["threads"], device=content["device"], key="datasets, n_scenes",
+    )  # fmt: skip
+
+
+def binding_complexity(product: Product) -> Work:
+    """Count an approximator fitted at all coverages and seeds, and probes of what it predicts."""
+    content = product.content
+    how, splits = content["approximator"], len(content["coverages"]) * len(content["seeds"])
+    runs, slots = 1, 2
+    if "dual" in content:
+        (made,) = product.inputs["weights"]
+        runs = len(made.content["coverages"]) * len(made.content["seeds"])
+        n, dim = int(content["dual"]["objects"]) ** 2, int(content["dual"]["encoder"]["dim"])
+    else:
+        n, dim = _read(product)
+    cells, values = sides(content)
+    used = slots * values * dim
+    if how["kind"] == "mlp":
+        widths = [slots * values, *how["widths"], dim]
+        used = sum(a * b for a, b in zip(widths[:-1], widths[1:], strict=True))
+    width = sum(how["widths"]) if how["kind"] == "mlp" else 2 * how["rank"]
+    steps = {"additive": 1, "forest": 0, "booster": 0}.get(how["kind"], how["steps"])
+    share = sum(content["coverages"]) / len(content["coverages"])
+    fitted = runs * splits * steps * n * share * used * 6.0
+    probes, elements = _recognised(n, dim, content["sizes"])
+    trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
+    one = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
+    together = min(splits, max(1.0, 4.0 * _AT_ONCE // one)) if steps > 1 else 1.0
+    return Work(
+        "torch", flops=(fitted + runs * probes) / _SMALL,
+        elements=runs * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
+        + runs * splits * trees * (how["kind"] in ("forest", "booster")),
+        python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
+        bytes_peak=_held(n, dim, cells) + one * together * 1.2 + 8.0 * splits * n,
+        bytes_disk=_ROW * 16.0 * (1 + splits) * runs,
+        threads=content["threads"], device=content["device"],
+        key="studies.concepts.analyses, dual_objects" if "dual" in content else "datasets, n_scenes",
+    )  # fmt: skip
