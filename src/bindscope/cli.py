@@ -11,6 +11,7 @@ from pathlib import Path
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
+from bindscope.core.work import DEVICES
 from bindscope.studies.build import all_steps, read_graph
 
 DEFAULT = "config/config.yaml"
@@ -52,9 +53,17 @@ def _path(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    graph = load_graph(arguments.configfile)
+    if arguments.cost:
+        from bindscope.commands import calibration, cost
+
+        products = list(graph.products.values()) if arguments.all else cost.would_run(graph)
+        device = arguments.device
+        print(cost.table(products, DEVICES[device] if device else calibration.this_machine()))
+        return 0
     from bindscope.commands.plan import explain
 
-    print(explain(load_graph(arguments.configfile), arguments.configfile))
+    print(explain(graph, arguments.configfile))
     return 0
 
 
@@ -99,7 +108,11 @@ def parser() -> argparse.ArgumentParser:
     def configfile(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--configfile", default=DEFAULT, help=f"configuration ({DEFAULT})")
 
-    configfile(command("plan", _plan, "say in a few lines what `snakemake` would run, and why"))
+    plan = command("plan", _plan, "say in a few lines what `snakemake` would run, and why")
+    plan.add_argument("--cost", action="store_true", help="jobs, hours, memory and disk instead")
+    plan.add_argument("--all", action="store_true", help="of all jobs, those too that are done")
+    plan.add_argument("--device", choices=sorted(DEVICES), help="on a GPU of this name, not here")
+    configfile(plan)
     path = command("path", _path, "print the paths of a product")
     path.add_argument("rule", choices=sorted(all_steps()), help="name of the rule that makes it")
     path.add_argument("names", nargs="*", metavar="NAME=VALUE", help="dataset=... model=...")

@@ -8,6 +8,7 @@ from pathlib import Path
 SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
 
+from bindscope.commands.cost import refuse_too_large
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
@@ -15,10 +16,14 @@ from snakemake.exceptions import WorkflowError
 
 
 def checked_graph():
-    """Check the configuration and list its products."""
+    """Check the configuration and list its products; refuse jobs that memory cannot hold."""
     source = " + ".join(map(str, workflow.configfiles)) or "--config"
     try:
-        return read_graph(config, source)
+        found = read_graph(config, source)
+        if workflow.is_main_process:
+            given = workflow.global_resources.get("mem_mb")
+            refuse_too_large(found, given and given.value, source)
+        return found
     except BindscopeError as error:
         # Snakemake would show where in this file a WorkflowError comes from, as a traceback.
         raise SystemExit(f"\n{error}") from None

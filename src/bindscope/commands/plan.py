@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph, Product
@@ -69,28 +69,36 @@ def _new_or_changed(product: Product) -> str:
     # A trailing `?` matches one character, so only this product's siblings are found.
     siblings = sorted(Path().glob(pattern), key=lambda path: path.stat().st_mtime)
     for sibling in reversed(siblings):
-        if old := _recorded_spec(sibling):
-            changes = list(_differences(old, json.loads(product.spec)))
+        if (old := recorded(sibling)) and old.spec:
+            changes = list(_differences(old.spec, product.content))
             own = [change for change in changes if not change.startswith("inputs")]
             return "changed: " + "; ".join(own[:3]) if own else "made from something that changed"
     return "new"
 
 
-def _recorded_spec(path: Path) -> dict[str, Any] | None:
+class Record(NamedTuple):
+    """What Snakemake keeps of the parameters that a file was made with: the spec, and each text."""
+
+    spec: dict[str, Any] | None
+    texts: list[str]
+
+
+def recorded(path: Path) -> Record | None:
+    """Return Snakemake's record of a file; None where it has none."""
     name = base64.b64encode(str(path).encode()).decode().replace("/", "_")
-    record = Path(".snakemake/metadata") / name
     try:
-        params = json.loads(record.read_text()).get("params", [])
+        params = json.loads((Path(".snakemake/metadata") / name).read_text()).get("params", [])
     except (OSError, ValueError):
         return None
-    for text in params:
+    found = Record(None, [str(text).strip("'\"") for text in params])
+    for text in found.texts:
         try:
-            spec = json.loads(str(text).strip("'\""))
+            spec = json.loads(text)
         except ValueError:
             continue
         if isinstance(spec, dict):
-            return spec
-    return None
+            return found._replace(spec=spec)
+    return found
 
 
 def _differences(old: Any, new: Any, where: str = "") -> Any:

@@ -25,15 +25,19 @@ from typing import Any, Self
 import psutil
 from snakemake.utils import update_config
 
+from bindscope.commands import calibration, cost
+from bindscope.commands.cost import MEMORY_MB
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import is_alive, write_json
 from bindscope.core.graph import Product
+from bindscope.core.work import REFERENCE
 from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
 # Who runs here: on a shared disk, processes of another machine cannot be seen.
 RECORD = Path(".snakemake/bindscope-run.json")
 DEFAULT = "config/config.yaml"
+CGROUP = Path("/sys/fs/cgroup")
 DOWNLOADS = ("weights", "download")
 DRY = {"-n", "--dry-run", "--dryrun"}
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
@@ -73,6 +77,8 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     if not code:
         known = os.pathsep.join(product.path() for product in lost)
         environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
+        if "--resources" in defaults(arguments):
+            environment.setdefault(MEMORY_MB, str(total_mb()))
         code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
     # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
     # second run, which Snakemake refused, has written a record of its own.
@@ -93,7 +99,9 @@ def run(root: Path, arguments: Sequence[str]) -> int:
             "continues from there. Logs of jobs: results/logs",
             file=sys.stderr,
         )
-    elif not dry:
+    elif dry:
+        say_cost(arguments)
+    else:
         print(f"\nDone in {time.monotonic() - started:.0f} s.")
         for title, pattern in RESULTS.items():
             if names := sorted(path.stem for path in (root / "results").glob(pattern)):
@@ -152,6 +160,13 @@ def defaults(arguments: Sequence[str]) -> list[str]:
     return cores + memory
 
 
+def say_cost(arguments: Sequence[str]) -> None:
+    """Print what the jobs of a dry run would take."""
+    graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
+    machine = calibration.stored() or REFERENCE
+    print(f"\nForecast: {cost.summary(cost.would_run(graph), machine)}; `bindscope plan --cost`")
+
+
 def configfiles(arguments: Sequence[str]) -> list[str]:
     """Return the configuration files among the user's arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -160,7 +175,15 @@ def configfiles(arguments: Sequence[str]) -> list[str]:
     return list(known.configfile)
 
 
-def available_mb(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+def total_mb(cgroup: Path = CGROUP) -> int:
+    """Return the memory of the machine, or of the container, in MiB."""
+    total = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):  # no such container, or its limit is "max"
+        total = min(total, int((cgroup / "memory.max").read_text()))
+    return total // 2**20
+
+
+def available_mb(cgroup: Path = CGROUP) -> int:
     """Return the memory that jobs may use together, in MiB: what is free, within a container."""
     free = int(psutil.virtual_memory().available)
     with suppress(OSError, ValueError):  # no such container, or its limit is "max"

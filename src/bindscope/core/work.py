@@ -49,9 +49,10 @@ class Work:
         Steps of the interpreter; small calls of NumPy and torch are about ten each.
     bytes_peak, bytes_device
         Memory beside the libraries, at most, and that on a GPU.
-    bytes_disk
-        Files that it leaves; `temporary` where they go when they have been read, `elsewhere` where
-        they are outside of the results (the cache of the hub).
+    bytes_disk, bytes_rows
+        Files that it leaves, of these the rows that tables are made from;
+        `temporary` where they go when they have been read, `elsewhere` where they are outside of
+        the results (the cache of the hub).
     threads, device
         CPU threads, and `cpu` or `cuda`.
     key
@@ -68,6 +69,7 @@ class Work:
     bytes_peak: float = 0
     bytes_device: float = 0
     bytes_disk: float = 0
+    bytes_rows: float = 0
     temporary: bool = False
     elsewhere: bool = False
     threads: int = 1
@@ -154,7 +156,7 @@ def refuse(products: Iterable[Product], memory_mb: float, source: str) -> None:
     Parameters
     ----------
     products
-        Jobs that would run.
+        Jobs that would run; those that need more are refused.
     memory_mb
         What there is, MiB.
     source

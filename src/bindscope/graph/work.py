@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -25,6 +26,8 @@ _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
 _VIT = 0.6  # share of the rate of large products that small transformers reach (zoo, default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
+# Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
+_TABLE = 1.7
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
 
@@ -39,12 +42,11 @@ def n_counts(space: Content) -> int:
     sizes = [group["size"] for group in space["groups"]]
     most = int(space.get("max_objects") or space.get("n_objects", 1))
     used = list(space.get("chosen") or sizes)
-    fixed = space["kind"] == "balanced" and all(most % n == 0 and n == most for n in used)
-    if len(sizes) != 2 or space["kind"] in ("draws", "counted") or fixed:
+    if len(sizes) != 2 or space["kind"] in ("draws", "counted"):
         return 0
-    cells = prod(used)
+    cells, all_used = prod(used), space["kind"] == "balanced"
     return sum(
-        size * max(0, min(most - n + 1, cells // n) - 1)
+        size * max(0, min(most - n + 1 if all_used else most, cells // n) - 1)
         for size, n in zip(sizes, used, strict=True)
     )
 
@@ -126,12 +128,17 @@ def scenes(product: Product) -> Work:
     backend = render.get("backend") or {}
     kind = "mitsuba" if backend.get("kind") == "mitsuba" else render["kind"]
     samples = backend.get("samples", 64) / 64 if kind == "mitsuba" else 1
-    return _drawn(content, kind, render["size_px"], samples)
+    return _drawn(content, kind, side_of(render), samples)
 
 
 def record_scenes(product: Product) -> Work:
     """Count the reading of a shard's photographs."""
-    return _drawn(product.content, "photos", product.content["render"]["size_px"], 1)
+    return _drawn(product.content, "photos", side_of(product.content["render"]), 1)
+
+
+def side_of(render: Content) -> int:
+    """Return the side of the images that a renderer gives; sprites have one size."""
+    return int(render.get("size_px", 36))
 
 
 def _drawn(content: Content, kind: str, side: int, samples: float) -> Work:
@@ -178,13 +185,14 @@ def training(product: Product) -> Work:
     content = product.content
     model, render = content["model"], content["dataset"]["render"]
     given = model["training"]
-    shape = tower_of(model, render["size_px"])
+    side = side_of(render)
+    shape = tower_of(model, side)
     objective = model["source"].partition(":")[2]
     if objective == "none":
         return Work("torch", bytes_disk=4 * shape.weights, python=1e7)
     views = 4 if objective == "self_distillation" else 1
     n = given["steps"] * given["batch_size"] * views
-    drawn = _DRAWN[render["kind"]] * n * render["size_px"] ** 2 / views
+    drawn = _DRAWN[render["kind"]] * n * side**2 / views
     return Work(
         "torch", passes=n, flops=3 * n * shape.flops() / _VIT, elements=drawn + 40 * n * shape.width,
         python=8000 * given["steps"], threads=content["threads"], device=content["device"],
@@ -241,7 +249,7 @@ def image_px(product: Product) -> int:
     """Return the side of the scenes that a job reads."""
     made = next(iter(product.inputs["scenes"]))
     render = made.content.get("render") or made.content["dataset"]["render"]
-    return int(render["size_px"])
+    return side_of(render)
 
 
 def extraction(product: Product, deepest: int | str, written: int, held: float) -> Work:
@@ -303,13 +311,7 @@ def patches(product: Product) -> Work:
 
 def patches_temporary(product: Product) -> Work:
     """Count patch tokens that go when they have been read."""
-    return _gone(patches(product))
-
-
-def _gone(work: Work) -> Work:
-    from dataclasses import replace
-
-    return replace(work, temporary=True)
+    return replace(patches(product), temporary=True)
 
 
 def index(product: Product) -> Work:
@@ -369,11 +371,17 @@ def joint(product: Product) -> Work:
 
 
 def table(product: Product) -> Work:
-    """Count a table: as many rows as the jobs that it is made from have, about ten each."""
-    jobs = sum(map(len, product.inputs.values()))
+    """Count a table by the rows that its jobs leave."""
+    read = 0.0
+    for role, given in product.inputs.items():
+        # Rows beside those that stand for a product are a large part of what it leaves.
+        own = [made.work.bytes_disk / 3 if role in product.reads else made.work.bytes_rows
+               for made in given]  # fmt: skip
+        read += sum(own)
     return Work(
-        "pandas", bytes_disk=3e4 + 4000 * jobs, bytes_peak=2e5 * jobs, python=1e7 + 1e5 * jobs
-    )
+        "pandas", bytes_disk=1.2e4 + _TABLE * read, bytes_peak=6e7 + 12 * read,
+        python=4e6 + 6 * read,
+    )  # fmt: skip
 
 
 def figure(product: Product) -> Work:

@@ -18,9 +18,8 @@ _GROUPS = 3  # things, colours, items
 # Width and layers of language models by the number of their parameters in a name.
 _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
 _IMAGE_TOKENS, _QUESTION_TOKENS = 2900, 90  # of the views of one image; of a prompt
-_ORACLE = 30_000  # numbers that an oracle makes for one answer
-"""Of the default run, as the bytes of a row below."""
-_ROW = 620
+_ORACLE = 30_000  # numbers that an oracle makes for one answer (default run)
+_ROW = 1900  # bytes of the rows of a condition and question (default run)
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,26 @@ def _engine(model: Content, product: Product) -> _Engine:
     return _Engine(layers, width, _IMAGE_TOKENS, weights, size)
 
 
-def _trials(content: Content) -> int:
-    """Return how many conditions an experiment answers under, of two or more things."""
-    things = content["task"]["things"]
-    options = {name: len(o) if isinstance(o, list) else o for name, o in enumerate(content["options"])}
-    first, second, third = (int(options.get(i, 1) or 1) for i in range(3))
-    return {
-        "factorizability": 1 + _GROUPS * (things + 2), "positions": 1 + 2 * first * 3,
-        "mean": 1 + 7 * first * 2, "nulls": 1 + _GROUPS * 8, "doses": 1 + 3 * _GROUPS * max(second, 5),
-        "transfer": 1 + 8, "signatures": 1 + 3 + things * 2, "layers": 1 + _GROUPS * 24,
-        "pairing": 1 + 48, "tokens": 16, "knockout": 1 + 12, "heads": 1 + _GROUPS * 30 * max(first, 1),
-        "subspaces": 1 + 2 * max(second, 4) * max(third, 2), "mixture": 9,
-    }.get(content["experiment"], 12)  # fmt: skip
+def _trials(content: Content, layers: int) -> tuple[int, int]:
+    """Return how many conditions an experiment answers under, and questions of each."""
+    things, experiment = content["task"]["things"], content["experiment"]
+    lengths = [len(one) if isinstance(one, list) else 1 for one in content["options"]]
+    first, second, third = (*lengths, 1, 1, 1)[:3]
+    sweep = 3 * layers  # each alone, up to it, and from it on
+    trials = {
+        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 2 * first * 2,
+        "mean": 1 + 12 * first, "nulls": 1 + _GROUPS * 8, "doses": 1 + _GROUPS * 2 * second,
+        "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (2 * sweep - layers),
+        "pairing": 1 + 2 * sweep - layers, "tokens": 16, "knockout": 13,
+        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * second * third, "mixture": 9,
+    }.get(experiment, 12)  # fmt: skip
+    every = experiment in ("factorizability", "signatures", "layers")
+    return trials, things * (1 + every) + bool(content.get("null_query"))
 
 
-def _asked(product: Product, contexts: float, answers: float, rows: float) -> Work:
+def _asked(
+    product: Product, contexts: float, answers: float, arrays: float, rows: float
+) -> Work:
     """Count contexts that are read, and answers to questions about them."""
     content = product.content
     device = content.get("device", "cpu")
@@ -96,7 +100,8 @@ def _asked(product: Product, contexts: float, answers: float, rows: float) -> Wo
         libraries, passes=contexts + answers, flops=flops / 0.5, elements=elements,
         python=2e7 + 1500.0 * answers if kinds == {"oracle"} else 5e7 + 4e4 * answers / 16,
         bytes_peak=(weights if on_gpu else weights + state) + 3e7,
-        bytes_device=(weights + state) * on_gpu, bytes_disk=rows * len(content["models"]),
+        bytes_device=(weights + state) * on_gpu, bytes_disk=(arrays + rows) * len(content["models"]),
+        bytes_rows=rows * len(content["models"]),
         threads=content.get("threads", 1), device=device,
         key=f"studies.binding_id.suites[{product.wildcards['suite']}].batch_size",
     )  # fmt: skip
@@ -108,21 +113,24 @@ def binding_id_estimates(product: Product) -> Work:
     task = content["task"]
     contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
     widest = max((_engine(m, product) for m in content["models"]), key=lambda one: one.width)
-    tokens = {"oracle": 1.5, "toy": 9.0}.get(widest.kind, 150.0)
+    tokens = {"oracle": 5.0, "toy": 9.0}.get(widest.kind, 150.0)
     vectors = 4.0 * widest.layers * widest.width * tokens * _GROUPS * task["things"] * 3
-    return _asked(product, contexts, 0, vectors + 9000)
+    return _asked(product, contexts, 0, vectors, 9400)
 
 
 def binding_id_interventions(product: Product) -> Work:
     """Count contexts of tested rows, and answers under every condition of an experiment."""
     content = product.content
     if "records" in content:
-        return _asked(product, 500, 2000, 1e6)
+        return _asked(product, 500, 2000, 1e6, 1e5)
     rows, things = content["task"]["rows"], content["task"]["things"]
-    trials, queries = _trials(content), things
-    answers = float(rows * trials * queries)
-    per_model = 4.0 * rows * trials * queries * max(4, things) + trials * queries * 4 * _ROW
-    return _asked(product, 2.0 * rows * (1 + (content["experiment"] == "signatures")), answers, per_model)
+    deepest = max(_engine(model, product).layers for model in content["models"])
+    trials, queries = _trials(content, deepest)
+    twice = content["experiment"] == "signatures"
+    return _asked(
+        product, 2.0 * rows * (1 + twice), float(rows * trials * queries),
+        4.0 * rows * trials * queries * things * (1 + (not twice)), 1.0 * _ROW * trials * queries,
+    )  # fmt: skip
 
 
 def toy_vlm(product: Product) -> Work:

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from bindscope.core.graph import Product
-from bindscope.core.splits import SPLITS
 from bindscope.core.work import Work, sides
 from bindscope.graph.work import n_counts, shape_of
-from bindscope.studies.binding_information.config import PATCH_FAMILIES
 
 Content = Mapping[str, Any]
 
@@ -182,6 +180,3 @@ def attention(product: Product) -> Work:
         bytes_peak=4.0 * n * tokens * (dim + cells) + 1e8, bytes_disk=3e5,
     )  # fmt: skip
 
-
-assert SPLITS  # the order of codes
-assert PATCH_FAMILIES

@@ -1,0 +1,172 @@
+"""What a run would take: jobs, passes, hours, memory and disk, before anything is computed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bindscope.commands.plan import recorded
+from bindscope.core.graph import Graph, Product
+from bindscope.core.registries import studies
+from bindscope.core.work import Machine, refuse
+
+MEMORY_MB = "BINDSCOPE_MEMORY_MB"
+SHARED = "shared"
+_MOST_KINDS = 8
+
+
+def would_run(graph: Graph) -> list[Product]:
+    """Return the products that Snakemake would make, by the files and its records of them.
+
+    These are leaves that are missing, what has a record of another spec or code, what is made from
+    such products, and what they read that is missing. Times of files are not looked at.
+    """
+    products = list(graph.products.values())
+    made = {id(one) for one in products if _is_old(one)}
+    n = -1
+    while len(made) > n:
+        n = len(made)
+        for product in products:  # inputs come before what is made from them
+            if any(id(one) in made for one in _inputs(product)):
+                made.add(id(product))
+        for product in reversed(products):
+            if id(product) in made:
+                made |= {id(one) for one in _inputs(product) if not Path(one.path()).exists()}
+    return [product for product in products if id(product) in made]
+
+
+def refuse_too_large(graph: Graph, given_mb: float | None, source: str) -> None:
+    """Refuse jobs that would run and need more memory than there is, before anything runs.
+
+    Parameters
+    ----------
+    graph
+        All products.
+    given_mb
+        What the user gives Snakemake, MiB; None: nothing is said. `make run` gives what is free at
+        the time, and names what the machine has in all, which counts.
+    source
+        Configuration files, for the message.
+    """
+    limit = float(os.environ.get(MEMORY_MB, given_mb or 0))
+    if not limit or all(made.work.memory_mb <= limit for made in graph.products.values()):
+        return
+    refuse(would_run(graph), limit, source)
+
+
+def _inputs(product: Product) -> Iterable[Product]:
+    return (made for given in product.inputs.values() for made in given)
+
+
+def _is_old(product: Product) -> bool:
+    """Whether a product is made for its own sake: it is asked for by name and missing, or stale."""
+    path = Path(product.path())
+    if not path.exists():
+        return product.step.leaf
+    record = recorded(path)
+    return record is not None and (
+        record.spec != product.content or product.code not in record.texts
+    )
+
+
+def summary(products: Sequence[Product], machine: Machine) -> str:
+    """Say in a line what products take."""
+    cpu, gpu, wall = _hours(products, machine)
+    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
+    largest = max((made.work.memory_mb for made in products), default=0)
+    on_gpu = f", {_time(gpu)} of a GPU" if gpu else ""
+    return (
+        f"{len(products):,} jobs, {_time(cpu)} of CPU{on_gpu} ({_time(wall)} on "
+        f"{os.cpu_count()} cores), {largest / 1024:.1f} GB for the largest, "
+        f"{disk / 1e9:.2f} GB of disk"
+    )
+
+
+def table(products: Sequence[Product], machine: Machine) -> str:
+    """Return what products take by study and in all, the largest job, and disk by kind."""
+    if not products:
+        return "nothing to be done"
+    owner = {step.name: study.name for study in studies().values() for step in study.steps}
+    by_study: dict[str, list[Product]] = {}
+    for made in products:
+        by_study.setdefault(owner.get(made.rule, SHARED), []).append(made)
+    lines = [f"{'':22s} {'jobs':>6s} {'passes':>9s} {'CPU':>9s} {'GPU':>9s} {'memory':>9s} {'disk':>9s}"]
+    lines += [_line(name, own, machine) for name, own in by_study.items()]
+    lines.append(_line("all", products, machine))
+    largest = max(products, key=lambda made: made.work.memory_mb)
+    slowest = max(products, key=lambda made: machine.seconds(made.work))
+    lines += [
+        "",
+        f"largest job   {_size(largest.work.memory_mb * 2**20)}  {largest.path()}",
+        f"longest job   {_time(machine.seconds(slowest.work))}  {slowest.path()}",
+        f"disk          {_by_kind(products)}",
+        *_notes(products),
+        f"{summary(products, machine)}; rates of {machine.name}",
+    ]
+    return "\n".join(lines)
+
+
+def _line(name: str, products: Sequence[Product], machine: Machine) -> str:
+    cpu, gpu, _ = _hours(products, machine)
+    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
+    passes = sum(made.work.passes for made in products)
+    memory = max(made.work.memory_mb for made in products) * 2**20
+    return (
+        f"{name:22s} {len(products):6,d} {passes:9,.0f} {_time(cpu):>9s} "
+        f"{_time(gpu) if gpu else '':>9s} {_size(memory):>9s} {_size(disk):>9s}"
+    )
+
+
+def _hours(products: Sequence[Product], machine: Machine) -> tuple[float, float, float]:
+    """Return seconds of CPU threads and of GPUs, and those that pass where all cores work."""
+    cpu = gpu = longest = 0.0
+    for made in products:
+        seconds = machine.seconds(made.work)
+        longest = max(longest, seconds)
+        if made.work.device == "cuda":
+            gpu += seconds
+        cpu += seconds * made.work.threads
+    return cpu, gpu, max(cpu / (os.cpu_count() or 1), gpu, longest)
+
+
+def _by_kind(products: Sequence[Product]) -> str:
+    kinds: dict[str, float] = {}
+    for made in products:
+        kind = made.step.makes or made.rule
+        kind += " (until they are read)" * made.work.temporary
+        kind += " (in the hub's cache)" * made.work.elsewhere
+        kinds[kind] = kinds.get(kind, 0.0) + made.work.bytes_disk
+    ordered = sorted(kinds.items(), key=lambda kind: -kind[1])
+    named = [f"{kind} {_size(size)}" for kind, size in ordered[:_MOST_KINDS]]
+    if rest := sum(size for _, size in ordered[_MOST_KINDS:]):
+        named.append(f"others {_size(rest)}")
+    return ", ".join(named)
+
+
+def _notes(products: Sequence[Product]) -> list[str]:
+    """Return what is not counted, and a disk that is too small."""
+    notes = []
+    if unknown := sorted({made.work.unknown for made in products if made.work.unknown}):
+        more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+        notes.append(f"not known here: {', '.join(unknown[:3])}{more}; the numbers leave it out")
+    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
+    if (free := shutil.disk_usage(".").free) < disk:
+        notes.append(f"the disk has {_size(free)} free, and {_size(disk)} would be written")
+    return notes
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+
+
+def _size(n_bytes: float) -> str:
+    steps: list[tuple[float, str]] = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")]
+    for size, unit in steps:
+        if n_bytes >= size:
+            return f"{n_bytes / size:,.1f} {unit}"
+    return f"{n_bytes:.0f} B"
+
