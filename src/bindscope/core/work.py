@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from bindscope.core.graph import Product
 
 Libraries = Literal["plain", "pandas", "torch", "hub"]
-LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 170, "torch": 290, "hub": 520}
+LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 300, "hub": 520}
 """Memory of a process that has imported NumPy and Zarr, also pandas and matplotlib, torch, or also
 timm and transformers; the largest of its kind in the default run and the rehearsals."""
 CUDA_MB = 3000
 """What a process that computes on CUDA holds on the host: the driver's context and its libraries."""
 MARGIN = 1.1
-"""By how much a rule asks for more than was counted."""
+"""By how much more memory is forecast than was counted."""
 PATIENCE, SHORTEST_MIN = 4, 30
 """A job may take so many times what is counted for the reference machine, and at least so long."""
 METADATA = 700
@@ -79,14 +79,9 @@ class Work:
 
     @property
     def memory_mb(self) -> int:
-        """Memory of the process, MiB."""
+        """Memory of the process, MiB; its rule asks for that."""
         cuda = CUDA_MB if self.device == "cuda" else 0
-        return ceil(LIBRARIES_MB[self.libraries] + cuda + self.bytes_peak / 2**20)
-
-    @property
-    def mem_mb(self) -> int:
-        """What its rule asks for, MiB."""
-        return ceil(MARGIN * self.memory_mb)
+        return ceil(MARGIN * (LIBRARIES_MB[self.libraries] + cuda + self.bytes_peak / 2**20))
 
     @property
     def runtime_min(self) -> int:
@@ -176,7 +171,7 @@ def refuse(products: Iterable[Product], memory_mb: float, source: str) -> None:
             f"{source}: {key}",
             f"{worst.path()} needs about {worst.work.memory_mb:,} MB of memory, and "
             f"{memory_mb:,.0f} MB are configured{others}",
-            f"lower {key}, or give more memory (`--resources mem_mb={worst.work.mem_mb}`)",
+            f"lower {key}, or give more memory (`--resources mem_mb={worst.work.memory_mb}`)",
         )
 
 

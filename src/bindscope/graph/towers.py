@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
-from bindscope.core.errors import BindscopeError
 
-# Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them.
-_WIDTHS = {"tiny": 192, "small": 384, "base": 768, "large": 1024, "so400m": 1152, "huge": 1280,
-           "giant": 1536, "gigantic": 1664}  # fmt: skip
+WIDTHS = {"tiny": 192, "small": 384, "base": 768, "large": 1024, "so400m": 1152, "huge": 1280,
+          "giant": 1536, "gigantic": 1664}  # fmt: skip
+"""Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them."""
 _NETWORK = ("hf:", "timm:")
 
 
@@ -89,7 +88,7 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
         return Tower(depth, 768, 16, image_px, unknown=f"the width of {model['source']}")
     known = _settings(model)
     vision = known.get("vision_config", known)
-    word = next((word for word in reversed(_WIDTHS) if word in name.lower()), "base")
+    word = next((word for word in reversed(WIDTHS) if word in name.lower()), "base")
     patch = vision.get("patch_size") or int((re.search(r"patch(\d+)", name) or (0, 16))[1])
     given = re.search(r"patch\d+[_-](?:\D*_)?(\d{3})", name)
     own = 518 if "dinov2" in name and scheme == "timm" else 224
@@ -97,9 +96,17 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     patch = 14 if "dinov2" in name else patch
     registers = 4 if re.search(r"reg4|registers", name) else 0
     return Tower(
-        int(model["n_layers"]), int(vision.get("hidden_size", _WIDTHS[word])), int(patch),
+        int(model["n_layers"]), int(vision.get("hidden_size", WIDTHS[word])), int(patch),
         int(side) // int(patch) * int(patch), int("siglip" not in name) + registers, network=True,
     )  # fmt: skip
+
+
+def text_width(model: Mapping[str, Any]) -> int | None:
+    """Return the width of a network's text tower and of the space where it meets images."""
+    if not str(model["source"]).startswith(_NETWORK):
+        return None
+    text = _settings(model).get("text_config", {})
+    return int(text.get("hidden_size", 768 if "large" in str(model["source"]) else 512))
 
 
 def _own(architecture: Mapping[str, Any], side: int) -> Tower:
@@ -137,6 +144,6 @@ def settings(source: str) -> dict[str, Any]:
         folder = snapshots / (revision or "main")
     try:
         found = json.loads((folder / "config.json").read_text()) if library == "hf" else {}
-    except (OSError, ValueError, BindscopeError):
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -10,21 +10,23 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.splits import SPLITS
 from bindscope.core.work import METADATA, Work, sides, stored
-from bindscope.graph.towers import Tower, tower_of
+from bindscope.graph.towers import Tower, text_width, tower_of
 
 Content = Mapping[str, Any]
 
 # Bytes of a pixel's colours and mask that are left of 4, by what draws them (default run and small
 # presets). Photographs and path-traced scenes are noise to zstd.
-_COMPRESSED = {"shapes": 0.092, "clutter": 0.2, "sprites": 0.1, "clevr_2d": 0.1, "solids": 1.3,
-               "mitsuba": 2.6, "photos": 2.5}  # fmt: skip
+_COMPRESSED = {"clutter": 0.2, "sprites": 0.1, "clevr_2d": 0.02, "solids": 1.3, "mitsuba": 2.6,
+               "photos": 2.5}  # fmt: skip
+_OF_OBJECT = 0.245  # the same of a pixel of a flat shape, whose background is nothing (default run)
 # Numbers that are computed for each pixel that is drawn (likewise).
-_DRAWN = {"shapes": 8, "clutter": 12, "sprites": 8, "clevr_2d": 40, "solids": 700,
+_DRAWN = {"shapes": 5, "clutter": 12, "sprites": 8, "clevr_2d": 40, "solids": 700,
           "mitsuba": 3000, "photos": 40}  # fmt: skip
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
-_VIT = 0.6  # share of the rate of large products that small transformers reach (zoo, default run)
+_VIT = 0.75  # share of the rate of large products that small transformers reach (zoo, default run)
+_FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
 _TABLE = 1.7
@@ -58,7 +60,7 @@ def codes(product: Product) -> Work:
     n = content["n_scenes"]
     return Work(
         bytes_disk=_OBJECTS * n * (cells + values) + 3 * METADATA,
-        bytes_peak=16 * n * cells, elements=60 * n * cells, python=5e6,
+        bytes_peak=16 * n * cells, elements=60 * n * cells, python=3e6,
     )  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def record_codes(product: Product) -> Work:
 
 def priors(product: Product) -> Work:
     """Count the entropies of a space."""
-    return Work(bytes_disk=1600, python=1e7, bytes_peak=5e7)
+    return Work(bytes_disk=1600, python=2e6, bytes_peak=2e7)
 
 
 def counted_priors(product: Product) -> Work:
@@ -118,7 +120,7 @@ def counted_anchors(product: Product) -> Work:
 
 def labels(product: Product) -> Work:
     """Count an index of codes, anchors and priors."""
-    return Work(bytes_disk=4200, python=3e6)
+    return Work(bytes_disk=4200, python=2e6)
 
 
 def scenes(product: Product) -> Work:
@@ -128,7 +130,16 @@ def scenes(product: Product) -> Work:
     backend = render.get("backend") or {}
     kind = "mitsuba" if backend.get("kind") == "mitsuba" else render["kind"]
     samples = backend.get("samples", 64) / 64 if kind == "mitsuba" else 1
-    return _drawn(content, kind, side_of(render), samples)
+    work = _drawn(content, kind, side_of(render), samples)
+    if kind != "shapes":
+        return work
+    space = content["dataset"]["space"]
+    most = space.get("max_objects") or space["n_objects"]
+    objects = (most + space.get("min_objects", most)) / 2
+    n = content["stop"] - content["start"]
+    return replace(
+        work, bytes_disk=n * _OF_OBJECT * objects * render["object_px"] ** 2 + 4 * METADATA + n / 2
+    )
 
 
 def record_scenes(product: Product) -> Work:
@@ -144,9 +155,9 @@ def side_of(render: Content) -> int:
 def _drawn(content: Content, kind: str, side: int, samples: float) -> Work:
     n = content["stop"] - content["start"]
     return Work(
-        bytes_disk=n * (_COMPRESSED[kind] * side**2 + 16) + 4 * METADATA,
+        bytes_disk=n * (_COMPRESSED.get(kind, 0) * side**2 + 16) + 4 * METADATA,
         bytes_peak=min(n, 256) * side**2 * 12 + _CHUNKS,
-        elements=samples * _DRAWN[kind] * n * side**2, python=3000 * n + 8e6,
+        elements=samples * _DRAWN[kind] * n * side**2, python=2000 * n + 3e6,
         key="datasets, render.size_px",
     )  # fmt: skip
 
@@ -269,6 +280,7 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
     content = product.content
     shape, how = tower_of(content["model"], image_px(product)), content["model"]["extraction"]
     n, batch = _n_part(content) * content.get("windows", 1) ** 2, how["batch_size"]
+    batch = min(batch, n)
     on_gpu = content["device"] == "cuda"
     forward = 4 * shape.weights + shape.batch_bytes(batch)
     images = 4 * batch * 3 * image_px(product) ** 2
@@ -276,7 +288,8 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
         "hub" if shape.network else "torch", passes=n, flops=n * shape.flops(deepest) / _VIT,
         elements=n * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2),
         python=2e5 * (n / batch) + 5e6, bytes_disk=written,
-        bytes_peak=(shape.weights * 4 if on_gpu else forward) + 3 * held + images + _CHUNKS,
+        bytes_peak=(shape.weights * 4 if on_gpu else forward) + 3 * held + images + _CHUNKS
+        + _FORWARD,
         bytes_device=forward + 2 * held if on_gpu else 0,
         threads=content["threads"], device=content["device"], unknown=shape.unknown,
         key=f"models[{model_name(product)}].extraction.batch_size",
@@ -317,7 +330,7 @@ def patches_temporary(product: Product) -> Work:
 def index(product: Product) -> Work:
     """Count an index of activations."""
     parts = sum(map(len, product.inputs.values()))
-    return Work(bytes_disk=1500 + 200 * parts, python=3e6 + 2e5 * parts)
+    return Work(bytes_disk=1500 + 200 * parts, python=1e6 + 2e5 * parts)
 
 
 def shape_of(product: Product) -> tuple[Tower | None, int]:
@@ -341,14 +354,10 @@ def text_embeddings(product: Product) -> Work:
     """Count the vectors of captions, and of queries for objects and values."""
     (made,) = product.inputs["captions"]
     n = n_of(one for given in made.inputs.values() for one in given)
-    shape = tower_of(product.content["model"], 224)
-    width = 512 if shape.network and shape.width < 1024 else shape.width
-    return _texts(product, n, shape, width)
-
-
-def _texts(product: Product, n: int, shape: Tower, width: int) -> Work:
     content = product.content
-    flops = 24 * shape.n_layers * width**2 * (77 if shape.network else 24)
+    shape = tower_of(content["model"], 224)
+    width, length = text_width(content["model"]) or shape.width, 77 if shape.network else 24
+    flops = 24 * min(shape.n_layers, 12) * width**2 * length
     return Work(
         "hub" if shape.network else "torch", passes=n, flops=n * flops / _VIT,
         elements=n * 40 * width, python=2000 * n, bytes_disk=stored("float32", (n, width)),
@@ -362,9 +371,10 @@ def joint(product: Product) -> Work:
     (made,) = product.inputs["index"]
     n = sum(made.content["n_scenes"].values())
     shape = tower_of(product.content["model"], 224)
+    width = text_width(product.content["model"]) or shape.width
     return Work(
         "hub" if shape.network else "torch", flops=2 * n * shape.width**2, python=1e7,
-        bytes_disk=stored("float32", (n, shape.width)),
+        bytes_disk=stored("float32", (n, width)),
         bytes_peak=4 * shape.weights + 12 * n * shape.width + 1e8,
         threads=product.content["threads"], device=product.content["device"],
     )  # fmt: skip
@@ -379,7 +389,7 @@ def table(product: Product) -> Work:
                for made in given]  # fmt: skip
         read += sum(own)
     return Work(
-        "pandas", bytes_disk=1.2e4 + _TABLE * read, bytes_peak=6e7 + 12 * read,
+        "pandas", bytes_disk=1.2e4 + _TABLE * read, bytes_peak=2e7 + 6 * read,
         python=4e6 + 6 * read,
     )  # fmt: skip
 

@@ -15,10 +15,11 @@ Content = Mapping[str, Any]
 # Of a path of ten ridge strengths, columns that leave it counted in part (default run: 770 to 1,230
 # iterations of the slowest column), and of a fit that a null probe ends early.
 _PATH, _NULL_PATH = 500, 60
-# How many cycles a fit takes (default run: 2; 8 is the most).
-_CYCLES = 2.5
+# How many cycles a fit takes (default run: 1 to 2 of vectors, 1 and 8 of `set`; 8 is the most).
+_CYCLES, _CYCLES_OF_SETS = 1.8, 4.0
+_BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
 _PAPER_EPOCHS = 40
-_HELD_BY_CONVEX = 8  # `batches.WORK`
+_HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
 
@@ -84,7 +85,7 @@ def fit(product: Product) -> Work:
         shape, dim = shape_of(product.inputs["index"][0])
         dim *= 2 if representation["tokens"] == "cls_mean" else 1
         tokens = shape.patches if shape and patches else 1
-    return _fit(content, probe, n, counts, dim, tokens, patches, model=product)
+    return _fit(content, probe, n, counts, dim, tokens, patches, product)
 
 
 null = fit
@@ -92,62 +93,66 @@ null = fit
 
 def _fit(
     content: Content, probe: Content, n: Mapping[str, int], counts: int, dim: int, tokens: int,
-    patches: bool, model: Product,
+    patches: bool, product: Product,
 ) -> Work:  # fmt: skip
-    cells, values = sides(content)
-    convex = probe["protocol"] == "converged"
-    heads = list(_heads(content, counts))
-    n_heads = sum(number for number, _ in heads)
+    convex, heads = probe["protocol"] == "converged", list(_heads(content, counts))
+    n_heads, n_seeds = sum(number for number, _ in heads), len(content["seeds"])
+    bits = sum(sides(content)) + counts
     vector = 2 * dim if patches else dim  # [CLS] and the mean token
     linear = sum(_weights({"family": "linear"}, vector, 1, *one)[0] for one in heads)
     numbers = [_weights(probe, dim, tokens, *one) for one in heads]
     own, used = (sum(column) for column in zip(*numbers, strict=True))
     alone = probe["family"] == "linear" and convex
-    seeds = 1 if alone and content["control"] == "none" else len(content["seeds"])
     flops = elements = steps = 0.0
     if convex:
-        path = _PATH if "index" in model.inputs else _NULL_PATH
-        fits = seeds if content["control"] != "none" else 1
+        path = _PATH if "index" in product.inputs else _NULL_PATH
+        fits = n_seeds if content["control"] != "none" else 1
         flops += fits * path * 4 * n["train"] * linear
         elements += fits * path * _TRIED * n["train"] * n_heads
     if not alone:
-        batch = probe["batch_size"] if convex else 1024
+        batch = min(probe["batch_size"] if convex else 1024, n["train"])
         epochs = _PAPER_EPOCHS * -(-n["train"] // batch)
-        steps = (_CYCLES * probe["steps"] if convex else epochs) * seeds
+        cycles = _CYCLES_OF_SETS if probe["family"] == "set" else _CYCLES
+        steps = (cycles * probe["steps"] if convex else epochs) * n_seeds
         flops += steps * 6 * batch * used / _SMALL
         elements += steps * (batch * (n_heads * _TRIED + 8 * tokens * 64) + 6 * own)
     kept = own + (linear if convex and not alone else 0)
-    bits = cells + values + counts
-    held = _held(probe, n, dim, tokens, patches, convex, bits, cells)
-    rows = 600 * n_heads / 64
+    held = _held(probe, n, dim, tokens, patches, convex, bits, content)
+    # Of every seed weights, the best of them, and what is written; of those that share their batches,
+    # or of one, gradients and moments.
+    together = n_seeds if patches else 1
+    rates = probe.get("learning_rate", 0)
+    tried = len(rates) if isinstance(rates, list) else 1
+    descent = own * (16.0 * n_seeds + 16.0 * together * tried)
+    descent += 0 if alone else _BESIDE
+    rows = n_seeds * (2700.0 + 400.0 * ("plain" in probe["targets"]))
+    weights_decide = descent > held and not alone
+    key = {"dnn": "hidden", "set": "hidden"}.get(probe["family"], "rank") if weights_decide else ""
+    name = f"studies.binding_information.probes[{product.wildcards['probe']}]"
     return Work(
-        "torch", flops=flops, elements=elements + 4000 * n["test"] * len(seeds_of(content)),
+        "torch", flops=flops, elements=elements + 4000 * n["test"] * n_seeds,
         python=3e6 + 500 * (steps + _PATH * convex) * len(heads),
-        bytes_peak=held + 16 * own * min(seeds, 4) + 8 * n["test"] * bits,
-        bytes_disk=4 * kept * len(seeds_of(content)) + 14e3 + 8 * n["test"] * ("plain" in str(probe["targets"])) + rows,
+        bytes_peak=held + descent + 8 * n["test"] * bits, bytes_rows=rows,
+        bytes_disk=4 * kept * n_seeds + rows + n_seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
+        + 8 * n["test"] * ("plain" in probe["targets"]),
         threads=content["threads"], device=content["device"],
-        bytes_device=(held + 16 * own * seeds) * (content["device"] == "cuda"),
-        key=f"studies.binding_information.probes[{model.wildcards['probe']}].memory_mb",
+        bytes_device=(held + descent) * (content["device"] == "cuda"),
+        key=f"{name}.{key or 'memory_mb'}",
     )  # fmt: skip
-
-
-def seeds_of(content: Content) -> list[int]:
-    """Return the seeds of a job."""
-    return list(content["seeds"])
 
 
 def _held(
     probe: Content, n: Mapping[str, int], dim: int, tokens: int, patches: bool, convex: bool,
-    bits: int, cells: int,
+    bits: int, content: Content,
 ) -> float:  # fmt: skip
     """Return the bytes of inputs and labels in memory (`probes.batches`)."""
-    total = sum(n.values())
+    total, (cells, _) = sum(n.values()), sides(content)
     labels = total * (bits + 4 * (bits + cells))
     memory = probe["memory_mb"] * 2**20
     if patches:
         inputs = 2.0 * total * tokens * dim
         vectors = 8.0 * dim * (n["train"] + n["val"])
-        batch = 4 * probe["batch_size"] * tokens * (dim + 2 * probe.get("hidden", 64)) * 3
+        batch = 4 * min(probe["batch_size"], n["train"]) * tokens * (dim + 2 * probe.get("hidden", 64)) * 3
         return min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
     design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
@@ -165,6 +170,7 @@ def learning_curve(product: Product) -> Work:
     return replace(
         whole, flops=whole.flops * sum(shares), elements=whole.elements * sum(shares),
         python=whole.python * len(shares), bytes_disk=3000.0 * len(shares),
+        bytes_rows=3000.0 * len(shares),
     )  # fmt: skip
 
 

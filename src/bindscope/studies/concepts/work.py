@@ -14,7 +14,6 @@ from bindscope.graph.work import n_of, shape_of
 Content = Mapping[str, Any]
 
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
-_STRATA = 1500  # rows of recognition are written for each estimator, strength and stratum
 _ROW = 330  # bytes of one
 _AT_ONCE = 2**28  # `descended.NUMBERS_AT_ONCE`, four bytes each
 _SMALL = 0.5  # share of the rate of large products that such batches reach
@@ -55,8 +54,9 @@ def dual_encoder(product: Product) -> Work:
         + evaluated * 20.0,
         python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
         bytes_peak=16.0 * runs * total + 12.0 * runs * (batch * asked + read * dim * 4)
-        + 8.0 * min(pairs, 2**15) * (objects + dim) + 3e7,
-        bytes_disk=runs * (8.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
+        + 8.0 * min(pairs, 2**15) * (objects + dim) + 3e7
+        + 48.0 * runs * content["encoder"].get("layers", 0) * read * slots * content["encoder"].get("width", 0),
+        bytes_disk=runs * (12.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
         threads=content["threads"], device=content["device"],
         key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
     )  # fmt: skip
@@ -120,7 +120,7 @@ def concept_geometry(product: Product) -> Work:
 
 def _held(n: int, dim: int, cells: int) -> float:
     """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
-    return 8.0 * 4 * n * dim + 10.0 * n * cells
+    return 8.0 * 4 * n * dim + 10.0 * n * cells + 7e7
 
 
 def concept_editing(product: Product) -> Work:

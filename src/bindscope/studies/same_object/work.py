@@ -18,15 +18,16 @@ Content = Mapping[str, Any]
 # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch.
 PAIR_BYTES, BLOCK = 40, 2**21
 # Passes over all pairs of train that a form takes: of its path, and of those it contains (default
-# run: 100 to 600 iterations, most of them of the weakest ridges).
-_PASSES = {"linear": 150, "diagonal": 300, "quadratic": 500, "quadratic_position": 700,
-           "class_pointwise": 200, "class_position": 1500, "position": 200}  # fmt: skip
+# run: many more iterations, which read only pairs that count).
+_PASSES = {"linear": 40, "diagonal": 70, "quadratic": 100, "quadratic_position": 140,
+           "class_pointwise": 100, "class_position": 400, "position": 100}  # fmt: skip
 # Numbers of a pair that a pass makes, and those of counting, sorting and resampling at the end.
 _OF_PAIR, _MEASURED = 6, 150
 _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all in small presets)
 _BOOSTED = 2e9  # numbers that boosted trees make of 100,000 pairs and 100 trees (default run)
 _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
 _STRATUM = 400  # bytes of a stratum's row, of which there are about 110
+_BESIDE = 5e7  # bytes of what a descent and the counts of pairs hold (default run)
 _EDITS = 5  # subspaces that are edited
 _SMALL = 0.5  # share of the rate of large products that blocks of images reach
 
@@ -155,7 +156,7 @@ def pairs_work(
         "torch", flops=fits * passes * n["train"] * image / _SMALL, elements=fits * elements,
         python=fits * python, bytes_disk=layers * own * ranks * per_fit + 4000,
         bytes_peak=min(held, probe["memory_mb"] * 2.0**20) + 10 * block + 12e4 * n["test"] / 8
-        + (1e8 if family == "class_position" else 0) + 24.0 * weights.get(family, 0),
+        + _BESIDE + (1.2e8 if family == "class_position" else 0) + 24.0 * weights.get(family, 0),
         threads=probe["threads"], device=probe["device"],
         bytes_device=(min(held, probe["memory_mb"] * 2.0**20) + 10 * block)
         * (probe["device"] == "cuda"),
