@@ -1,7 +1,9 @@
 """Run every job of a configuration, going on after one that fails: `jobs.py <config> <report>`.
 
 Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
-list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`.
+list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`, and
+what was forecast: `forecast_s` (without the start of a process, which is forked), `forecast_gb` and
+`forecast_disk_gb` (0 outside of the results).
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ from typing import Any
 
 import forked
 
+from bindscope.commands import calibration
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Product
+from bindscope.core.work import Machine
+from bindscope.graph.towers import WIDTHS
 from bindscope.models.weights import parse_source
 from bindscope.studies.build import build, stem
 
@@ -29,6 +34,16 @@ CLASSES = (
     "AutoConfig", "AutoProcessor", "AutoTokenizer", "CLIPModel", "CLIPVisionModel", "Dinov2Model",
     "LlavaOnevisionForConditionalGeneration", "Qwen2VLForConditionalGeneration", "ViTModel",
 )  # fmt: skip
+
+
+def forecast(product: Product, machine: Machine) -> dict[str, float]:
+    """Return what a job's step declares that it takes."""
+    work = product.work
+    return {
+        "forecast_s": machine.seconds(work) - machine.start_s[work.libraries],
+        "forecast_gb": work.memory_mb * 2**20 / 1e9,
+        "forecast_disk_gb": 0.0 if work.elsewhere else work.bytes_disk / 1e9,
+    }
 
 
 def attempt(product: Product) -> dict[str, Any]:
@@ -61,7 +76,7 @@ def attempt(product: Product) -> dict[str, Any]:
 def run_all(config: Path) -> list[dict[str, Any]]:
     """Run all jobs of a configuration; a job whose input is missing is `blocked`."""
     products = list(build(load_file(config)).products.values())
-    report = []
+    report, machine = [], calibration.this_machine()
     for i, product in enumerate(products, start=1):
         lacking = [path for path in _files(product) if not Path(path).exists()]
         if lacking:
@@ -69,7 +84,7 @@ def run_all(config: Path) -> list[dict[str, Any]]:
                      "seconds": 0.0, "memory_gb": 0.0, "error": f"lacks {lacking[0]}"}  # fmt: skip
         else:
             entry = attempt(product)
-        report.append(entry)
+        report.append(entry | forecast(product, machine))
         if entry["status"] != "done":
             for path in (product.path(name) for name in product.step.outputs):
                 Path(path).unlink(missing_ok=True) if Path(path).is_file() else None
@@ -97,6 +112,8 @@ def main(config: str, report: str) -> None:
 
         for name in CLASSES:  # imported once, not in each job
             getattr(transformers, name)
+        # Of timm's models the name says the width, here as to the forecast.
+        WIDTHS.update({word: width // NARROW for word, width in WIDTHS.items()})
         narrow_timm([parse_source(name).name for name in names if name.startswith("timm:")], NARROW)
     Path(report).write_text(json.dumps(run_all(Path(config)), indent=1))
 

@@ -49,16 +49,16 @@ FURTHER = (
 
 @dataclass
 class Rehearsal:
-    """A row of the table; the columns of the forecast stay empty until there is one."""
+    """A row of the table; forecasts are of all jobs, whether or not they end."""
 
     preset: str
     jobs: int = 0
     failed: int = 0
-    forecast_memory_gb: float | None = None
+    forecast_memory_gb: float = 0.0
     peak_memory_gb: float = 0.0
-    forecast_disk_gb: float | None = None
+    forecast_disk_gb: float = 0.0
     disk_gb: float = 0.0
-    forecast_s: float | None = None
+    forecast_s: float = 0.0
     seconds: float = 0.0
     problems: list[dict[str, Any]] = field(default_factory=list)
 
@@ -180,6 +180,9 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     done.problems = [job for job in jobs if job["status"] != "done"]
     done.jobs, done.failed = len(jobs), len(done.problems)
     done.peak_memory_gb = max(job["memory_gb"] for job in jobs)
+    done.forecast_memory_gb = max(job["forecast_gb"] for job in jobs)
+    done.forecast_disk_gb = sum(job["forecast_disk_gb"] for job in jobs)
+    done.forecast_s = sum(job["forecast_s"] for job in jobs)
     files = [path for path in (clone.path / "results").rglob("*") if path.is_file()]
     done.disk_gb = sum(path.stat().st_size for path in files) / 1e9
     done.seconds = sum(job["seconds"] for job in jobs)
@@ -199,7 +202,8 @@ def write_table(rows: Sequence[Rehearsal]) -> None:
             name: f"{value:.3g}" if isinstance(value, float) else value
             for name, value in values.items()
         }
-        known[row.preset]["seconds"] = f"{row.seconds:.0f}"
+        for name in ("forecast_s", "seconds"):
+            known[row.preset][name] = f"{getattr(row, name):.0f}"
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()

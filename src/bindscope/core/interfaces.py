@@ -56,7 +56,7 @@ class Step:
         from the path of a training's manifest.
     work
         Module whose function of the step's name says what a job takes: a product ->
-        `core.work.Work`, counted without torch. Default: `work` in the study's folder.
+        `core.work.Work`, counted without torch. Default: `cost` in the study's folder.
     """
 
     name: str

@@ -99,7 +99,7 @@ _SHARED = (
     ),
     Step("report", {"page": "results/report.html"}, leaf=True),
 )
-SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.work") for step in _SHARED}
+SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.cost") for step in _SHARED}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {

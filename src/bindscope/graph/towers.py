@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -91,8 +92,8 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     word = next((word for word in reversed(WIDTHS) if word in name.lower()), "base")
     patch = vision.get("patch_size") or int((re.search(r"patch(\d+)", name) or (0, 16))[1])
     given = re.search(r"patch\d+[_-](?:\D*_)?(\d{3})", name)
-    own = 518 if "dinov2" in name and scheme == "timm" else 224
-    side = model.get("input_px") or (int(given[1]) if given else vision.get("image_size", own))
+    own = 518 if "dinov2" in name and scheme == "timm" else int(given[1]) if given else 224
+    side = model.get("input_px") or _shown(known) or own
     patch = 14 if "dinov2" in name else patch
     registers = 4 if re.search(r"reg4|registers", name) else 0
     return Tower(
@@ -107,6 +108,14 @@ def text_width(model: Mapping[str, Any]) -> int | None:
         return None
     text = _settings(model).get("text_config", {})
     return int(text.get("hidden_size", 768 if "large" in str(model["source"]) else 512))
+
+
+def _shown(known: Mapping[str, Any]) -> int:
+    """Return the side that a checkpoint's processor gives; 0 where it is not known."""
+    processor = known.get("processor", {})
+    cropped = processor.get("do_center_crop") and processor.get("crop_size")
+    size = cropped or processor.get("size") or 0
+    return int(size.get("height", 0) if isinstance(size, dict) else size)
 
 
 def _own(architecture: Mapping[str, Any], side: int) -> Tower:
@@ -131,7 +140,10 @@ def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def settings(source: str) -> dict[str, Any]:
-    """Return the config.json of a source ``hf:...``; empty where it is not on this machine."""
+    """Return the config.json of a source ``hf:...``, and its `processor`'s.
+
+    Empty where they are not on this machine.
+    """
     library, _, rest = source.partition(":")
     name, at_path, path = rest.partition("path:")
     if at_path:
@@ -142,8 +154,10 @@ def settings(source: str) -> dict[str, Any]:
         cache_folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()
         snapshots = cache_folder / f"models--{name.replace('/', '--')}" / "snapshots"
         folder = snapshots / (revision or "main")
-    try:
-        found = json.loads((folder / "config.json").read_text()) if library == "hf" else {}
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    files = {"": "config.json", "processor": "preprocessor_config.json"} if library == "hf" else {}
+    found: dict[str, Any] = {}
+    for key, file in files.items():
+        with suppress(OSError, ValueError):
+            content = json.loads((folder / file).read_text())
+            found |= {key: content} if key else content
+    return found

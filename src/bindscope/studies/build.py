@@ -33,7 +33,7 @@ CLAIM_RATES = "resources/reference/claims.csv"
 def all_steps() -> dict[str, Step]:
     """Return the rules that there are, by name."""
     own = {
-        step.name: replace(step, work=step.work or f"bindscope.studies.{study.name}.work")
+        step.name: replace(step, work=step.work or f"bindscope.studies.{study.name}.cost")
         for study in studies().values()
         for step in study.steps
     }

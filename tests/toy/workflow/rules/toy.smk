@@ -10,8 +10,8 @@ rule lengths:
     conda:
         "../../envs/base.yaml"
     resources:
-        mem_mb=memory(500),
-        runtime=minutes(60),
+        mem_mb=memory_of("lengths"),
+        runtime=minutes_of("lengths"),
     params:
         spec=spec("lengths"),
         code=code("lengths"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides
-from bindscope.graph.work import n_counts, shape_of
+from bindscope.graph.cost import n_counts, shape_of
 
 Content = Mapping[str, Any]
 
@@ -32,26 +32,37 @@ def _sizes(product: Product) -> tuple[dict[str, int], int]:
     return n, n_counts(space) if space else 0
 
 
-def _heads(content: Content, counts: int) -> Iterator[tuple[int, int]]:
-    """Yield heads that are fitted together: their number, and that of the bits before the first."""
+class _Heads(NamedTuple):
+    """Heads that are fitted together: how many, bits before the first, and whether of objects."""
+
+    count: int
+    first: int
+    objects: bool = True
+
+
+def _heads(content: Content, counts: int) -> Iterator[_Heads]:
+    """Yield the heads of all targets."""
     cells, values = sides(content)
     targets = content["probe"]["targets"]
     jointly = content["probe"]["family"] == "set"
     if "plain" in targets:
-        yield from ((cells, 0), (values, 0))
+        yield from (_Heads(cells, 0), _Heads(values, 0, False))
     if "anchored" in targets:
-        yield cells, 0
+        yield _Heads(cells, 0)
     if "chained" in targets and jointly:
-        yield cells + counts + values, 0
+        yield _Heads(cells + counts + values, 0)
     elif "chained" in targets:
-        yield from ((values, 0), (cells, values + counts))
+        yield from (_Heads(values, 0, False), _Heads(cells, values + counts))
         if counts:
-            yield counts, values
+            yield _Heads(counts, values, False)
 
 
-def _weights(probe: Content, dim: int, tokens: int, heads: int, first: int) -> tuple[float, float]:
+def weights_of(
+    probe: Content, dim: int, tokens: int, of: _Heads, sizes: Sequence[int]
+) -> tuple[float, float]:
     """Return the weights of some heads, and of products that a scene takes part in."""
-    bits = (first + heads) * bool(probe.get("conditioned", True))
+    heads = of.count
+    bits = (of.first + heads) * bool(probe.get("conditioned", True))
     read = dim + bits
     kind = probe["family"]
     if kind == "linear":
@@ -66,11 +77,11 @@ def _weights(probe: Content, dim: int, tokens: int, heads: int, first: int) -> t
         return each * heads, each * heads
     rank = probe["rank"]
     if kind == "attention_quadratic":
-        each = 2 * rank * read + 2 * dim
-        return each * heads, heads * (each + 2 * tokens * dim)
-    if kind in ("quadratic_reuse", "multilinear_reuse"):
-        each = 2 * rank * (bits + dim / max(heads, 1) ** 0.5)
-        return each * heads, each * heads
+        each = 2 * rank * (read + dim) + dim
+        return each * heads + dim * (dim + bits), heads * (each + 2 * tokens * dim)
+    if kind in ("quadratic_reuse", "multilinear_reuse") and of.objects:
+        shared = rank * (sum(sizes) * dim + len(sizes) * heads * bits)
+        return shared, shared
     return 2 * rank * read * heads, 2 * rank * read * heads
 
 
@@ -96,11 +107,12 @@ def _fit(
     patches: bool, product: Product,
 ) -> Work:  # fmt: skip
     convex, heads = probe["protocol"] == "converged", list(_heads(content, counts))
-    n_heads, n_seeds = sum(number for number, _ in heads), len(content["seeds"])
+    n_heads, n_seeds = sum(one.count for one in heads), len(content["seeds"])
     bits = sum(sides(content)) + counts
     vector = 2 * dim if patches else dim  # [CLS] and the mean token
-    linear = sum(_weights({"family": "linear"}, vector, 1, *one)[0] for one in heads)
-    numbers = [_weights(probe, dim, tokens, *one) for one in heads]
+    sizes = content["sizes"]
+    linear = sum(weights_of({"family": "linear"}, vector, 1, one, sizes)[0] for one in heads)
+    numbers = [weights_of(probe, dim, tokens, one, sizes) for one in heads]
     own, used = (sum(column) for column in zip(*numbers, strict=True))
     alone = probe["family"] == "linear" and convex
     flops = elements = steps = 0.0
@@ -152,7 +164,8 @@ def _held(
     if patches:
         inputs = 2.0 * total * tokens * dim
         vectors = 8.0 * dim * (n["train"] + n["val"])
-        batch = 4 * min(probe["batch_size"], n["train"]) * tokens * (dim + 2 * probe.get("hidden", 64)) * 3
+        made = dim + 2 * probe.get("hidden", cells + 8)  # hidden units, or attention of every head
+        batch = 12 * min(probe["batch_size"], n["train"]) * tokens * made
         return min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
     design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits

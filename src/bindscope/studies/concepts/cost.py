@@ -9,7 +9,7 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides, stored
 from bindscope.graph.towers import tower_of
-from bindscope.graph.work import n_of, shape_of
+from bindscope.graph.cost import n_of, shape_of
 
 Content = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.work import METADATA, Work, stored
 from bindscope.graph.towers import tower_of
-from bindscope.graph.work import extraction, image_px
-from bindscope.graph.work import training as model_training
+from bindscope.graph.cost import extraction, image_px
+from bindscope.graph.cost import training as model_training
 
 Content = Mapping[str, Any]
 

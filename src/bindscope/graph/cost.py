@@ -46,11 +46,13 @@ def n_counts(space: Content) -> int:
     used = list(space.get("chosen") or sizes)
     if len(sizes) != 2 or space["kind"] in ("draws", "counted"):
         return 0
-    cells, all_used = prod(used), space["kind"] == "balanced"
-    return sum(
-        size * max(0, min(most - n + 1 if all_used else most, cells // n) - 1)
-        for size, n in zip(sizes, used, strict=True)
-    )
+    cells, bits = prod(used), 0
+    for size, n in zip(sizes, used, strict=True):
+        across, least, largest = cells // n, 1, most - 1
+        if space["kind"] == "balanced":  # every chosen value occurs
+            least, largest = max(1, most - (n - 1) * across), most - n + 1
+        bits += size * max(0, min(largest, across) - least)
+    return bits
 
 
 def codes(product: Product) -> Work:
@@ -186,8 +188,8 @@ def synthetic_release(product: Product) -> Work:
 def records(product: Product) -> Work:
     """Count the reading of a release's labels, whose number is not known here."""
     return Work(
-        libraries="pandas", bytes_disk=1e6, bytes_peak=1.5e9 * bool(product.inputs["download"]),
-        python=1e8, unknown=f"how many scenes {product.wildcards['dataset']} has",
+        libraries="pandas", bytes_disk=1e6, bytes_peak=2e8,
+        python=2e7, unknown=f"how many scenes {product.wildcards['dataset']} has",
     )  # fmt: skip
 
 
@@ -396,12 +398,12 @@ def table(product: Product) -> Work:
 
 def figure(product: Product) -> Work:
     """Count a figure."""
-    return Work("pandas", bytes_disk=2.3e5, bytes_peak=7e7, python=2.5e7)
+    return Work("pandas", bytes_disk=2e5, bytes_peak=8e7, python=1.4e7)
 
 
 def report(product: Product) -> Work:
     """Count the page, which holds all figures and tables."""
     figures = len(product.inputs.get("figures", ()))
     return Work(
-        "pandas", bytes_disk=2e5 + 1.5e5 * figures, bytes_peak=5e7 + 5e6 * figures, python=4e7
+        "pandas", bytes_disk=2e5 + 1.5e5 * figures, bytes_peak=5e7 + 5e6 * figures, python=1.5e7
     )

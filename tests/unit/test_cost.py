@@ -1,0 +1,264 @@
+"""What a job is said to take is what its arrays have; what memory cannot hold is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from pydantic import TypeAdapter
+
+from bindscope.cli import main
+from bindscope.codes.space import build_space
+from bindscope.commands import calibration, cost
+from bindscope.config.models import Architecture
+from bindscope.config.root import Config
+from bindscope.core.errors import ConfigError
+from bindscope.core.graph import Graph, Product
+from bindscope.core.registries import resolve
+from bindscope.core.store.writer import write_arrays
+from bindscope.core.work import LIBRARIES_MB, MARGIN, REFERENCE, Work, refuse, stored
+from bindscope.graph import cost as shared_cost
+from bindscope.graph.towers import Tower
+from bindscope.models.vit import build as build_vit
+from bindscope.priors.counts import count_levels, not_counted
+from bindscope.studies.binding_information import cost as fits
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.probes import batches
+from bindscope.studies.binding_information.probes.base import Target
+from bindscope.studies.binding_information.probes.module import InputShape
+from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.build import all_steps, build
+from bindscope.studies.concepts import cost as concepts
+from bindscope.studies.concepts.complexity.descended import NUMBERS_AT_ONCE
+from bindscope.studies.same_object import cost as pairs
+from bindscope.studies.same_object import data as pair_data
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "workflow" / "rules"
+
+
+def planned(change: Callable[[dict[str, Any]], None] = lambda _: None) -> Graph:
+    """Return the graph of the CI's preset, changed."""
+    content = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
+    change(content)
+    return build(Config.model_validate(content))
+
+
+def a_fit(graph: Graph) -> Product:
+    return graph.of("fit")[0]
+
+
+# --- Every step --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", all_steps())
+def test_every_step_declares_its_work(name: str) -> None:
+    assert callable(resolve(f"{all_steps()[name].work}:{name}"))
+
+
+@pytest.mark.parametrize("path", sorted(RULES.glob("*.smk")), ids=lambda path: path.stem)
+def test_every_rule_asks_for_what_its_step_declares(path: Path) -> None:
+    text = path.read_text()
+    rules = re.findall(r"^(?:rule (\w+):|use rule \w+ as (\w+) with:)", text, re.MULTILINE)
+    names = [one or other for one, other in rules]
+    assert re.findall(r'mem_mb=memory_of\("(\w+)"\)', text) == names
+    assert re.findall(r'runtime=minutes_of\("(\w+)"\)', text) == names
+
+
+def test_all_work_is_counted_without_torch() -> None:
+    """Each start of Snakemake counts it."""
+    code = (
+        "import sys, yaml; from bindscope.config.root import Config\n"
+        "from bindscope.studies.build import build\n"
+        "graph = build(Config.model_validate(yaml.safe_load(open('config/presets/ci.yaml'))))\n"
+        "assert all(made.work.memory_mb > 0 for made in graph.products.values())\n"
+        "assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_constants_beside_torch_are_those_of_the_science() -> None:
+    assert (pair_data.PAIR_BYTES, pair_data.BLOCK) == (pairs.PAIR_BYTES, pairs.BLOCK)
+    assert fits._HELD_BY_CONVEX == batches.WORK
+    assert concepts._AT_ONCE == NUMBERS_AT_ONCE
+
+
+# --- Arithmetic against arrays -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 700, 96), (2, 40_000, 24), (1, 10, 7)])
+def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
+    store, manifest = tmp_path / "a.zarr", tmp_path / "a.json"
+    write_arrays(store, manifest, {"z": np.ones(shape, np.float32)}, spec="{}", code="c")
+    files = [manifest, *(path for path in store.rglob("*") if path.is_file())]
+    size = sum(path.stat().st_size for path in files)
+    assert stored("float32", shape) == pytest.approx(size, rel=0.01, abs=1500)
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        {"family": "linear"}, {"family": "quadratic", "rank": 3}, {"family": "dnn", "hidden": 8},
+        {"family": "quadratic_reuse", "rank": 3}, {"family": "set", "hidden": 8, "summed": 6},
+        {"family": "attention_quadratic", "rank": 3},
+        {"family": "linear", "conditioned": False},
+    ],
+    ids=lambda probe: "-".join(map(str, probe.values())),
+)  # fmt: skip
+def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
+    config = TypeAdapter(AnyProbe).validate_python({"name": "probe", **probe})
+    tokens = 5 if probe["family"] in ("set", "attention_quadratic") else 0
+    shape = InputShape(11, bool(tokens), *([tokens] if tokens else []))
+    target = Target("object", (4, 3))
+    (heads,) = target.heads(True)
+    family = resolve(FAMILIES[config.family])(config, heads, shape, torch.Generator())
+    real = sum(p.numel() for p in family.parameters() if p.requires_grad)
+    of = fits._Heads(heads.count, heads.first)
+    counted, _ = fits.weights_of(config.model_dump(), 11, max(tokens, 1), of, (4, 3))
+    assert counted == pytest.approx(real, rel=0.12)
+
+
+def test_weights_of_a_transformer() -> None:
+    vit = build_vit(Architecture(n_layers=3, width=48, n_heads=4, patch_px=8), 32, torch.Generator())
+    real = sum(p.numel() for p in vit.parameters())
+    assert Tower(3, 48, 8, 32).weights == pytest.approx(real, rel=0.05)
+    assert Tower(3, 48, 8, 32).tokens == 17
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"kind": "balanced", "n_objects": 6, "chosen": [6, 6], "sizes": [8, 8]},
+        {"kind": "balanced", "n_objects": 9, "chosen": [3, 3], "sizes": [6, 6]},
+        {"kind": "uniform", "min_objects": 9, "max_objects": 9, "sizes": [6, 6]},
+        {"kind": "uniform", "min_objects": 1, "max_objects": 3, "sizes": [4, 4]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_count_bits(space: dict[str, Any]) -> None:
+    sizes = space.pop("sizes")
+    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
+    content = {**space, "groups": groups}
+    from bindscope.config.codes import BalancedSpace, UniformSpace
+
+    kind = BalancedSpace if space["kind"] == "balanced" else UniformSpace
+    made = build_space(kind.model_validate(content))
+    assert not_counted(made) is None
+    real = sum(n * len(levels) for n, levels in zip(sizes, count_levels(made), strict=True))
+    assert shared_cost.n_counts(content) == pytest.approx(real, rel=0.2, abs=2)
+
+
+# --- Memory ------------------------------------------------------------------------------------
+
+
+def test_a_rule_follows_the_memory_of_a_probe() -> None:
+    """`memory_mb: 16384` planned 3,000 MB."""
+
+    def large(memory_mb: int) -> Callable[[dict[str, Any]], None]:
+        def change(content: dict[str, Any]) -> None:
+            for dataset in content["datasets"]:
+                dataset["n_scenes"] = {"train": 40_000_000, "val": 1000, "test": 1000}
+                dataset["shard_size"] = dict(dataset["n_scenes"])
+            for probe in content["studies"]["binding_information"]["probes"]:
+                probe["memory_mb"] = memory_mb
+
+        return change
+
+    def most(graph: Graph) -> int:
+        return max(made.work.memory_mb for made in graph.of("fit"))
+
+    little, much = (most(planned(large(memory))) for memory in (1024, 16384))
+    assert 1024 + 300 < little < 2000 + 1024
+    assert 16384 + 300 < much < 20_000
+
+
+def test_memory_has_a_margin_over_what_is_counted() -> None:
+    assert Work("torch", bytes_peak=2.0**30).memory_mb >= MARGIN * (1024 + LIBRARIES_MB["torch"])
+
+
+def test_a_job_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph = planned()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(cost.MEMORY_MB, raising=False)
+    cost.refuse_too_large(graph, None, "config.yaml")  # nothing is said of memory
+    cost.refuse_too_large(graph, 16_000, "config.yaml")
+    with pytest.raises(ConfigError) as caught:
+        cost.refuse_too_large(graph, 200, "config.yaml")
+    text = str(caught.value)
+    largest = max(graph.products.values(), key=lambda made: made.work.memory_mb)
+    assert text.startswith("config.yaml: ")
+    assert largest.path() in text
+    assert f"mem_mb={largest.work.memory_mb}" in text
+
+
+def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    graph = planned()
+    monkeypatch.chdir(tmp_path)
+    for made in graph.products.values():
+        path = Path(made.path())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    cost.refuse_too_large(graph, 1, "config.yaml")
+    assert cost.would_run(graph) == []
+    fit = a_fit(graph)
+    Path(fit.path()).unlink()
+    made_again = cost.would_run(graph)
+    assert fit in made_again
+    assert {made.rule for made in made_again} <= {"fit", "attention", "table", "figure", "report"}
+    with pytest.raises(ConfigError, match=re.escape(fit.path())):
+        refuse([fit], 1, "config.yaml")
+
+
+def test_the_key_is_what_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide(content: dict[str, Any]) -> None:
+        content["studies"]["binding_information"]["probes"] = [
+            {"name": "wide", "family": "dnn", "hidden": 4096}
+        ]
+        for block in content["studies"]["binding_information"]["fits"]:
+            block |= {"probes": ["wide"], "tokens": ["cls"]}
+
+    content = planned(wide)
+    assert a_fit(content).work.key == "studies.binding_information.probes[wide].hidden"
+
+
+# --- What is printed ---------------------------------------------------------------------------
+
+
+def test_plan_cost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configfile = str(ROOT / "config/presets/ci.yaml")
+    assert main(["plan", "--cost", "--device", "l4", "--configfile", configfile]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 25
+    graph = planned()
+    total = next(line for line in lines if line.startswith("all"))
+    assert total.split()[1] == str(len(graph.products))
+    assert lines[-1].endswith("rates of l4")
+    disk = sum(made.work.bytes_disk for made in graph.products.values())
+    assert f"{disk / 1e9:.2f} GB of disk" in lines[-1]
+
+
+def test_rates_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(calibration, "_EACH_S", 0.01)
+    first = calibration.this_machine()
+    monkeypatch.setattr(calibration, "measure", lambda: pytest.fail("measured again"))
+    assert calibration.this_machine() == first
+    assert first.flops > 1e8
+    assert first.start_s.keys() == REFERENCE.start_s.keys()
+
+
+def test_seconds_are_of_what_is_counted() -> None:
+    work = Work("torch", flops=2 * REFERENCE.flops, elements=4 * REFERENCE.elements, threads=2)
+    assert REFERENCE.seconds(work) == pytest.approx(REFERENCE.start_s["torch"] + 3)
